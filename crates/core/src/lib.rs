@@ -9,7 +9,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`units`], [`figure`], [`time`], [`date`] | quantities in types, finite numbers, virtual or real time |
-//! | [`geometry`], [`framing`], [`named_link`], [`path`] | from coordinates and link types to a [`path::PathProfile`] |
+//! | [`place`], [`geometry`], [`framing`], [`named_link`], [`path`] | from places and link types to a [`path::PathProfile`] |
 //! | [`plan`], [`tcp_model`], [`prediction`], [`rfc6349`] | from a path to buffers, streams and predictions |
 //! | [`link`] | the emulated link: its stages, and several links in series |
 //! | [`sim`] | virtual time: arrivals through a link, a modelled TCP, transfers of a fixed size |
@@ -41,6 +41,7 @@ pub mod latency;
 pub mod link;
 pub mod named_link;
 pub mod path;
+pub mod place;
 pub mod plan;
 pub mod prediction;
 pub mod report;

@@ -28,8 +28,27 @@ pub struct UnknownLink {
     pub name: String,
 }
 
-pub const LINKS: &str = "oc3c, oc12c, oc48c or oc192c (stm1, stm4, stm16, stm64) with -atm, -pos or -hippi; \
-ethernet-RATE, for example ethernet-100m, ethernet-2.5g, ethernet-10g (10gbe); t1, t3";
+pub const LINKS: &str = "ethernet-RATE, for example ethernet-10g, ethernet-100g, ethernet-400g (400gbe); docsis-3.0, \
+docsis-3.1; gpon, xgs-pon; 5g; starlink; oc3c, oc12c, oc48c or oc192c (stm1, stm4, stm16, stm64) with -atm, -pos or \
+-hippi; t1, t3";
+
+/// Downstream rate of DOCSIS 3.0 in b/s: 8 channels of 6 MHz with 256-QAM, 38.8107 Mb/s of information each (ITU-T J.83
+/// annex B).
+const DOCSIS_3_0_RATE: u64 = 8 * 38_810_700;
+/// Downstream rate of one OFDM channel of DOCSIS 3.1 in b/s: 192 MHz with 4096-QAM (CableLabs, CM-SP-PHYv3.1).
+const DOCSIS_3_1_RATE: u64 = 1_890_000_000;
+/// Downstream rate of a GPON in b/s, which all its subscribers share: 2.48832 Gb/s (ITU-T G.984.2), less the error
+/// correction RS(255,239) (ITU-T G.984.3).
+const GPON_RATE: u64 = 2_488_320_000 * 239 / 255;
+/// Rate of an XGS-PON in b/s, which all its subscribers share: 9.95328 Gb/s, less the error correction RS(248,216)
+/// (ITU-T G.9807.1).
+const XGS_PON_RATE: u64 = 9_953_280_000 * 216 / 248;
+/// Rate to expect of 5G in b/s: the user-experienced rate that IMT-2020 requires downstream in cities (ITU-R M.2410-0,
+/// section 4.3).
+const FIVE_G_RATE: u64 = 100_000_000;
+/// Rate to expect of Starlink in b/s: the median download of one subscriber (Michel et al., A first look at Starlink
+/// performance, IMC 2022).
+const STARLINK_RATE: u64 = 178_000_000;
 
 /// Rate in b/s that the envelope of an OC-1 leaves of its 51.84 Mb/s: 26 of 27 columns, after section, line and path
 /// overhead and the fixed stuff of a concatenation (ANSI T1.105). An OC-3c has 149.76 of 155.52 Mb/s.
@@ -39,11 +58,12 @@ impl FromStr for NamedLink {
     type Err = UnknownLink;
 
     /// Reads `oc3c-atm`, `OC-12c/POS`, `stm16-pos`, `oc3c` (as ATM, the link of the reports), `ethernet-10g`, `10gbe`,
-    /// `t3`.
+    /// `t3`, `gpon`, `docsis-3.1`, `5g`, `starlink`.
     fn from_str(text: &str) -> Result<Self, UnknownLink> {
         let normalized: String = text.chars().filter(|c| !matches!(c, '-' | '_' | '/' | ':' | ' ')).collect();
         let normalized = normalized.to_ascii_lowercase();
         let link = sonet(&normalized).or_else(|| ethernet(&normalized)).or_else(|| leased_line(&normalized));
+        let link = link.or_else(|| access(&normalized));
         link.ok_or_else(|| UnknownLink { name: text.to_owned() })
     }
 }
@@ -91,6 +111,21 @@ fn ethernet(normalized: &str) -> Option<NamedLink> {
     (rate >= BitRate(1_000_000)).then(|| of(Some(rate)))
 }
 
+/// Returns the links of subscribers, in the direction to the subscriber. Cable and fibre networks carry Ethernet frames;
+/// the rates of radio links are measured with IP packets.
+fn access(normalized: &str) -> Option<NamedLink> {
+    let (name, rate, layer) = match normalized {
+        "docsis3.0" | "docsis30" => ("docsis-3.0", DOCSIS_3_0_RATE, Layer::EthernetHeader),
+        "docsis" | "docsis3.1" | "docsis31" => ("docsis-3.1", DOCSIS_3_1_RATE, Layer::EthernetHeader),
+        "gpon" => ("gpon", GPON_RATE, Layer::EthernetHeader),
+        "xgspon" => ("xgs-pon", XGS_PON_RATE, Layer::EthernetHeader),
+        "5g" | "5gnr" => ("5g", FIVE_G_RATE, Layer::Ip),
+        "starlink" => ("starlink", STARLINK_RATE, Layer::Ip),
+        _ => return None,
+    };
+    Some(NamedLink { name: name.to_owned(), capacity: Some(BitRate(rate)), layer, mtu: 1500 })
+}
+
 /// Returns T1 and T3 with the payload rates and the PPP framing of RFC 6349, section 3.3.
 fn leased_line(normalized: &str) -> Option<NamedLink> {
     let (name, rate) = match normalized {
@@ -125,6 +160,23 @@ mod tests {
         assert_eq!(pos("oc12c-pos"), 599_040_000);
         assert_eq!(pos("oc48c-hippi"), 2_396_160_000);
         assert_eq!(pos("stm64-pos"), 9_584_640_000);
+    }
+
+    #[test]
+    fn links_of_today_have_rates() {
+        let rows = [
+            ("ethernet-100g", 100_000_000_000),
+            ("400gbe", 400_000_000_000),
+            ("DOCSIS 3.1", 1_890_000_000),
+            ("docsis-3.0", 310_485_600),
+            ("GPON", 2_332_190_117),
+            ("xgs-pon", 8_668_985_806),
+            ("5G", 100_000_000),
+            ("Starlink", 178_000_000),
+        ];
+        for (text, rate) in rows {
+            assert_eq!(text.parse::<NamedLink>().unwrap().capacity, Some(BitRate(rate)), "{text}");
+        }
     }
 
     #[test]

@@ -401,7 +401,7 @@ fn invalid_settings_are_refused() {
         (LinkConfig { reorder: Reorder { hold: Duration::from_secs(61), ..reorder }, ..base() }, "61 s is above 60 s"),
         (
             LinkConfig { jitter: LinkJitter { spread: Duration::from_secs(7200), ..LinkJitter::default() }, ..base() },
-            "a jitter of 120 min 00 s is above",
+            "a jitter of 2 h is above",
         ),
         (
             LinkConfig { jitter: LinkJitter { correlation: ratio(1.0), ..LinkJitter::default() }, ..base() },

@@ -374,8 +374,8 @@ fn ineffective_settings_give_warnings() {
         assert_eq!(doubts(spec), "", "{spec}");
     }
     for (spec, said) in [
-        ("rate=50,rtt=10ms", "a rate of 50 b/s is very low: is the unit missing?"),
-        ("rate=9999,rtt=10ms", "is the unit missing?"),
+        ("rate=50bit,rtt=10ms", "a rate of 50 b/s is very low: is the unit missing?"),
+        ("rate=9999bit,rtt=10ms", "is the unit missing?"),
         (
             "rate=1mbit,rtt=10ms,queue=15kB,aqm=red:min=30kB:max=90kB",
             "red: min 30 kB is not below the queue limit 15 kB",
@@ -408,9 +408,10 @@ fn unlikely_settings_give_warnings() {
         };
         config.warnings().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     };
-    assert_eq!(doubts("1400", "99%", "1mbit:1414", "1mbit:1514B:1514B"), "");
+    assert_eq!(doubts("1400", "5%", "1mbit:1414", "1mbit:1514B:1514B"), "");
     for (said, words) in [
         (doubts("", "1", "", ""), "loss 1 means 100 %"),
+        (doubts("", "0.1", "", ""), "loss 0.1 means 10 %: write 0.1% for 0.1 per cent"),
         (doubts("", "nth:1", "", ""), "loss 1 means 100 %"),
         (doubts("", "none", "1mbit:1513", ""), "a policer with a burst of 1,513 B drops every packet of 1,514 B"),
         (

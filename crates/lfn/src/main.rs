@@ -14,6 +14,7 @@ mod prediction;
 mod print;
 mod remote;
 mod ssh;
+mod typed;
 
 use std::process::ExitCode;
 

@@ -7,8 +7,38 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use support::lfn_path;
 
+/// Runs `lfn plan`. Without a host in the arguments the settings are those for another host, so that no test depends on
+/// this machine.
 fn lfn(arguments: &str) -> Output {
-    support::lfn().arg("plan").args(arguments.split_whitespace()).output().expect("lfn runs")
+    let mut command = support::lfn();
+    command.arg("plan").args(arguments.split_whitespace());
+    if !["--sysctl", "--this-host", "--for-other-host"].iter().any(|flag| arguments.contains(flag)) {
+        command.arg("--for-other-host");
+    }
+    command.output().expect("lfn runs")
+}
+
+fn page(arguments: &str) -> String {
+    let output = lfn(arguments);
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Removes line breaks and the spaces of columns.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Writes a file as `sysctl -a` prints it, with the defaults of Linux 6.18 and this congestion control.
+fn sysctl_file(directory: &tempfile::TempDir, congestion: &str) -> String {
+    let file = directory.path().join("host.txt");
+    let text = format!(
+        "net.core.rmem_max = 4194304\nnet.core.wmem_max = 4194304\nnet.ipv4.tcp_rmem = 4096\t131072\t33554432\n\
+net.ipv4.tcp_wmem = 4096\t16384\t4194304\nnet.ipv4.tcp_congestion_control = {congestion}\n\
+net.ipv4.tcp_available_congestion_control = reno cubic\nnet.ipv4.tcp_sack = 1\nnet.ipv4.tcp_mtu_probing = 0\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    file.display().to_string()
 }
 
 fn json(arguments: &str) -> Value {
@@ -68,7 +98,8 @@ fn known_answers_from_the_command_line() {
         ("--rate 135mbit --rtt 40ms --window-scale none", "predicted.goodput_bits_per_second", 13.1e6, 1e-3),
         ("--rate 135mbit --rtt 40ms --window 65535", "predicted.goodput_bits_per_second", 13.1e6, 1e-3),
         ("--rate 8590mbit --rtt 1s", "streams", 2.0, 0.0),
-        ("--link ethernet-10g --rtt 100ms --max-buffer 64MiB", "streams", 2.0, 0.0),
+        // Half of 64 MiB holds payload.
+        ("--link ethernet-10g --rtt 100ms --max-buffer 64MiB", "streams", 4.0, 0.0),
     ];
     for (arguments, key, answer, tolerance) in rows {
         let got = figure(&json(arguments), key);
@@ -137,7 +168,7 @@ fn framing_reduces_the_capacity() {
 
 #[test]
 fn plan_uses_loss_streams_and_size() {
-    let plan = json("--rate 1gbit --rtt 90ms --loss 1e-4 --streams 4 --size 100GB");
+    let plan = json("--rate 1gbit --rtt 90ms --loss 1e-4 --streams 4 --size 100GB --congestion cubic");
     // RFC 9438: 1.054 × (0.09 / 1e-4)^0.75 = 173 segments of 1,448 bytes per 90 ms, four times.
     let want = 4.0 * 1.0538 * 900_f64.powf(0.75) * 1448.0 * 8.0 / 0.09;
     assert!((figure(&plan, "predicted.goodput_bits_per_second") / want - 1.0).abs() < 2e-3);
@@ -151,15 +182,174 @@ fn plan_uses_loss_streams_and_size() {
     assert!((figure(&reno, "predicted.goodput_bits_per_second") / mathis - 1.0).abs() < 1e-3);
 }
 
+/// Returns the settings as lines of `sysctl.conf`.
+fn settings(plan: &Value) -> Vec<String> {
+    let settings = plan["settings"].as_array().unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    settings.iter().map(|one| format!("{} = {}", text(&one["key"]), text(&one["value"]))).collect()
+}
+
 #[test]
-fn sysctl_lines_have_twice_the_buffer() {
-    let plan = json("--rate 135mbit --rtt 539ms");
-    let lines: Vec<&str> = plan["sysctl"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    assert!(lines.contains(&"net.ipv4.tcp_rmem = 4096 131072 18874368"), "{lines:?}");
-    assert!(lines.contains(&"net.core.wmem_max = 18874368"), "{lines:?}");
+fn settings_for_another_host_are_complete() {
+    let lines = settings(&json("--rate 1gbit --rtt 539ms --for-other-host"));
+    // BDP 67,375,000 B.
+    let expected = [
+        "net.core.rmem_max = 68157440",
+        "net.core.wmem_max = 68157440",
+        "net.ipv4.tcp_rmem = 4096 131072 135266304",
+        "net.ipv4.tcp_wmem = 4096 16384 135266304",
+        "net.ipv4.tcp_window_scaling = 1",
+        "net.ipv4.tcp_sack = 1",
+        "net.ipv4.tcp_moderate_rcvbuf = 1",
+        "net.ipv4.tcp_timestamps = 1",
+        "net.ipv4.tcp_congestion_control = cubic",
+    ];
+    assert_eq!(lines, expected);
     // 2 GiB is one more than a sysctl can hold.
-    let most = json("--rate 100gbit --rtt 1s --streams 1");
-    assert!(most["sysctl"].to_string().contains("2147483647"));
+    assert!(settings(&json("--rate 100gbit --rtt 1s --streams 1"))[3].ends_with("2147483647"));
+    // A short path needs less than the kernel's defaults, which stay.
+    let lines = settings(&json("--rate 10mbit --rtt 20ms"));
+    assert_eq!(lines[0], "net.core.rmem_max = 4194304");
+    assert_eq!(lines[2], "net.ipv4.tcp_rmem = 4096 131072 33554432");
+}
+
+#[test]
+fn known_host_gets_only_small_settings() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = sysctl_file(&directory, "bbr");
+    let short = json(&format!("--rate 100mbit --rtt 70ms --sysctl {host}"));
+    assert_eq!(settings(&short), [] as [&str; 0]);
+    assert_eq!(short["predicted"]["congestion"], "bbr", "a sufficient congestion control stays");
+    assert!(page(&format!("--rate 100mbit --rtt 70ms --sysctl {host}")).contains("are large enough"));
+    let long = json(&format!("--rate 135mbit --rtt 539ms --sysctl {host}"));
+    let expected =
+        ["net.core.rmem_max = 9437184", "net.core.wmem_max = 9437184", "net.ipv4.tcp_wmem = 4096 16384 18874368"];
+    assert_eq!(settings(&long), expected);
+    assert_eq!(long["undo"][3], "sysctl -w net.ipv4.tcp_wmem='4096 16384 4194304'");
+    let text = page(&format!("--rate 135mbit --rtt 539ms --sysctl {host}"));
+    for line in [
+        "cat > /etc/sysctl.d/90-lfn.conf <<'END'",
+        "net.ipv4.tcp_wmem = 4096 16384 18874368",
+        "END",
+        "sysctl -p /etc/sysctl.d/90-lfn.conf",
+        "rm /etc/sysctl.d/90-lfn.conf",
+        "sysctl -w net.core.rmem_max=4194304",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn this_host_is_the_default_and_lowers_nothing() {
+    let mut command = support::lfn();
+    let output = command.args("plan --rate 100mbit --rtt 70ms --json".split(' ')).output().unwrap();
+    let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(plan["schema"], "lfn.plan/2");
+    for setting in plan["settings"].as_array().unwrap() {
+        let numbers = |value: &Value| -> Vec<u64> {
+            let words = value.as_str().unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            words.iter().filter_map(|word| word.parse().ok()).collect()
+        };
+        let (value, now) = (numbers(&setting["value"]), numbers(&setting["now"]));
+        assert!(value.iter().zip(&now).all(|(value, now)| value >= now), "{setting}");
+    }
+}
+
+#[test]
+fn no_setting_exceeds_the_maximum_buffer() {
+    let plan = json("--rate 10gbit --rtt 150ms --max-buffer 64MB");
+    assert_eq!(plan["memory_per_socket_bytes"], 62_914_560);
+    for line in settings(&plan) {
+        let most = line.rsplit(' ').next().unwrap().parse().unwrap_or(0_u64);
+        assert!(most <= 64_000_000, "{line}");
+    }
+}
+
+#[test]
+fn loss_budget_agrees_with_the_prediction() {
+    let long = "--rate 10gbit --rtt 150ms --size 2TB";
+    let plan = json(&format!("{long} --loss 2.5e-8"));
+    assert!(figure(&plan, "loss_budget") > 2.5e-8);
+    assert_eq!(plan["predicted"]["limited_by"], "capacity");
+    let text = flat(&page(&format!("{long} --loss 2.5e-8")));
+    assert!(text.contains("the loss of 2.5e-8 is within the budget of cubic"), "{text}");
+    let text = flat(&page(&format!("{long} --loss 1e-6 --congestion cubic")));
+    assert!(text.contains("bbr: 9.564 Gb/s; cubic: 619"), "{text}");
+    assert!(text.contains("the loss of 1.0e-6 is 38 times the budget of cubic"), "{text}");
+    // The recommended congestion control is planned.
+    let plan = json(&format!("{long} --loss 1e-6"));
+    assert_eq!(plan["predicted"]["congestion"], "bbr");
+    assert!(settings(&plan).contains(&"net.ipv4.tcp_congestion_control = bbr".to_owned()));
+}
+
+#[test]
+fn page_has_disk_memory_jumbo_frames_and_next_commands() {
+    let text = page("--rate 10gbit --rtt 150ms --size 2TB --loss 2.5e-8");
+    let text = flat(&text);
+    for part in [
+        "2 TB in 27 min 55 s",
+        "up to 358 MiB for each socket",
+        "read and write 1.194 GB/s",
+        "with MTU 9000: 9.93",
+        "net.ipv4.tcp_mtu_probing = 1",
+        "4 to 8: 1 could fill the path",
+        "ethtool -G IFACE",
+        "tc qdisc replace dev IFACE root fq",
+        "lfn emulate --dry-run --rate 10gbit --rtt 150ms --loss 2.5e-8 --size 2TB --streams 4",
+        "lfn test FAR --rate 10gbit --streams 4",
+        "twice 187,500,000 B",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    assert!(page("--rate 10mbit --rtt 1ms").contains("reached at once"));
+    assert!(!page("--rate 1bit --rtt 1us").contains("BDP           0 B"));
+}
+
+#[test]
+fn queue_and_detour_are_visible() {
+    let queue = |size: &str| flat(&page(&format!("--rate 135mbit --rtt 539ms --queue {size}")));
+    assert!(queue("1bdp").contains("1.00 BDP, 539 ms at the capacity cubic keeps the path full after a loss"));
+    assert!(queue("100kB").contains("cubic leaves 29 % of the path empty at first"), "{}", queue("100kB"));
+    let place = "--link ethernet-100g --from GVA --to Chicago --via fibre";
+    let text = flat(&page(place));
+    for part in ["(minimum possible)", "Geneva (GVA, CH) to Chicago (ORD, US)", "use --detour 1.5"] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let text = flat(&page(&format!("{place} --detour 1.5")));
+    assert!(text.contains("1.5 times the great circle") && !text.contains("minimum possible"), "{text}");
+    assert_eq!(json(place)["from"], "Geneva (GVA, CH)");
+}
+
+#[test]
+fn high_loss_without_per_cent_is_warned_about() {
+    let stderr = |loss: &str| String::from_utf8(lfn(&format!("--rate 1gbit --rtt 10ms --loss {loss}")).stderr).unwrap();
+    let warning = stderr("0.1");
+    assert!(warning.contains("--loss 0.1 means 10 %; tc reads 0.1 as 0.1 %"), "{warning}");
+    assert!(warning.contains("hint: lfn plan --rate 1gbit --rtt 10ms --loss 0.1%"), "{warning}");
+    assert_eq!((stderr("10%"), stderr("0.01")), (String::new(), String::new()));
+}
+
+/// Each hint is the typed command with the value corrected, and works.
+#[test]
+fn hints_repeat_the_typed_command() {
+    let rows = [
+        ("--rate 10000 --rtt 70ms", "lfn plan --rate 10gbit --rtt 70ms"),
+        ("--rate 1gbit --rtt 70", "lfn plan --rate 1gbit --rtt 70ms"),
+        ("--rate 1gbit --rtt 70ms --size 100", "lfn plan --rate 1gbit --rtt 70ms --size 100GB"),
+        ("--rate 1gbit --from Genva --to ORD --via fibre", "lfn plan --rate 1gbit --from Geneva --to ORD --via fibre"),
+        ("--rate 1gbit --from GVA --to ORX --via fibre", "lfn plan --rate 1gbit --from GVA --to ORD --via fibre"),
+        ("--rate 1gbit", "lfn plan --rate 1gbit --rtt 70ms"),
+        ("--rate 1gbit --rtt 70ms --window 10MB --max-buffer 1MB", "--window 10MB --max-buffer 20000000B"),
+    ];
+    for (arguments, hint) in rows {
+        let output = lfn(&format!("{arguments} --for-other-host"));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let line = stderr.lines().nth(1).unwrap_or_default().strip_prefix("hint: ").unwrap_or_default().to_owned();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(line.contains(hint), "{arguments}: {stderr}");
+        let words = line.strip_prefix("lfn plan ").unwrap().to_owned();
+        assert!(lfn(&words).status.success(), "{line}");
+    }
 }
 
 #[test]
@@ -170,9 +360,10 @@ fn text_fits_the_terminal_and_has_reasons() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && output.stderr.is_empty());
         for line in text.lines() {
-            assert!(line.chars().count() <= 80 && line.trim_end() == line, "'{line}'");
+            let is_command = line.starts_with("  lfn ") || line.starts_with("tc ");
+            assert!((line.chars().count() <= 80 || is_command) && line.trim_end() == line, "'{line}'");
         }
-        assert!(text.contains("why") && text.contains("sysctl -w net.ipv4.tcp_rmem='4096"), "{text}");
+        assert!(text.contains("why") && text.contains("net.ipv4.tcp_rmem = 4096"), "{text}");
     }
     let held = String::from_utf8(lfn("--rate 622mbit --rtt 50ms --window 2MB").stdout).unwrap();
     assert!(held.contains("is idle 48.6 % of the time"), "{held}");
@@ -219,6 +410,10 @@ fn bad_input_prints_one_line_and_a_hint() {
         ("--rate nan --rtt 539ms", "'nan'"),
         ("--rate 135mbit --rtt 0", "the RTT is zero"),
         ("--rate 135mbit --rtt 539", "'539' has no unit: write 539ms or 539s"),
+        ("--rate 10000 --rtt 539ms", "'10000' has no unit: write 10gbit or 10000bit"),
+        (&format!("{path} --size 100"), "'100' has no unit: write 100GB or 100B"),
+        ("--rate 1gbit --from Xyzzyx --to GVA --via fibre", "unknown city or airport 'Xyzzyx'"),
+        (&format!("{path} --sysctl /nosuch"), "cannot read '/nosuch': no such file"),
         ("--rate 135mbit --rtt -1s", "negative"),
         ("--rate 135mbit --rtt 1e30s", "too large"),
         ("--rate 135mbit --rtt soon", "'soon'"),
@@ -257,7 +452,7 @@ fn bad_input_prints_one_line_and_a_hint() {
         (&format!("{path} --congestion vegas"), "'vegas'"),
         (&format!("{path} --initial-window 0"), "zero"),
         (&format!("{path} --queue xbdp"), "'xbdp'"),
-        ("--rate 1 --rtt 1s --size 16000000TB", "584 years"),
+        ("--rate 1bit --rtt 1s --size 16000000TB", "584 years"),
     ];
     for (arguments, names) in rows {
         for json in ["", " --json"] {

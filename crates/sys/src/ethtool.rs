@@ -8,6 +8,7 @@ use rustix::net::{AddressFamily, SocketType, socket};
 
 /// Commands and flags in `linux/ethtool.h`: `ETHTOOL_GSET` and so on.
 const GET_SETTINGS: u32 = 1;
+const GET_RING_SIZES: u32 = 0x10;
 const GET_FLAGS: u32 = 0x25;
 const GET_SET_SIZES: u32 = 0x37;
 const GET_STRINGS: u32 = 0x1b;
@@ -49,6 +50,23 @@ pub fn link_speed_megabits(interface: &str) -> io::Result<Option<u32>> {
     let speed = half(words[7]) << 16 | half(words[3]);
     // SPEED_UNKNOWN is all ones. Old drivers use 16 bits.
     Ok(Some(speed).filter(|speed| ![0, 0xffff, u32::MAX].contains(speed)))
+}
+
+/// Sizes of the descriptor rings of an interface, in packets (`struct ethtool_ringparam`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingParameters {
+    pub receive: u32,
+    pub max_receive: u32,
+    pub send: u32,
+    pub max_send: u32,
+}
+
+/// Returns the sizes of the descriptor rings. Drivers without rings answer with an error.
+pub fn ring_parameters(interface: &str) -> io::Result<RingParameters> {
+    let mut words = [0; 9];
+    words[0] = GET_RING_SIZES;
+    query(interface, &mut words)?;
+    Ok(RingParameters { max_receive: words[1], max_send: words[4], receive: words[5], send: words[8] })
 }
 
 /// Makes the kernel split super-packets that a virtio-net header cannot describe, before they reach the interface. The

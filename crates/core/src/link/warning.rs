@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Discipline, JitterDistribution, LinkConfig, QueueLimit};
+use super::{Discipline, JitterDistribution, LinkConfig, LossModel, QueueLimit};
 use crate::units::{BitRate, Bytes, Ratio, show_duration};
 
 /// Unusual setting of one hop. Contradictory settings are a [`LinkError`](super::LinkError).
@@ -11,6 +11,9 @@ pub enum LinkWarning {
     /// The percent sign is probably missing: 1 is 100 %.
     #[error("loss 1 means 100 %: write 1% for one per cent")]
     TotalLoss,
+    /// The percent sign is probably missing: `tc` reads a number without a sign as per cent.
+    #[error("loss {share} means {0}: write {share}% for {share} per cent", share = .0.to_argument())]
+    HighLoss(Ratio),
     /// Every full packet is dropped, so TCP cannot get past its handshake. Remedy: set a burst of at least one packet.
     #[error("a {bucket} with a burst of {} drops every packet of {}", .burst.exact(), .packet.exact())]
     BurstBelowPacket {
@@ -62,6 +65,8 @@ pub enum LinkWarning {
 }
 
 const ETHERNET_HEADER: u64 = 14;
+/// Random loss above which a missing percent sign is more probable than such a path.
+const HIGH_LOSS: f64 = 0.05;
 /// At a lower rate a full packet takes more than a second.
 const SLOW_RATE: BitRate = BitRate(10_000);
 
@@ -71,6 +76,8 @@ impl LinkConfig {
         let mut warnings = Vec::new();
         if self.loss.mean() == Ratio::ONE {
             warnings.push(LinkWarning::TotalLoss);
+        } else if matches!(self.loss, LossModel::Independent(_)) && self.loss.mean().get() > HIGH_LOSS {
+            warnings.push(LinkWarning::HighLoss(self.loss.mean()));
         }
         warnings.extend(self.rate_warnings());
         warnings.extend(self.order_warnings());

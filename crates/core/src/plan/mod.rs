@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+pub mod advice;
 pub mod congestion;
 pub mod reasons;
+pub mod settings;
 
 pub use congestion::{
     CongestionPrediction, available_congestion, compare_congestion, predict_congestion, recommend_congestion,
@@ -28,8 +30,10 @@ use crate::units::{BitRate, Bytes, Ratio};
 pub const MAX_WINDOW: Bytes = Bytes(65_535 << 14);
 /// Maximum number of streams in a plan: the number of ports.
 pub const MAX_STREAMS: u32 = 65_535;
+/// Maximum value of a buffer in a sysctl.
+const MAX_SYSCTL: u64 = i32::MAX as u64;
 /// Version of the JSON form of a [`Plan`].
-pub const SCHEMA: &str = "lfn.plan/1";
+pub const SCHEMA: &str = "lfn.plan/2";
 
 /// Requests of the user, and limits of the hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,7 +42,8 @@ pub struct PlanOptions {
     pub size: Option<Bytes>,
     /// Streams to use; `None`: as few as the buffers allow.
     pub streams: Option<u32>,
-    /// Maximum socket buffer of either host; the default is 1 GiB.
+    /// Maximum kernel memory of a socket buffer, as sysctls count it; half of the memory holds payload. The default is
+    /// 2 GiB − 1 B, the maximum of a sysctl.
     pub max_buffer: Bytes,
     /// Fixed receive window of each stream, instead of the planned window.
     pub window: Option<Bytes>,
@@ -73,9 +78,15 @@ pub struct Plan {
     /// Send and receive buffer of each stream at both ends: the value for SO_SNDBUF and SO_RCVBUF.
     #[serde(rename = "buffer_bytes")]
     pub buffer: Bytes,
-    /// The same buffer, rounded by the rule of report 004 so that the window scale loses nothing of it.
+    /// The same buffer, rounded up so that the window scale loses nothing of it.
     #[serde(rename = "buffer_rounded_bytes")]
     pub buffer_rounded: Bytes,
+    /// Payload that a socket buffer must hold so that the path can be full, also where the requested window is smaller.
+    #[serde(rename = "kernel_buffer_bytes")]
+    pub kernel_buffer: Bytes,
+    /// Kernel memory of one full socket buffer.
+    #[serde(rename = "memory_per_socket_bytes")]
+    pub memory_per_socket: Bytes,
     /// Smallest window scale that can offer the buffer, or the requested one.
     pub window_scale: u8,
     /// Scale that Linux offers if SO_RCVBUF is set to the buffer before connect or listen.
@@ -90,8 +101,6 @@ pub struct Plan {
     /// Maximum TCP goodput by the method of RFC 6349.
     #[serde(rename = "rfc6349_max_tcp_bits_per_second")]
     pub rfc6349_max_tcp: BitRate,
-    /// Settings for both hosts.
-    pub sysctl: Vec<Sysctl>,
     pub predicted: PlanPrediction,
     /// Reasons for the figures, as sentences.
     pub reasons: Vec<String>,
@@ -127,15 +136,6 @@ pub struct PlanPrediction {
     pub average_goodput: Option<BitRate>,
 }
 
-/// One kernel setting. Its JSON form is a line of `sysctl.conf`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sysctl {
-    /// Name with dots, for example `net.core.rmem_max`.
-    pub key: &'static str,
-    /// Value without quotes, for example `4096 131072 18874368`.
-    pub value: String,
-}
-
 /// Error: a path or a request that has no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
@@ -168,7 +168,9 @@ pub enum PlanError {
         streams: u64,
     },
     /// The window and the maximum buffer contradict each other. Remedy: raise the maximum buffer or lower the window.
-    #[error("a window of {} does not fit the maximum buffer of {}", window.exact(), max_buffer.exact())]
+    #[error(
+        "a window of {} needs a buffer of twice its size: the maximum buffer is {}", window.exact(), max_buffer.exact()
+    )]
     WindowBeyondBuffer { window: Bytes, max_buffer: Bytes },
     /// RFC 7323 allows 0 to 14. Remedy: a scale of 0 to 14.
     #[error("a window scale of {scale} is not possible: the maximum is 14 (RFC 7323)")]
@@ -195,9 +197,8 @@ pub fn plan(path: &PathProfile, options: &PlanOptions) -> Result<Plan, PlanError
     let buffer = options.window.unwrap_or_else(|| stream_share(path, streams).min(largest_buffer(options)));
     let window_scale = options.window_scale.or_else(|| minimal_window_scale(buffer)).unwrap_or(14);
     let window = buffer.min(Bytes(65_535 << window_scale));
-    // The sysctl lines are a remedy. They leave room for the needs of the path, also where the user asks about a
-    // smaller window.
-    let kernel_max = kernel_limit(buffer.max(stream_share(path, streams).min(largest_buffer(options))));
+    let kernel_buffer = buffer.max(stream_share(path, streams).min(largest_buffer(options)));
+    let kernel_max = Bytes(kernel_limit(kernel_buffer).0.min(options.max_buffer.0));
     let mut plan = Plan {
         schema: SCHEMA,
         rtt: path.base_rtt,
@@ -208,13 +209,14 @@ pub fn plan(path: &PathProfile, options: &PlanOptions) -> Result<Plan, PlanError
         streams,
         buffer,
         buffer_rounded: round_buffer(buffer).unwrap_or(MAX_WINDOW),
+        kernel_buffer,
+        memory_per_socket: kernel_max,
         window_scale,
         linux_window_scale: linux_window_scale(buffer),
-        linux_autotuned_window_scale: linux_window_scale(kernel_max),
+        linux_autotuned_window_scale: linux_window_scale(kernel_max.max(Bytes(settings::DEFAULT_TCP_RMEM[2]))),
         loss_budget: tcp_model::congestion_loss_budget(path, streams, options.congestion),
         congestion_controls: compare_congestion(path, streams),
         rfc6349_max_tcp: rfc6349::max_tcp_throughput(path),
-        sysctl: sysctl_lines(kernel_max),
         predicted: predicted(path, options, window, streams)?,
         reasons: Vec::new(),
         path: *path,
@@ -256,27 +258,13 @@ impl Default for PlanOptions {
         PlanOptions {
             size: None,
             streams: None,
-            max_buffer: Bytes(1 << 30),
+            max_buffer: Bytes(MAX_SYSCTL),
             window: None,
             window_scale: None,
             congestion,
             initial_window,
             delayed_ack,
         }
-    }
-}
-
-impl Sysctl {
-    /// Returns the shell command that sets the value.
-    pub fn command(&self) -> String {
-        let quote = if self.value.contains(' ') { "'" } else { "" };
-        format!("sysctl -w {}={quote}{}{quote}", self.key, self.value)
-    }
-}
-
-impl Serialize for Sysctl {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{} = {}", self.key, self.value))
     }
 }
 
@@ -315,7 +303,7 @@ fn check_window(options: &PlanOptions) -> Result<(), PlanError> {
     if window > MAX_WINDOW {
         return Err(PlanError::WindowUnreachable { window, streams: window.0.div_ceil(MAX_WINDOW.0) });
     }
-    if window > options.max_buffer {
+    if window.0.saturating_mul(2) > options.max_buffer.0 {
         return Err(PlanError::WindowBeyondBuffer { window, max_buffer: options.max_buffer });
     }
     Ok(())
@@ -336,8 +324,9 @@ fn choose_streams(bdp: Bytes, options: &PlanOptions) -> Result<u32, PlanError> {
     }
 }
 
+/// Returns the largest payload that a socket buffer may hold.
 fn largest_buffer(options: &PlanOptions) -> Bytes {
-    options.max_buffer.min(MAX_WINDOW)
+    Bytes((options.max_buffer.0 / 2).max(1)).min(MAX_WINDOW)
 }
 
 /// Returns each stream's share of the BDP. The minimum is two segments, so that a delayed acknowledgement stops no
@@ -381,25 +370,9 @@ fn predicted(
     })
 }
 
-/// Returns the lines for this much memory per socket: room for explicit buffers (core) and for autotuning (ipv4), and
-/// no second slow start on a warm path.
-fn sysctl_lines(Bytes(kernel_max): Bytes) -> Vec<Sysctl> {
-    let line = |key, value| Sysctl { key, value };
-    vec![
-        line("net.core.rmem_max", kernel_max.to_string()),
-        line("net.core.wmem_max", kernel_max.to_string()),
-        line("net.ipv4.tcp_rmem", format!("4096 {} {kernel_max}", kernel_max.min(131_072))),
-        line("net.ipv4.tcp_wmem", format!("4096 {} {kernel_max}", kernel_max.min(16_384))),
-        line("net.ipv4.tcp_window_scaling", "1".to_owned()),
-        line("net.ipv4.tcp_sack", "1".to_owned()),
-        line("net.ipv4.tcp_slow_start_after_idle", "0".to_owned()),
-    ]
-}
-
 /// Returns twice the buffer in whole MiB, because Linux lets half of its receive memory count as window
 /// (tcp_adv_win_scale of 1). The maximum is the largest value of a sysctl.
 pub fn kernel_limit(buffer: Bytes) -> Bytes {
-    const MAX_SYSCTL: u64 = i32::MAX as u64;
     Bytes(buffer.0.saturating_mul(2).next_multiple_of(1 << 20).min(MAX_SYSCTL))
 }
 

@@ -20,6 +20,7 @@ pub fn reasons(plan: &Plan, options: &PlanOptions) -> Vec<String> {
         stream_count(plan, options),
         window_scale(plan, options),
         frequent_loss(plan),
+        doubled_buffers(plan),
     ]
     .into_iter()
     .flatten()
@@ -98,8 +99,8 @@ fn stream_count(plan: &Plan, options: &PlanOptions) -> Option<String> {
     if options.streams.is_some() || plan.streams == 1 {
         return None;
     }
-    let limit = if options.max_buffer <= super::MAX_WINDOW {
-        format!("the maximum buffer of {}", options.max_buffer)
+    let limit = if options.max_buffer.0 / 2 <= super::MAX_WINDOW.0 {
+        format!("half of the maximum buffer of {}", options.max_buffer)
     } else {
         format!("the maximum window of {} (65,535 << 14)", super::MAX_WINDOW.exact())
     };
@@ -120,6 +121,16 @@ fn window_scale(plan: &Plan, options: &PlanOptions) -> Option<String> {
     }
     let less = scale.checked_sub(1)?;
     Some(format!("window scale: 65,535 << {less} is {}, less than {}", offers(less), buffer.exact()))
+}
+
+/// Explains the factor of two between the BDP and the kernel's limits.
+fn doubled_buffers(plan: &Plan) -> Option<String> {
+    Some(format!(
+        "memory: Linux counts its own data in a socket buffer, so about half of the memory holds payload. The maximum \
+of tcp_rmem and tcp_wmem is therefore twice {}. rmem_max and wmem_max limit the size that a program requests, which \
+Linux doubles",
+        plan.kernel_buffer.exact()
+    ))
 }
 
 fn frequent_loss(plan: &Plan) -> Option<String> {

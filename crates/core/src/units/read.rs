@@ -23,12 +23,35 @@ pub enum QuantityError {
     UnknownUnit { text: String, unit: String, quantity: &'static str, allowed: &'static str },
     #[error("'{0}' has no unit: write {0}ms or {0}s")]
     NoUnit(String),
+    /// A bare number is ambiguous: `tc` and iperf3 read it as bits per second, people mean Mb/s. Remedy:
+    /// [`suggestion`](Self::suggestion).
+    #[error("'{text}' has no unit: write {megabits} or {text}bit")]
+    NoRateUnit {
+        text: String,
+        /// The number as Mb/s, in the form that the parser reads.
+        megabits: String,
+    },
+    /// A bare number of bytes is ambiguous for the size of a transfer. Remedy: [`suggestion`](Self::suggestion).
+    #[error("'{0}' has no unit: write {0}GB or {0}B")]
+    NoSizeUnit(String),
     #[error("'{text}': a {quantity} cannot be negative")]
     Negative { text: String, quantity: &'static str },
     #[error("'{text}': a {quantity} of zero is not allowed here")]
     Zero { text: String, quantity: &'static str },
     #[error("'{text}': too large for a {quantity}: the maximum is {max}")]
     TooLarge { text: String, quantity: &'static str, max: &'static str },
+}
+
+impl QuantityError {
+    /// Returns the value with its most probable unit, if only the unit is missing.
+    pub fn suggestion(&self) -> Option<String> {
+        match self {
+            QuantityError::NoUnit(text) => Some(format!("{text}ms")),
+            QuantityError::NoRateUnit { megabits, .. } => Some(megabits.clone()),
+            QuantityError::NoSizeUnit(text) => Some(format!("{text}GB")),
+            _ => None,
+        }
+    }
 }
 
 const KIB: f64 = 1024.0;
@@ -64,12 +87,12 @@ impl FromStr for Bytes {
 impl FromStr for BitRate {
     type Err = QuantityError;
 
-    /// Reads `135mbit`, `135Mb/s`, `2.5Gbps`, `10G`, `155520000`: bits per second with SI multiples, as `tc` and iperf3
-    /// print them.
+    /// Reads `135mbit`, `135Mb/s`, `2.5Gbps`, `10G`, `155520000bit`: bits per second with SI multiples, as `tc` and
+    /// iperf3 print them. Only zero needs no unit.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         const QUANTITY: Quantity = Quantity {
             name: "bit rate",
-            example: "135mbit, 2.5Gb/s or 155520000",
+            example: "135mbit, 2.5Gb/s or 155520000bit",
             units: "bit, kbit, mbit, gbit, tbit, Mb/s, Gbit/s, Mbps (bits, never bytes, per second)",
             max: "18 Eb/s",
         };
@@ -81,6 +104,10 @@ impl FromStr for BitRate {
         let lower = unit.to_ascii_lowercase();
         let lower = lower.strip_suffix("/s").unwrap_or(&lower);
         let stem = ["bits", "bit", "bps", "b"].iter().find_map(|tail| lower.strip_suffix(tail)).unwrap_or(lower);
+        if unit.is_empty() && number > 0.0 {
+            let megabits = BitRate(QUANTITY.scale(text, number, 1e6)?).to_argument();
+            return Err(QuantityError::NoRateUnit { text: text.trim().to_owned(), megabits });
+        }
         let factor = match stem {
             "" => 1.0,
             "k" => 1e3,
@@ -138,6 +165,13 @@ pub fn parse_unit_duration(text: &str) -> Result<Duration, QuantityError> {
     let duration = parse_duration(text)?;
     let has_unit = text.trim().ends_with(|last: char| last.is_alphabetic());
     if has_unit || duration.is_zero() { Ok(duration) } else { Err(QuantityError::NoUnit(text.trim().to_owned())) }
+}
+
+/// Reads the size of a transfer, which must have a unit. Zero needs no unit.
+pub fn parse_unit_bytes(text: &str) -> Result<Bytes, QuantityError> {
+    let bytes: Bytes = text.parse()?;
+    let has_unit = text.trim().ends_with(|last: char| last.is_alphabetic());
+    if has_unit || bytes == Bytes(0) { Ok(bytes) } else { Err(QuantityError::NoSizeUnit(text.trim().to_owned())) }
 }
 
 /// Texts that a parser needs for the errors of its quantity.

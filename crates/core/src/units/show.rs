@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use super::{BitRate, Bytes, Ratio, shift_decimal_point};
 
-/// Formats a duration in the unit that reads best: `539 ms`, `12.3 s`, `60.1 µs`.
+/// Formats a duration in the units that read best: `539 ms`, `12.3 s`, `60.1 µs`, `7 h 10 min`.
 pub fn show_duration(duration: Duration) -> String {
+    const DAY: f64 = 86_400.0;
     let seconds = duration.as_secs_f64();
     match seconds {
         0.0 => "0 s".to_owned(),
@@ -17,8 +18,19 @@ pub fn show_duration(duration: Duration) -> String {
         s if s < NEXT_UNIT_FROM * 1e-6 => format!("{} µs", four_digits(s * 1e6)),
         s if s < NEXT_UNIT_FROM * 1e-3 => format!("{} ms", four_digits(s * 1e3)),
         s if s < 600.0 => format!("{} s", four_digits(s)),
-        s if s < 36_000.0 => format!("{:.0} min {:02.0} s", (s / 60.0).floor(), s % 60.0),
-        s => format!("{} h", four_digits(s / 3600.0)),
+        s if s.round() < 3600.0 => two_units(s.round() as u64, 60, ["min", "s"]),
+        s if s < 2.0 * DAY => two_units((s / 60.0).round() as u64, 60, ["h", "min"]),
+        s if s < 100.0 * DAY => two_units((s / 3600.0).round() as u64, 24, ["d", "h"]),
+        s => format!("{:.0} d", s / DAY),
+    }
+}
+
+/// Formats a number of small units as large and small units, `size` small ones in a large one. Zero small units are
+/// omitted.
+fn two_units(number: u64, size: u64, [large, small]: [&str; 2]) -> String {
+    match number % size {
+        0 => format!("{} {large}", number / size),
+        rest => format!("{} {large} {rest:02} {small}", number / size),
     }
 }
 

@@ -54,15 +54,39 @@ fn rates_are_bits_and_never_bytes() {
         ("135Mb/s", 135_000_000),
         ("2.5Gbps", 2_500_000_000),
         ("10G", 10_000_000_000),
-        ("155520000", 155_520_000),
+        ("155520000bit", 155_520_000),
+        ("0", 0),
         ("155.52 Mbit/s", 155_520_000),
     ];
     for (text, rate) in ok {
         assert_eq!(text.parse(), Ok(BitRate(rate)), "{text}");
     }
-    for text in ["135MB/s", "-1mbit", "", "fast", "1e40gbit"] {
+    for text in ["135MB/s", "-1mbit", "", "fast", "1e40gbit", "155520000", "5"] {
         assert!(text.parse::<BitRate>().is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_missing_unit_is_suggested() {
+    let error = "10000".parse::<BitRate>().unwrap_err();
+    assert_eq!(error.to_string(), "'10000' has no unit: write 10gbit or 10000bit");
+    assert_eq!(error.suggestion().as_deref(), Some("10gbit"));
+    let error = parse_unit_bytes("100").unwrap_err();
+    assert_eq!(
+        (error.to_string().as_str(), error.suggestion().as_deref()),
+        ("'100' has no unit: write 100GB or 100B", Some("100GB"))
+    );
+    assert_eq!(parse_unit_bytes("2TB"), Ok(Bytes(2_000_000_000_000)));
+    assert_eq!(parse_unit_duration("150").unwrap_err().suggestion().as_deref(), Some("150ms"));
+    assert_eq!("fast".parse::<BitRate>().unwrap_err().suggestion(), None);
+}
+
+#[test]
+fn long_durations_have_two_units() {
+    let show = |seconds| show_duration(Duration::from_secs(seconds));
+    assert_eq!([59, 599, 1675, 25_795].map(show), ["59 s", "599 s", "27 min 55 s", "7 h 10 min"]);
+    assert_eq!([3599, 3600, 172_799, 172_800].map(show), ["59 min 59 s", "1 h", "48 h", "2 d"]);
+    assert_eq!(show(400 * 86_400), "400 d");
 }
 
 #[test]

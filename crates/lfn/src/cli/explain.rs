@@ -1,11 +1,13 @@
 //! Errors of the command line as failures with one line and a hint.
 
 use clap::CommandFactory;
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use lfn_core::units::{BitRate, parse_unit_duration};
 
 use super::Cli;
 use crate::cmd;
 use crate::exit::{Exit, Failure};
+use crate::typed::corrected;
 
 /// Prints help or the version on standard output and returns success. Converts any other parse error into a [`Failure`]
 /// with one line and a hint.
@@ -26,7 +28,11 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     let suggested = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
         .into_iter()
         .find_map(|kind| error.get(kind));
+    let missing_unit = missing_unit(error, &what);
     let failure = Failure::usage(what);
+    if let Some(hint) = missing_unit {
+        return Err(failure.hint(hint));
+    }
     if let (Some(typed), "lfn test") = (error.get(ContextKind::InvalidArg), typed_command().as_str())
         && let Some(instead) = cmd::measure::iperf3_flags::equivalent_of(&typed.to_string())
     {
@@ -66,6 +72,20 @@ fn renamed_output_flag(typed: &str) -> Option<String> {
 /// Returns the command and the subcommand, as far as the user typed them.
 pub fn command_name() -> String {
     typed_command().split_off("lfn".len()).trim_start().to_owned()
+}
+
+/// Returns the typed command with the probable unit, if a rate or a time has none.
+fn missing_unit(error: &clap::Error, text: &str) -> Option<String> {
+    let (Some(ContextValue::String(flag)), Some(ContextValue::String(value))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
+    else {
+        return None;
+    };
+    let flag = flag.split_whitespace().next()?.strip_prefix("--")?;
+    let as_rate = value.parse::<BitRate>().err();
+    let as_time = parse_unit_duration(value).err();
+    let named = [as_rate, as_time].into_iter().flatten().find(|error| text.contains(&error.to_string()))?;
+    Some(corrected(flag, &named.suggestion()?))
 }
 
 /// Returns `lfn`, the command and the subcommand, as far as the user typed them.

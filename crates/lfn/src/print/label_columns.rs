@@ -46,6 +46,13 @@ impl Page {
         self.gap();
     }
 
+    /// Adds commands from the first column on, not wrapped: a here-document must end in the first column.
+    pub fn commands(&mut self, lines: impl IntoIterator<Item = String>) {
+        for line in lines {
+            self.0 += &format!("{line}\n");
+        }
+    }
+
     /// Adds commands under a title. They are not wrapped, so that they can be pasted.
     pub fn lines(&mut self, title: &str, lines: impl Iterator<Item = String>) {
         self.0 += &format!("{title}\n");

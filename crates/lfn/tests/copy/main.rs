@@ -337,7 +337,7 @@ fn copy_respects_the_rate_option() {
         // 1.2 s, minus the data that leaves before the path is known.
         assert!(report["seconds"].as_f64() > Some(0.6), "{args:?}: {report}");
     }
-    let errors = pair.refuses(&["a", "far:a", "--rate", "5"], 2, "--rate 5 b/s is too low; minimum 8 kb/s");
+    let errors = pair.refuses(&["a", "far:a", "--rate", "5bit"], 2, "--rate 5 b/s is too low; minimum 8 kb/s");
     assert!(errors.ends_with("hint: --rate 10gbit\n"), "{errors}");
 }
 

@@ -37,10 +37,10 @@ fn used_up_quota_ends_session_with_next_time() {
     assert_refused(
         &spent,
         1,
-        "the server's byte quota is exhausted: byte quota of this client: 0 B of 10 MB per 60 min 00 s left",
+        "the server's byte quota is exhausted: byte quota of this client: 0 B of 10 MB per 1 h left",
     );
     assert!(text(&spent.stderr).contains("--client-bytes of lfn serve sets the limit"), "{}", text(&spent.stderr));
-    assert_refused(&server.test(&["--time", "1s"]), 1, "byte quota of this client: 0 B of 10 MB per 60 min 00 s left");
+    assert_refused(&server.test(&["--time", "1s"]), 1, "byte quota of this client: 0 B of 10 MB per 1 h left");
     server.logged(&["denied", "code=quota"]);
     let server = Served::start(&["--client-time", "2s"]);
     assert_refused(&server.test(&["--time", "3s"]), 1, "left, 3 s requested");

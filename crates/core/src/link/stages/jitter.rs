@@ -271,7 +271,7 @@ mod tests {
             ("5ms:", "unexpected ''"),
             ("5ms:sorted", "unexpected 'sorted'"),
             ("-5ms", "cannot be negative"),
-            ("2h", "a jitter of 120 min 00 s is above"),
+            ("2h", "a jitter of 2 h is above"),
         ] {
             let error = text.parse::<LinkJitter>().unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");

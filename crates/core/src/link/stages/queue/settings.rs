@@ -246,7 +246,7 @@ mod tests {
             ("codel:target=quick", "in 'codel:target=quick': 'quick' is not a duration"),
             ("codel:target=0ms", "target 0 s is not above zero and below interval 100 ms"),
             ("codel:target=200ms", "target 200 ms is not above zero and below interval 100 ms"),
-            ("codel:interval=2h:target=1h", "interval 120 min 00 s is above 1 h"),
+            ("codel:interval=2h:target=1h", "interval 2 h is above 1 h"),
             ("fq-codel:flows=0", "flows 0 is not from 1 to 65536"),
             ("fq-codel:flows=1.5", "'1.5' is not a number of flows"),
             ("fq-codel:quantum=1", "quantum 1 B is not from 256 B"),

@@ -1,34 +1,45 @@
-//! `lfn plan`: parses a path and the options of the plan, calculates and prints. The arithmetic is in `lfn_core`.
+//! `lfn plan`: parses a path and the options of the plan, reads the settings of this host, calculates and prints. The
+//! arithmetic is in `lfn_core`.
 //!
 //! The values are parsed here and not by clap. So a bad value, a contradiction and a missing value are all reported in
-//! the same form: one line with the flag, a hint, exit code 2.
+//! the same form: one line with the flag, a hint, exit code 2. The hint is the typed command with the value corrected.
 
+mod host;
+
+use std::any::Any;
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
 use lfn_core::framing::{Framing, IpVersion, Layer, Tunnel};
-use lfn_core::geometry::{self, Coordinates, Medium, Metres, PhysicalConstants, Route, RouteError};
+use lfn_core::geometry::{self, Medium, Metres, PhysicalConstants, Route, RouteError};
 use lfn_core::named_link::{LINKS, NamedLink};
 use lfn_core::path::{PathProfile, QueueSize};
+use lfn_core::place::{Place, PlaceError};
+use lfn_core::plan::advice::advice;
+use lfn_core::plan::settings::{HostSettings, TargetHost, needed_settings, recommend_for_host};
 use lfn_core::plan::{self, PlanError, PlanOptions};
-use lfn_core::units::{BitRate, Bytes, parse_unit_duration};
+use lfn_core::units::{BitRate, Bytes, QuantityError, parse_unit_bytes, parse_unit_duration};
 
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
+use crate::print::plan::{PlanReport, SettingsSource};
+use crate::typed::corrected;
 
 /// Calculate BDP, buffers, goodput and transfer time of a path
 ///
-/// Only calculates; sends nothing. Give the capacity (--rate or --link) and the round-trip time (--rtt, or --from, --to
-/// and --via).
+/// Sends nothing and changes nothing. Give the capacity (--rate or --link) and the round-trip time (--rtt, or --from,
+/// --to and --via). The settings are those that are too small on this host.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanArgs {
     /// Set the capacity of the bottleneck, such as 135mbit or 2.5Gb/s
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = "Capacity")]
     rate: Option<String>,
-    /// Set the kind of link: oc3c, oc12c, oc48c, oc192c with -atm, -pos or -hippi; ethernet-RATE (ethernet-10g); t1; t3
+    /// Set the kind of link: ethernet-RATE (ethernet-100g), docsis-3.1, gpon, xgs-pon, 5g, starlink, oc3c-atm, t3
+    ///
+    /// Older links: oc3c, oc12c, oc48c, oc192c with -atm, -pos or -hippi; t1; t3.
     ///
     /// Together with --rate, only the framing of the link is used, not its rate.
     #[arg(long, value_name = "LINK", allow_hyphen_values = true, help_heading = "Capacity")]
@@ -58,11 +69,13 @@ pub struct PlanArgs {
     /// Set the round-trip time, such as 539ms
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Round-trip time")]
     rtt: Option<String>,
-    /// Set the location of one end: degrees north, degrees east, altitude if not 0; 40,-105.27 or 40,-105.27,1863m
-    #[arg(long, value_name = "LAT,LON[,ALT]", allow_hyphen_values = true, help_heading = "Round-trip time")]
+    /// Set the location of one end: a city, an IATA code, or degrees north and east: Geneva, GVA, 46.2,6.1
+    ///
+    /// Add the altitude if it matters: 40,-105.27,1863m. Add a country to a city: Birmingham,US.
+    #[arg(long, value_name = "PLACE", allow_hyphen_values = true, help_heading = "Round-trip time")]
     from: Option<String>,
     /// Set the location of the other end
-    #[arg(long, value_name = "LAT,LON[,ALT]", allow_hyphen_values = true, help_heading = "Round-trip time")]
+    #[arg(long, value_name = "PLACE", allow_hyphen_values = true, help_heading = "Round-trip time")]
     to: Option<String>,
     /// Set the medium between the ends: fibre, geo:LON (geostationary satellite) or leo:ALTITUDE (satellite over the
     /// midpoint)
@@ -71,7 +84,7 @@ pub struct PlanArgs {
     /// Set the group refractive index of the fibre [default: 1.468, ITU-T G.652]
     #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Round-trip time")]
     refractive_index: Option<String>,
-    /// Set the length of the fibre relative to the great circle [default: 1]
+    /// Set the length of the fibre relative to the great circle [default: 1, the minimum; real routes have 1.2 to 2]
     #[arg(long, value_name = "FACTOR", allow_hyphen_values = true, help_heading = "Round-trip time")]
     detour: Option<String>,
     /// Use a spherical earth of this radius instead of WGS84, such as 3960mi
@@ -84,13 +97,13 @@ pub struct PlanArgs {
     #[arg(long, value_name = "SPEED", allow_hyphen_values = true, help_heading = "Round-trip time")]
     light_speed: Option<String>,
 
-    /// Calculate the time to transfer this much data, such as 100GB
+    /// Calculate the time and the disk rate to transfer this much data, such as 100GB
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, help_heading = "Transfer")]
     size: Option<String>,
     /// Use N TCP streams in parallel [default: the minimum that the buffers allow]
     #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Transfer")]
     streams: Option<String>,
-    /// Set the maximum socket buffer of a host [default: 1GiB]
+    /// Set the maximum memory of a socket buffer; half of the memory holds payload [default: 2GiB]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, help_heading = "Transfer")]
     max_buffer: Option<String>,
     /// Set the receive window of each stream [default: the planned window]
@@ -105,7 +118,7 @@ pub struct PlanArgs {
     /// Set the size of the bottleneck's queue: 9MB, 539ms or 1bdp
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = "Transfer")]
     queue: Option<String>,
-    /// Set the TCP congestion control: reno, cubic or bbr [default: cubic]
+    /// Set the TCP congestion control: reno, cubic or bbr [default: the recommended one]
     #[arg(long, value_name = "NAME", allow_hyphen_values = true, help_heading = "Transfer")]
     congestion: Option<String>,
     /// Set the initial congestion window, in segments [default: 10]
@@ -115,6 +128,16 @@ pub struct PlanArgs {
     #[arg(long, help_heading = "Transfer")]
     delayed_ack: bool,
 
+    /// Print the settings that are too small on this host [default]
+    #[arg(long, conflicts_with_all = ["for_other_host", "sysctl"], help_heading = "Settings")]
+    this_host: bool,
+    /// Print all settings, for a host whose settings are not known
+    #[arg(long, conflicts_with = "sysctl", help_heading = "Settings")]
+    for_other_host: bool,
+    /// Print the settings that are too small on the host whose output of `sysctl -a` is in FILE (- for standard input)
+    #[arg(long, value_name = "FILE", help_heading = "Settings")]
+    sysctl: Option<String>,
+
     #[command(flatten)]
     output: OutputArgs<TextOrJson>,
 }
@@ -122,13 +145,11 @@ pub struct PlanArgs {
 const EXAMPLES: &str = "Examples:
   lfn plan --rate 135mbit --rtt 539ms --size 10GB    the ACTS satellite path
   lfn plan --link oc3c-atm --from 40,-105 --to 40,-83 --via geo:-100
-  lfn plan --link ethernet-10g --vlan --from 46,6 --to 41,-73 --via fibre
+  lfn plan --link ethernet-100g --from GVA --to Chicago --via fibre --detour 1.5
+  ssh far sysctl -a | lfn plan --rate 10gbit --rtt 150ms --sysctl -
   lfn plan --rate 622mbit --rtt 50ms --window 2MB    goodput with a small window
   lfn plan --rate 1gbit --rtt 90ms --loss 1e-4 --streams 4 --size 100GB
   lfn plan --rate 135mbit --rtt 40ms --window-scale none --json";
-
-const PATH_HINT: &str = "lfn plan --rate 135mbit --rtt 539ms";
-const PLACES_HINT: &str = "lfn plan --rate 135mbit --from 40,-105 --to 40,-83 --via geo:-100";
 
 /// Runs `lfn plan`: computes the plan and prints it.
 pub fn run(args: PlanArgs) -> Result<Exit, Failure> {
@@ -137,44 +158,69 @@ pub fn run(args: PlanArgs) -> Result<Exit, Failure> {
     let capacity = args.capacity(link.as_ref())?;
     let (rtt, route) = args.route_or_rtt()?;
     let path = args.path(PathProfile::new(capacity, rtt), link.as_ref())?;
-    let plan = plan::plan(&path, &args.plan_options()?).map_err(plan_error)?;
-    let report = print::plan::PlanReport { plan: &plan, link: link.map(|link| link.name), route };
+    let (source, host) = args.host_settings()?;
+    let target = host.as_ref().map_or(TargetHost::Unknown, TargetHost::Known);
+    let options = args.plan_options(&path, target)?;
+    let plan = plan::plan(&path, &options).map_err(plan_error)?;
+    args.warn_of_loss(&path);
+    let report = PlanReport {
+        settings: needed_settings(&plan, options.max_buffer, options.congestion, target),
+        advice: advice(&plan, &options),
+        plan: &plan,
+        requested_congestion: args.congestion.is_some(),
+        source,
+        host: host.as_ref(),
+        link: link.map(|link| link.name),
+        route,
+    };
     output.finish(&report.document(), || report.text())?;
     Ok(Exit::Ok)
 }
 
+/// A route with its ends.
+pub struct NamedRoute {
+    pub from: Place,
+    pub to: Place,
+    pub via: Medium,
+    pub route: Route,
+    /// Length of the fibre relative to the great circle.
+    pub detour: f64,
+}
+
 impl PlanArgs {
     fn link(&self) -> Result<Option<NamedLink>, Failure> {
-        read("link", &self.link, &format!("use one of {LINKS}"))
+        let Some(text) = &self.link else { return Ok(None) };
+        let known =
+            text.parse().map_err(|error| usage_error(format!("--link: {error}"), format!("use one of {LINKS}")));
+        known.map(Some)
     }
 
     /// Sets MTU, framing, loss and queue of the path.
     fn path(&self, mut path: PathProfile, link: Option<&NamedLink>) -> Result<PathProfile, Failure> {
         path.framing = self.framing(link)?;
-        path.loss = read("loss", &self.loss, "--loss 1e-4")?.unwrap_or_default();
+        path.loss = read("loss", &self.loss, "1e-4")?.unwrap_or_default();
         if let Some(link) = link {
             path.mtu = link.mtu;
         }
-        if let Some(Bytes(mtu)) = read("mtu", &self.mtu, "--mtu 9000")? {
+        if let Some(Bytes(mtu)) = read("mtu", &self.mtu, "9000")? {
             path.mtu = u32::try_from(mtu).ok().filter(|mtu| *mtu <= 65_535).ok_or_else(|| {
                 Failure::usage(format!("--mtu: {mtu} bytes is too large; the maximum of an IP packet is 65,535"))
-                    .hint("--mtu 9000")
+                    .hint(corrected("mtu", "9000"))
             })?;
         }
-        path.queue = read::<QueueSize>("queue", &self.queue, "--queue 1bdp")?.map(|queue| queue.bytes_on(&path));
+        path.queue = read::<QueueSize>("queue", &self.queue, "1bdp")?.map(|queue| queue.bytes_on(&path));
         Ok(path)
     }
 
     fn capacity(&self, link: Option<&NamedLink>) -> Result<BitRate, Failure> {
-        let rate: Option<BitRate> = read("rate", &self.rate, PATH_HINT)?;
+        let rate: Option<BitRate> = read("rate", &self.rate, "100mbit")?;
         match (rate, link) {
-            (None, None) => Err(usage_error("the capacity is missing: give --rate or --link", PATH_HINT)),
+            (None, None) => {
+                Err(usage_error("the capacity is missing: give --rate or --link", corrected("rate", "100mbit")))
+            }
             (Some(rate), None) => Ok(rate),
             (rate, Some(NamedLink { capacity: None, name, .. })) => rate.ok_or_else(|| {
-                usage_error(
-                    format!("--link {name} has no fixed rate: give --rate too"),
-                    "for example, use --link ethernet-10g",
-                )
+                usage_error(format!("--link {name} has no fixed rate: give --rate too"), corrected("rate", "10gbit"))
             }),
             (None, Some(NamedLink { capacity: Some(capacity), .. })) => Ok(*capacity),
             (Some(rate), Some(NamedLink { capacity: Some(capacity), name, .. })) if rate > *capacity => {
@@ -191,7 +237,7 @@ impl PlanArgs {
         let layer = link.map_or(Layer::default(), |link| link.layer);
         if (self.vlan || self.qinq) && !layer.is_ethernet() {
             let text = format!("a VLAN tag needs Ethernet, but this capacity counts {}", layer.describe());
-            return Err(usage_error(text, "remove --vlan and --qinq, or use --link ethernet-10g"));
+            return Err(usage_error(text, corrected("link", "ethernet-10g")));
         }
         if self.vlan && self.qinq {
             return Err(usage_error("--vlan and --qinq cannot be combined", "use only one of the two"));
@@ -213,7 +259,7 @@ impl PlanArgs {
     }
 
     /// Returns the RTT from --rtt, or from the route between two locations.
-    fn route_or_rtt(&self) -> Result<(Duration, Option<(Medium, Route)>), Failure> {
+    fn route_or_rtt(&self) -> Result<(Duration, Option<NamedRoute>), Failure> {
         let places = [("from", &self.from), ("to", &self.to), ("via", &self.via)];
         let given = places.iter().find(|(_, text)| text.is_some());
         if let Some(rtt) = &self.rtt {
@@ -222,44 +268,55 @@ impl PlanArgs {
                 return Err(usage_error(text, "remove one of the two"));
             }
             self.refuse_geometry("--rtt")?;
-            return Ok((parse_unit_duration(rtt).map_err(|e| value_error("rtt", e, PATH_HINT))?, None));
+            return Ok((parse_unit_duration(rtt).map_err(|e| value_error("rtt", e, "70ms"))?, None));
         }
         if given.is_none() {
             let text = "the round-trip time is missing: give --rtt, or --from, --to and --via";
-            return Err(usage_error(text, PATH_HINT));
+            return Err(usage_error(text, corrected("rtt", "70ms")));
         }
-        let from: Coordinates = required("from", &self.from)?;
-        let to: Coordinates = required("to", &self.to)?;
-        let via: Medium = required("via", &self.via)?;
-        let route = geometry::find_route(from, to, via, &self.constants(via)?).map_err(route_error)?;
-        Ok((route.rtt, Some((via, route))))
+        let from = required("from", &self.from, "Geneva", read_place)?;
+        let to = required("to", &self.to, "Chicago", read_place)?;
+        let via = required("via", &self.via, "fibre", |flag, text| {
+            text.parse::<Medium>().map_err(|error| value_error(flag, error, "fibre"))
+        })?;
+        let constants = self.constants(via)?;
+        let route = geometry::find_route(from.coordinates, to.coordinates, via, &constants).map_err(route_error)?;
+        Ok((route.rtt, Some(NamedRoute { from, to, via, route, detour: constants.detour })))
     }
 
     /// Returns the physical constants. Refuses constants that do not apply to the medium.
     fn constants(&self, via: Medium) -> Result<PhysicalConstants, Failure> {
         if via != Medium::Fibre && (self.refractive_index.is_some() || self.detour.is_some()) {
-            return Err(usage_error(format!("--refractive-index and --detour need fibre, not {via}"), "--via fibre"));
+            return Err(usage_error(
+                format!("--refractive-index and --detour need fibre, not {via}"),
+                corrected("via", "fibre"),
+            ));
         }
         if !matches!(via, Medium::Geo { .. }) && self.geo_altitude.is_some() {
             let text = format!("--geo-altitude needs a geostationary satellite, not {via}");
-            return Err(usage_error(text, "--via geo:-100"));
+            return Err(usage_error(text, corrected("via", "geo:-100")));
         }
         let mut constants = PhysicalConstants::default();
-        if let Some(radius) = parse_in_range("earth-radius", &self.earth_radius, 1e6, 1e8, "1,000 km to 100,000 km")? {
+        if let Some(radius) =
+            parse_in_range("earth-radius", "6371km", &self.earth_radius, 1e6, 1e8, "1,000 km to 100,000 km")?
+        {
             (constants.earth_radius, constants.flattening) = (radius, 0.0);
         }
-        if let Some(altitude) = parse_in_range("geo-altitude", &self.geo_altitude, 1e5, 1e9, "100 km to 1,000,000 km")?
+        if let Some(altitude) =
+            parse_in_range("geo-altitude", "35786km", &self.geo_altitude, 1e5, 1e9, "100 km to 1,000,000 km")?
         {
             constants.geo_altitude = altitude;
         }
         let speed = self.light_speed.as_ref().map(|text| text.strip_suffix("/s").unwrap_or(text).to_owned());
-        if let Some(light) = parse_in_range("light-speed", &speed, 1e8, 4e8, "100,000 km/s to 400,000 km/s")? {
+        if let Some(light) =
+            parse_in_range("light-speed", "299792458m/s", &speed, 1e8, 4e8, "100,000 km/s to 400,000 km/s")?
+        {
             constants.speed_of_light = light;
         }
-        if let Some(index) = parse_in_range("refractive-index", &self.refractive_index, 1.0, 4.0, "1 to 4")? {
+        if let Some(index) = parse_in_range("refractive-index", "1.468", &self.refractive_index, 1.0, 4.0, "1 to 4")? {
             constants.refractive_index = index.0;
         }
-        if let Some(detour) = parse_in_range("detour", &self.detour, 1.0, 100.0, "1 to 100")? {
+        if let Some(detour) = parse_in_range("detour", "1.5", &self.detour, 1.0, 100.0, "1 to 100")? {
             constants.detour = detour.0;
         }
         Ok(constants)
@@ -277,38 +334,102 @@ impl PlanArgs {
         match flags.iter().find(|(_, text)| text.is_some()) {
             Some((flag, _)) => Err(usage_error(
                 format!("--{flag} cannot be combined with {other}: it needs --from, --to and --via"),
-                PLACES_HINT,
+                format!("remove --{flag}"),
             )),
             None => Ok(()),
         }
     }
 
-    fn plan_options(&self) -> Result<PlanOptions, Failure> {
+    /// Returns the settings of the selected host, and their source.
+    fn host_settings(&self) -> Result<(SettingsSource, Option<HostSettings>), Failure> {
+        match &self.sysctl {
+            Some(file) => Ok((SettingsSource::File(file.clone()), Some(host::read_file(file)?))),
+            None if self.for_other_host => Ok((SettingsSource::Unknown, None)),
+            None => match host::read_this_host() {
+                Some(settings) => Ok((SettingsSource::ThisHost, Some(settings))),
+                None => Ok((SettingsSource::Unknown, None)),
+            },
+        }
+    }
+
+    /// Warns of a loss without a percent sign that is probably meant in per cent, as `tc` reads it.
+    fn warn_of_loss(&self, path: &PathProfile) {
+        let Some(text) = self.loss.as_deref().map(str::trim) else { return };
+        if path.loss.get() > MAX_USUAL_LOSS && !text.ends_with('%') {
+            let loss = plan::reasons::per_cent(path.loss);
+            print::message(format_args!(
+                "lfn: warning: --loss {text} means {loss}; tc reads {text} as {text} %\nhint: {}\n",
+                corrected("loss", &format!("{text}%"))
+            ));
+        }
+    }
+
+    fn plan_options(&self, path: &PathProfile, target: TargetHost<'_>) -> Result<PlanOptions, Failure> {
         let fallback = PlanOptions::default();
-        Ok(PlanOptions {
-            size: read("size", &self.size, "--size 100GB")?,
+        let mut options = PlanOptions {
+            size: match &self.size {
+                Some(text) => Some(parse_unit_bytes(text).map_err(|error| value_error("size", error, "100GB"))?),
+                None => None,
+            },
             streams: parse_integer("streams", &self.streams, plan::MAX_STREAMS)?,
-            max_buffer: read("max-buffer", &self.max_buffer, "--max-buffer 64MiB")?.unwrap_or(fallback.max_buffer),
-            window: read("window", &self.window, "--window 4547813")?,
+            max_buffer: read("max-buffer", &self.max_buffer, "64MiB")?.unwrap_or(fallback.max_buffer),
+            window: read("window", &self.window, "4MiB")?,
             window_scale: match self.window_scale.as_deref() {
                 Some("none") => Some(0),
                 _ => parse_integer("window-scale", &self.window_scale, 14)?.map(|scale| scale as u8),
             },
-            congestion: read("congestion", &self.congestion, "--congestion cubic")?.unwrap_or_default(),
+            congestion: fallback.congestion,
             initial_window: parse_integer("initial-window", &self.initial_window, 65_535)?
                 .unwrap_or(fallback.initial_window),
             delayed_ack: self.delayed_ack,
-        })
+        };
+        options.congestion = match read("congestion", &self.congestion, "cubic")? {
+            Some(congestion) => congestion,
+            // The recommendation depends on the number of streams, which the plan itself may choose.
+            None => {
+                let streams = plan::plan(path, &options).map_err(plan_error)?.streams;
+                recommend_for_host(path, streams, target)
+            }
+        };
+        Ok(options)
     }
 }
 
-fn read<T: FromStr<Err: Display>>(flag: &str, text: &Option<String>, hint: &str) -> Result<Option<T>, Failure> {
-    text.as_deref().map(str::parse).transpose().map_err(|error| value_error(flag, error, hint))
+/// Loss above which a missing percent sign is more probable than such a path.
+const MAX_USUAL_LOSS: f64 = 0.05;
+
+/// Parses a value. The hint of an error has `example` instead, or the typed number with its probable unit.
+fn read<T: FromStr<Err: Display + 'static>>(
+    flag: &str,
+    text: &Option<String>,
+    example: &str,
+) -> Result<Option<T>, Failure> {
+    text.as_deref().map(str::parse).transpose().map_err(|error| value_error(flag, error, example))
 }
 
-fn required<T: FromStr<Err: Display>>(flag: &str, text: &Option<String>) -> Result<T, Failure> {
-    let value = read(flag, text, PLACES_HINT)?;
-    value.ok_or_else(|| usage_error(format!("--{flag} is missing: give all of --from, --to and --via"), PLACES_HINT))
+fn read_place(flag: &str, text: &str) -> Result<Place, Failure> {
+    text.parse().map_err(|error| match &error {
+        PlaceError::Unknown { suggestion: Some(suggestion), .. } => value_error(flag, error.to_string(), suggestion),
+        PlaceError::Unknown { suggestion: None, .. } => {
+            Failure::usage(format!("--{flag}: {error}")).hint("give degrees north and east, such as 46.2,6.1")
+        }
+        PlaceError::Coordinates(_) => value_error(flag, error.to_string(), "46.2,6.1"),
+    })
+}
+
+fn required<T>(
+    flag: &str,
+    text: &Option<String>,
+    example: &str,
+    read: impl Fn(&str, &str) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    match text {
+        Some(text) => read(flag, text),
+        None => Err(usage_error(
+            format!("--{flag} is missing: give all of --from, --to and --via"),
+            corrected(flag, example),
+        )),
+    }
 }
 
 /// Parses an integer from 0 to `max`. The plan decides whether 0 is valid.
@@ -316,40 +437,42 @@ fn parse_integer(flag: &str, text: &Option<String>, max: u32) -> Result<Option<u
     let Some(text) = text else { return Ok(None) };
     match text.trim().parse() {
         Ok(number) if number <= max => Ok(Some(number)),
-        _ => Err(value_error(flag, format!("'{text}' is not an integer from 0 to {max}"), &format!("--{flag} 4"))),
+        _ => Err(value_error(flag, format!("'{text}' is not an integer from 0 to {max}"), "4")),
     }
 }
 
 /// Parses a length, or a number without unit, and checks its range.
 fn parse_in_range(
     flag: &str,
+    example: &str,
     text: &Option<String>,
     min: f64,
     max: f64,
     range: &str,
 ) -> Result<Option<Metres>, Failure> {
-    let hint = format!("give --{flag} in the range {range}");
-    match read(flag, text, &hint)? {
+    match read(flag, text, example)? {
         Some(Metres(value)) if !(min..=max).contains(&value) => {
-            Err(value_error(flag, format!("'{}' is outside {range}", text.as_deref().unwrap_or_default()), &hint))
+            Err(value_error(flag, format!("'{}' is outside {range}", text.as_deref().unwrap_or_default()), example))
         }
         value => Ok(value),
     }
 }
 
-fn value_error(flag: &str, error: impl Display, hint: &str) -> Failure {
+fn value_error(flag: &str, error: impl Display + 'static, example: &str) -> Failure {
+    let suggestion = (&error as &dyn Any).downcast_ref::<QuantityError>().and_then(QuantityError::suggestion);
+    let hint = corrected(flag, suggestion.as_deref().unwrap_or(example));
     Failure::usage(format!("--{flag}: {error}")).hint(hint)
 }
 
 /// Returns an error about missing or contradictory values.
-fn usage_error(text: impl Display, hint: &str) -> Failure {
+fn usage_error(text: impl Display, hint: impl Display) -> Failure {
     Failure::usage(text).hint(hint)
 }
 
 fn route_error(error: RouteError) -> Failure {
     let hint = match error {
-        RouteError::BelowHorizon { .. } => "choose a satellite that both ends can see, a higher orbit, or --via fibre",
-        RouteError::SamePlace { .. } => "give two different locations, or the RTT: --rtt 100us",
+        RouteError::BelowHorizon { .. } => corrected("via", "fibre"),
+        RouteError::SamePlace { .. } => "give two different locations, or the RTT instead: --rtt 100us".to_owned(),
     };
     Failure::usage(error).hint(hint)
 }
@@ -357,15 +480,18 @@ fn route_error(error: RouteError) -> Failure {
 /// Describes a path or options for which no plan exists.
 fn plan_error(error: PlanError) -> Failure {
     let hint = match &error {
-        PlanError::NoCapacity | PlanError::NoRtt => PATH_HINT.to_owned(),
-        PlanError::HeadersFillMtu { .. } => "--mtu 1500".to_owned(),
-        PlanError::TotalLoss => "--loss 1e-4".to_owned(),
-        PlanError::Zero { .. } => "give at least 1, or remove the flag".to_owned(),
+        PlanError::NoCapacity => corrected("rate", "100mbit"),
+        PlanError::NoRtt => corrected("rtt", "100us"),
+        PlanError::HeadersFillMtu { .. } => corrected("mtu", "1500"),
+        PlanError::TotalLoss => corrected("loss", "1%"),
+        PlanError::Zero { quantity } => format!("give {quantity} of at least 1, or remove the flag"),
         PlanError::WindowUnreachable { streams, .. } => {
             format!("remove --window and use more streams: --streams {streams}")
         }
-        PlanError::WindowBeyondBuffer { .. } => "raise --max-buffer or lower --window".to_owned(),
-        PlanError::WindowScaleTooLarge { .. } => "--window-scale 8".to_owned(),
+        PlanError::WindowBeyondBuffer { window, .. } => {
+            corrected("max-buffer", &Bytes(window.0.saturating_mul(2)).to_argument())
+        }
+        PlanError::WindowScaleTooLarge { .. } => corrected("window-scale", "14"),
         PlanError::TooManyStreams { .. } => "lower --rate or --rtt, or raise --max-buffer".to_owned(),
         PlanError::DurationTooLong { .. } => "lower --size or --loss, or raise --rate".to_owned(),
     };

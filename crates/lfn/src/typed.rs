@@ -1,0 +1,62 @@
+//! The command that the user typed, with one value corrected: a hint that works when pasted.
+
+use std::env;
+
+/// Returns the typed command with another value for `flag`; the flag is added if it is absent.
+pub fn corrected(flag: &str, value: &str) -> String {
+    with_value(env::args().skip(1), flag, value)
+}
+
+fn with_value(typed: impl Iterator<Item = String>, flag: &str, value: &str) -> String {
+    let flag = format!("--{flag}");
+    let equals = format!("{flag}=");
+    let mut words = vec!["lfn".to_owned()];
+    let mut typed = typed.peekable();
+    let mut found = false;
+    while let Some(word) = typed.next() {
+        if word == flag {
+            typed.next();
+        } else if !word.starts_with(&equals) {
+            words.push(quoted(&word));
+            continue;
+        }
+        // A repeated flag appears once.
+        if !found {
+            words.extend([flag.clone(), quoted(value)]);
+        }
+        found = true;
+    }
+    if !found {
+        words.extend([flag, quoted(value)]);
+    }
+    words.join(" ")
+}
+
+/// Quotes a word for a POSIX shell if it has other characters than letters, digits and a few signs.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./,:%+=@".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn corrected_in(typed: &[&str], flag: &str, value: &str) -> String {
+        with_value(typed.iter().map(|word| (*word).to_owned()), flag, value)
+    }
+
+    #[test]
+    fn the_typed_value_is_replaced() {
+        assert_eq!(
+            corrected_in(&["plan", "--rate", "10000", "--rtt", "70ms"], "rate", "10gbit"),
+            "lfn plan --rate 10gbit --rtt 70ms"
+        );
+        assert_eq!(corrected_in(&["plan", "--rate=5"], "rate", "5mbit"), "lfn plan --rate 5mbit");
+        assert_eq!(corrected_in(&["plan"], "from", "New York"), "lfn plan --from 'New York'");
+    }
+}
