@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         ("changing_delay_is_measurable", Needs::Namespaces, changing_delay_is_measurable),
         ("links_in_series_are_one_path", Needs::Namespaces, links_in_series_are_one_path),
         ("parallel_path_can_have_links_in_series", Needs::Namespaces, parallel_path_can_have_links_in_series),
-        ("failed_start_reports_the_error", Needs::Namespaces, failed_start_leaves_no_report),
+        ("failed_start_reports_the_error", Needs::Namespaces, failed_start_reports_the_error),
         ("list_has_every_profile_with_its_source", Needs::Nothing, list_has_every_profile_with_its_source),
         ("json_list_can_be_used_by_programs", Needs::Nothing, json_list_can_be_used_by_programs),
         ("listed_profile_can_be_changed_and_used", Needs::Nothing, listed_profile_can_be_changed_and_used),
