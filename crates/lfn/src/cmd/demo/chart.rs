@@ -154,12 +154,12 @@ impl Chart<'_> {
         tested.sort_unstable_by(f64::total_cmp);
         tested.dedup();
         for window in tested {
-            let (top, bottom) = (pixel(plot, (window, height * MEGA)), pixel(plot, (window, 0.0)));
+            let (top, bottom) = (pixel(plot, window, height * MEGA), pixel(plot, window, 0.0));
             canvas.draw(&PathElement::new([(top.0, top.1 + 24), bottom], INK.mix(0.25).stroke_width(1)))?;
             let label = format!("{:.1} BDP", window / self.bdp);
             write(canvas, &label, (top.0, top.1 + 10), FONT, INK, HPos::Center)?;
         }
-        let (top, bottom) = (pixel(plot, (self.bdp, height * MEGA)), pixel(plot, (self.bdp, 0.0)));
+        let (top, bottom) = (pixel(plot, self.bdp, height * MEGA), pixel(plot, self.bdp, 0.0));
         let ends = [(top.0, top.1 + 24), bottom];
         canvas.draw(&DashedPathElement::new(ends, 8, 5, INK.stroke_width(2)))?;
         let label = format!("BDP = {:.1} MB", self.bdp / MEGA);
@@ -173,7 +173,7 @@ impl Chart<'_> {
 
     fn draw_published(&self, canvas: &Canvas<'_>, plot: &Plot<'_, '_>) -> Drawn {
         for point in &self.published {
-            let (x, y) = pixel(plot, *point);
+            let (x, y) = pixel(plot, point.0, point.1);
             canvas.draw(&TriangleMarker::new((x - SHIFT, y), 8, ORANGE.filled()))?;
             // The label is on the side of the marker that is away from the line.
             let below = self.predicted_at(point.0).is_some_and(|rate| point.1 < 0.9 * rate);
@@ -196,7 +196,7 @@ impl Chart<'_> {
     fn draw_measured(&self, canvas: &Canvas<'_>, plot: &Plot<'_, '_>) -> Drawn {
         for point in &self.measured {
             let [(x, low), (_, middle), (_, high)] =
-                [point.min, point.median, point.max].map(|rate| pixel(plot, (point.window, rate)));
+                [point.min, point.median, point.max].map(|rate| pixel(plot, point.window, rate));
             let x = x + SHIFT;
             let bar = INK.stroke_width(2);
             for ends in [[(x, low), (x, high)], [(x - 5, low), (x + 5, low)], [(x - 5, high), (x + 5, high)]] {
@@ -266,8 +266,8 @@ const MEASURED_INACCURATE: &str = "measured now, NOT ACCURATE: median, and minim
 const PUBLISHED: &str = "measured in 1995: packets of 64 KB, no selective ACKs";
 
 /// Returns the pixel of a point of the plot, in bytes and bit/s.
-fn pixel(plot: &Plot<'_, '_>, (x, y): (f64, f64)) -> Pixel {
-    plot.backend_coord(&(x / MEGA, y / MEGA))
+fn pixel(plot: &Plot<'_, '_>, window: f64, rate: f64) -> Pixel {
+    plot.backend_coord(&(window / MEGA, rate / MEGA))
 }
 
 /// Returns a rate as Mb/s with one decimal, without the unit.
