@@ -136,13 +136,26 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
+/// Removes ` (os error 13)`, which Rust adds to the text of a system error.
+pub fn without_error_number(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |joined, part| match part.split_once(')') {
+        Some((number, rest)) if number.chars().all(|c| c.is_ascii_digit()) => joined + rest,
+        _ => format!("{joined} (os error {part}"),
+    })
+}
+
 /// Joins the error and its causes. Skips a cause that the text before already contains.
 fn error_chain(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |joined, cause| match joined.as_str() {
-        "" => cause,
-        before if before.ends_with(&cause) => joined,
-        _ => format!("{joined}: {cause}"),
-    })
+    error.chain().map(|cause| without_error_number(&cause.to_string())).fold(
+        String::new(),
+        |joined, cause| match joined.as_str() {
+            "" => cause,
+            before if before.ends_with(&cause) => joined,
+            _ => format!("{joined}: {cause}"),
+        },
+    )
 }
 
 #[cfg(test)]
@@ -155,9 +168,13 @@ mod tests {
     fn error_chain_skips_repeated_causes() {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
         let error = SessionError::Unreachable { address: "far:1".into(), source: refused() };
-        assert_eq!(error_chain(&anyhow::Error::new(error)), format!("cannot reach far:1: {}", refused()));
+        assert_eq!(
+            error_chain(&anyhow::Error::new(error)),
+            "cannot reach far:1: Connection refused"
+                .replace("Connection refused", &without_error_number(&refused().to_string()))
+        );
         let unsaid = anyhow::Error::new(refused()).context("no answer");
-        assert_eq!(error_chain(&unsaid), format!("no answer: {}", refused()));
+        assert_eq!(error_chain(&unsaid), format!("no answer: {}", without_error_number(&refused().to_string())));
     }
 
     #[test]

@@ -39,9 +39,20 @@ impl Predictor {
     /// Predicts the copy of `bytes`. Uses the path of the emulator, or the capacity of `--rate` with the measured RTT.
     /// Returns `None` if the path is unknown.
     pub fn predict(&self, bytes: Bytes, measured_rtt: Option<f64>) -> Option<CopyPrediction> {
+        self.predict_with(self.streams, None, bytes, measured_rtt)
+    }
+
+    /// Predicts the same copy with another number of streams, and with the send buffers of the host if they are given.
+    pub fn predict_with(
+        &self,
+        streams: u16,
+        send_buffer: Option<Bytes>,
+        bytes: Bytes,
+        measured_rtt: Option<f64>,
+    ) -> Option<CopyPrediction> {
         let path = self.path_with_rtt(measured_rtt)?;
-        let flow =
-            FlowParameters { streams: self.streams.into(), congestion: self.congestion, ..FlowParameters::default() };
+        let (streams, congestion) = (streams.into(), self.congestion);
+        let flow = FlowParameters { streams, congestion, send_buffer, ..FlowParameters::default() };
         let time = tcp_model::transfer_time(&path, &flow, bytes)?;
         // The model ends with the arrival of the last byte and has a plain TCP handshake. TLS adds one round trip, and
         // the receiver's last message half a round trip.

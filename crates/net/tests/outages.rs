@@ -289,7 +289,7 @@ fn for_each_direction(fault: Fault, at: u64, times: usize, outage_at: u64, check
             let notify = move |event: &EntryEvent| {
                 received.lock().unwrap().extend(event.digest.map(|digest| (event.name.to_string(), digest)));
             };
-            options.listener = EntryListener::new(notify, move || reset.lock().unwrap().clear());
+            options.listener = EntryListener::new(notify, move || reset.lock().unwrap().clear(), |_| ());
             let outcome = if up { copies.upload(&path, &options) } else { copies.download(&path, &options) };
             let outcome = outcome.unwrap_or_else(|error| panic!("{protection:?}, up {up}: {error}"));
             assert_complete(to.path(), &files, &outcome);

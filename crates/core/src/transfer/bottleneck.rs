@@ -145,6 +145,8 @@ pub enum CopyBottleneck {
     SendBuffer,
     /// Loss, or a full link without a prediction.
     CongestionWindow,
+    /// The connection was lost for a part of the time.
+    Outage,
     /// Nothing moved, or the counters show no cause.
     Unknown,
 }
@@ -259,6 +261,7 @@ impl fmt::Display for CopyBottleneck {
             CopyBottleneck::ReceiveWindow => f.write_str("receive window"),
             CopyBottleneck::SendBuffer => f.write_str("send buffer"),
             CopyBottleneck::CongestionWindow => f.write_str("congestion window"),
+            CopyBottleneck::Outage => f.write_str("lost connection"),
             CopyBottleneck::Unknown => f.write_str("unknown"),
         }
     }

@@ -27,8 +27,12 @@ pub struct TransferOptions {
     pub delete: bool,
     /// Entries that these rules exclude are never deleted.
     pub protect: Box<FilterRules>,
-    /// The receiver reports each deletion. In a dry run, it reports the action for each entry.
+    /// The receiver reports each entry that it copies and each deletion. In a dry run, it reports the action for each
+    /// entry.
     pub report_entries: bool,
+    /// The receiver also reports each entry that is up to date.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub report_unchanged: bool,
     /// The receiver reports the digest of every complete file.
     pub report_digests: bool,
     /// Both ends are on one host. The receiver reports its destination directory, and the sender waits for the report

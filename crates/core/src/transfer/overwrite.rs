@@ -65,7 +65,9 @@ pub enum SkipReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
     #[error(
-        "a file of {existing} exists, the source has {here}: use --force to replace it, or --update to replace older files"
+        "a file of {} exists, the source has {}: use --force to replace it, or --update to replace older files",
+        sizes(*.existing, *.here)[0],
+        sizes(*.existing, *.here)[1]
     )]
     Length { existing: Bytes, here: Bytes },
     #[error(
@@ -84,6 +86,12 @@ pub enum Conflict {
     NameInUse,
     #[error("a device, a socket or a FIFO exists and is never replaced")]
     Other,
+}
+
+/// Formats two different sizes in one unit. Sizes that would look equal are exact.
+fn sizes(existing: Bytes, here: Bytes) -> [String; 2] {
+    let rounded = Bytes::in_common_decimal_unit([existing, here]);
+    if rounded[0] == rounded[1] { [existing.exact(), here.exact()] } else { rounded }
 }
 
 /// Decides about `entry` if `there` exists at its path. `equal` is known for some entries: both digests of a file, both

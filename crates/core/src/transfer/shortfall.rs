@@ -66,6 +66,7 @@ pub fn shortfall(finished: &FinishedCopy<'_>) -> Option<Shortfall> {
         CopyBottleneck::CongestionWindow
             | CopyBottleneck::StartUp
             | CopyBottleneck::LinkFull { .. }
+            | CopyBottleneck::Outage
             | CopyBottleneck::Unknown
     );
     let was_fast_while_connected = goodput.as_f64() >= NEAR_PREDICTED * predicted.as_f64() * connected;
@@ -126,6 +127,16 @@ pub fn shortfall(finished: &FinishedCopy<'_>) -> Option<Shortfall> {
             format!("the send buffer: streams waited {} for it", seconds(sockets.sndbuf_limited_seconds)),
             format!("raise net.ipv4.tcp_wmem on the {source} host to the value of `lfn plan`, or use more --streams"),
         ),
+        CopyBottleneck::CongestionWindow
+            if sockets.congestion_window >= path_bdp(predicted, &sockets) && sockets.retransmits == 0 =>
+        {
+            (
+                "a cause that the counters do not show: no segment was retransmitted, and the congestion windows are \
+             larger than the BDP"
+                    .to_owned(),
+                "run `lfn test` to the same host for a deeper analysis".to_owned(),
+            )
+        }
         CopyBottleneck::CongestionWindow if sockets.congestion_window >= path_bdp(predicted, &sockets) => (
             format!(
                 "loss: {} segments were retransmitted, although the total congestion window of {} was larger than the BDP of {}",
@@ -147,11 +158,11 @@ pub fn shortfall(finished: &FinishedCopy<'_>) -> Option<Shortfall> {
         CopyBottleneck::StartUp => (
             format!("start-up: {} of {streams} streams were still in slow start at the end", sockets.in_slow_start),
             match streams {
-                ..MAX_AUTO_STREAMS => "use more --streams for a faster start".to_owned(),
+                ..MAX_AUTO_STREAMS => format!("use more streams for a faster start: --streams {}", 2 * streams),
                 _ => "this cost is paid once per copy; larger copies are affected less".to_owned(),
             },
         ),
-        CopyBottleneck::LinkFull { .. } | CopyBottleneck::Unknown => (
+        CopyBottleneck::LinkFull { .. } | CopyBottleneck::Outage | CopyBottleneck::Unknown => (
             "a cause that the counters do not show".to_owned(),
             "run `lfn test` to the same host for a deeper analysis".to_owned(),
         ),

@@ -5,12 +5,13 @@
 //! is one that more streams relieve, and only while they help. Every choice comes with a reason in words. Values that
 //! the user requested are never changed.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::blocks::DEFAULT_BLOCK;
-use super::bottleneck::{CopyBottleneck, ProgressSample, classify};
+use super::bottleneck::{CopyBottleneck, ListedTotals, ProgressSample, classify};
 use super::random_loss;
 use crate::path::PathProfile;
 use crate::plan::select_congestion;
@@ -25,6 +26,25 @@ pub const DEFAULT_STREAMS: u16 = 4;
 /// Maximum streams without a request of the user. With 256 streams a path of 135 Mb/s × 539 ms is full within a second.
 /// Each stream costs both hosts buffers and a handshake.
 pub const MAX_AUTO_STREAMS: u16 = 256;
+
+/// Maximum streams on an unknown path, if they help.
+const MAX_UNKNOWN_PATH_STREAMS: u16 = 8 * DEFAULT_STREAMS;
+
+/// Maximum streams at the start of a copy of unknown size over a known path. More follow when the list shows their use.
+const UNKNOWN_SIZE_STREAMS: u16 = 2 * DEFAULT_STREAMS;
+
+/// Maximum streams of such a copy if its total rate is limited: the share of each stream then cannot change.
+const UNKNOWN_SIZE_LIMITED_STREAMS: u16 = 4 * DEFAULT_STREAMS;
+
+/// Bytes that each stream beyond [`DEFAULT_STREAMS`] must carry: three flights of slow start with an MTU of 1500. The
+/// handshakes of a stream then cost at most 5 % of its data, and a small copy does not take a large share of a busy path.
+const MIN_STREAM_BYTES: u64 = 100_000;
+
+/// First flight of a stream, segments (RFC 6928).
+const INITIAL_WINDOW: u64 = 10;
+
+/// Maximum segment size on Ethernet with time stamps, bytes.
+const DEFAULT_MSS: u32 = 1448;
 
 /// Minimum block size that is chosen: its header is 0.3 % of the block.
 const MIN_AUTO_BLOCK: Bytes = Bytes(16 << 10);
@@ -42,6 +62,8 @@ pub struct RequestedStreams {
     pub block: Option<Bytes>,
     /// Congestion control, if the model knows it.
     pub congestion: Option<Congestion>,
+    /// The copy limits its total rate, so that its number of streams stays.
+    pub limits_rate: bool,
     /// Maximum bytes in flight of one sender socket, if its system limits them (`tcp_wmem[2]`).
     pub send_buffer: Option<Bytes>,
 }
@@ -51,6 +73,8 @@ pub struct RequestedStreams {
 pub struct StreamPlan {
     /// Streams at the start.
     pub streams: u16,
+    /// Maximum streams during the copy.
+    pub max_streams: u16,
     pub block: Bytes,
     /// Buffer that each stream needs, if the path is known. No buffer is set, because a buffer that is set does not
     /// grow.
@@ -60,24 +84,71 @@ pub struct StreamPlan {
     pub pace: Option<BitRate>,
     /// `None` is the host's default.
     pub congestion: Option<Congestion>,
-    pub streams_reason: String,
+    pub streams_reason: CountReason,
     pub block_reason: String,
     pub buffer_reason: String,
     pub congestion_reason: String,
 }
 
+/// Reason for the number of streams at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountReason {
+    Requested,
+    UnknownPath,
+    /// More streams would not save time.
+    NoGain,
+    /// The predicted time is shorter than with fewer streams.
+    Faster,
+    /// More streams would be faster, but the size fills no more ([`usable_streams`]).
+    Size(Bytes),
+    /// The size is unknown. The list decides about more streams.
+    UnknownSize,
+}
+
+impl fmt::Display for CountReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CountReason::Requested => f.write_str("as requested"),
+            CountReason::UnknownPath => f.write_str(
+                "default: between near hosts more streams are not faster, and a loss slows only one of four",
+            ),
+            CountReason::NoGain => f.write_str("more would not help"),
+            CountReason::Faster => f.write_str("faster than fewer"),
+            CountReason::Size(size) => write!(f, "the maximum for {}", size.decimal()),
+            CountReason::UnknownSize => f.write_str("the size is not known in advance"),
+        }
+    }
+}
+
+/// Returns the maximum streams that a copy of this size can use. Each stream carries at least
+/// [`MIN_STREAM_BYTES`] and its first flight, and only the flight if there are at most [`DEFAULT_STREAMS`].
+pub fn usable_streams(size: Bytes, mss: u32) -> u16 {
+    let flight = INITIAL_WINDOW * u64::from(mss.max(1));
+    let many = size.0 / flight.max(MIN_STREAM_BYTES);
+    let few = size.0.div_ceil(flight).min(DEFAULT_STREAMS.into());
+    u16::try_from(many.max(few).max(1)).unwrap_or(u16::MAX)
+}
+
 /// Plans the streams for a path and a size, as far as both are known.
 pub fn plan_streams(path: Option<&PathProfile>, size: Option<Bytes>, requested: &RequestedStreams) -> StreamPlan {
-    let Some(path) = path.filter(|path| path.capacity.0 > 0) else { return plan_for_unknown_path(requested) };
+    let Some(path) = path.filter(|path| path.capacity.0 > 0) else { return plan_for_unknown_path(size, requested) };
     let (streams, streams_reason) = match requested.streams {
-        Some(streams) => (streams, "as requested".to_owned()),
+        Some(streams) => (streams, CountReason::Requested),
         None => choose_stream_count(path, size, requested),
+    };
+    let max_streams = match streams_reason {
+        CountReason::UnknownSize if requested.limits_rate => streams.min(UNKNOWN_SIZE_LIMITED_STREAMS),
+        _ => streams,
+    };
+    let streams = match streams_reason {
+        CountReason::UnknownSize if !requested.limits_rate => streams.min(UNKNOWN_SIZE_STREAMS),
+        _ => max_streams,
     };
     let (congestion, congestion_reason) = match requested.congestion {
         Some(congestion) => (congestion, "as requested".to_owned()),
-        None => choose_congestion(path, streams),
+        None => choose_congestion(path, max_streams),
     };
-    let share = BitRate(path.payload_capacity().0 / u64::from(streams.max(1)));
+    let share = BitRate(path.payload_capacity().0 / u64::from(max_streams.max(1)));
     let (block, block_reason) = match requested.block {
         Some(block) => (block, "as requested".to_owned()),
         None => choose_block(share),
@@ -87,6 +158,7 @@ pub fn plan_streams(path: Option<&PathProfile>, size: Option<Bytes>, requested: 
     let buffer = Bytes(path.bdp().0.div_ceil(u64::from(streams.max(1))));
     StreamPlan {
         streams,
+        max_streams,
         block,
         buffer: Some(buffer),
         pace,
@@ -98,28 +170,34 @@ pub fn plan_streams(path: Option<&PathProfile>, size: Option<Bytes>, requested: 
     }
 }
 
-fn plan_for_unknown_path(requested: &RequestedStreams) -> StreamPlan {
+fn plan_for_unknown_path(size: Option<Bytes>, requested: &RequestedStreams) -> StreamPlan {
+    let block = requested.block.unwrap_or(DEFAULT_BLOCK);
+    // A stream without a block is a handshake for nothing.
+    let blocks = size.map(|size| u16::try_from(size.0.div_ceil(block.0.max(1)).max(1)).unwrap_or(u16::MAX));
     let describe = |requested: bool, else_: &str| if requested { "as requested".to_owned() } else { else_.to_owned() };
+    let streams = requested.streams.unwrap_or(DEFAULT_STREAMS.min(blocks.unwrap_or(DEFAULT_STREAMS)));
+    let max_streams = match requested.streams {
+        None if !requested.limits_rate => MAX_UNKNOWN_PATH_STREAMS.min(blocks.unwrap_or(u16::MAX)).max(streams),
+        _ => streams,
+    };
     StreamPlan {
-        streams: requested.streams.unwrap_or(DEFAULT_STREAMS),
-        block: requested.block.unwrap_or(DEFAULT_BLOCK),
+        streams,
+        max_streams,
+        block,
         buffer: None,
         pace: None,
         congestion: requested.congestion,
-        streams_reason: describe(
-            requested.streams.is_some(),
-            "default: between near hosts more streams are not faster, and a loss slows only one of four",
-        ),
+        streams_reason: if requested.streams.is_some() { CountReason::Requested } else { CountReason::UnknownPath },
         block_reason: describe(requested.block.is_some(), "default"),
         buffer_reason: "the kernel grows the buffers with the windows".to_owned(),
         congestion_reason: describe(requested.congestion.is_some(), "the host's default: the path is unknown"),
     }
 }
 
-/// Returns the smallest stream count within [`MIN_TIME_SAVING`] of the minimum time.
-fn choose_stream_count(path: &PathProfile, size: Option<Bytes>, requested: &RequestedStreams) -> (u16, String) {
-    // For an unknown size, assume one minute of data: long enough that slow start is only a part of it.
-    let size = size.unwrap_or_else(|| Bytes(path.payload_capacity().0.saturating_mul(60) / 8));
+/// Returns the smallest stream count within [`MIN_TIME_SAVING`] of the minimum time, as far as the size can use it. If
+/// the size is unknown, the count is for one minute of data: long enough that slow start is only a part of it.
+fn choose_stream_count(path: &PathProfile, size: Option<Bytes>, requested: &RequestedStreams) -> (u16, CountReason) {
+    let planned_size = size.unwrap_or_else(|| Bytes(path.payload_capacity().0.saturating_mul(60) / 8));
     let time = |streams: u16| {
         let congestion = requested.congestion.unwrap_or_else(|| select_congestion(path, streams.into()));
         let flow = FlowParameters {
@@ -128,22 +206,23 @@ fn choose_stream_count(path: &PathProfile, size: Option<Bytes>, requested: &Requ
             send_buffer: requested.send_buffer,
             ..FlowParameters::default()
         };
-        transfer_time(path, &flow, size).map_or(f64::INFINITY, |time| time.total().as_secs_f64())
+        transfer_time(path, &flow, planned_size).map_or(f64::INFINITY, |time| time.total().as_secs_f64())
     };
+    let usable = usable_streams(planned_size, path.mss());
+    let first = DEFAULT_STREAMS.min(usable);
     let candidates =
-        || (0..).map(|doubling| DEFAULT_STREAMS << doubling).take_while(|streams| *streams <= MAX_AUTO_STREAMS);
-    let least = candidates().map(time).fold(f64::INFINITY, f64::min);
-    let chosen =
-        candidates().find(|streams| time(*streams) <= least * (1.0 + MIN_TIME_SAVING)).unwrap_or(DEFAULT_STREAMS);
-    let describe = |seconds: f64| show_duration(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
-    if chosen == DEFAULT_STREAMS {
-        return (chosen, "more would not help".to_owned());
-    }
-    let reason = format!(
-        "the plan of the path: {} instead of {} with {DEFAULT_STREAMS}",
-        describe(time(chosen)),
-        describe(time(DEFAULT_STREAMS))
-    );
+        |max: u16| (0..).map(|doubling| DEFAULT_STREAMS << doubling).take_while(move |streams| *streams <= max);
+    let fastest = |max: u16| {
+        let least = candidates(max).map(time).fold(f64::INFINITY, f64::min);
+        candidates(max).find(|streams| time(*streams) <= least * (1.0 + MIN_TIME_SAVING)).unwrap_or(first)
+    };
+    let (chosen, unlimited) = (fastest(MAX_AUTO_STREAMS.min(usable)), fastest(MAX_AUTO_STREAMS));
+    let reason = match size {
+        Some(size) if chosen < unlimited => CountReason::Size(size),
+        _ if chosen <= DEFAULT_STREAMS => CountReason::NoGain,
+        Some(_) => CountReason::Faster,
+        None => CountReason::UnknownSize,
+    };
     (chosen, reason)
 }
 
@@ -210,6 +289,8 @@ pub struct StreamTuner {
     /// Goodput and stream count before the last increase.
     last_increase: Option<(BitRate, u16)>,
     is_final: bool,
+    /// The list decides about more streams.
+    grows_with_list: bool,
 }
 
 /// Minimum duration of an interval, and minimum round trips: new streams need some to start up.
@@ -236,7 +317,28 @@ impl StreamTuner {
             interval_start: ProgressSample::default(),
             last_increase: None,
             is_final,
+            grows_with_list: false,
         }
+    }
+
+    /// Creates the tuner of a copy of unknown size over a known path. It adds streams up to `max_streams` when the list
+    /// has enough bytes for them ([`usable_streams`]).
+    pub fn for_unknown_size(streams: u16, max_streams: u16) -> Self {
+        let grows_with_list = max_streams > streams;
+        StreamTuner { grows_with_list, is_final: true, ..StreamTuner::new(streams, max_streams, None) }
+    }
+
+    /// Evaluates the list. Returns a change of the streams, if the list has enough bytes for twice as many.
+    pub fn on_list(&mut self, listed: &ListedTotals, at: Duration) -> Option<StreamChange> {
+        let bytes = Bytes(listed.bytes.0.saturating_sub(listed.not_needed.0));
+        let usable = usable_streams(bytes, DEFAULT_MSS).min(self.max_streams);
+        let wanted =
+            (0..).map(|doubling| self.streams.saturating_mul(1 << doubling)).take_while(|n| *n <= usable).last();
+        let wanted = wanted.filter(|wanted| self.grows_with_list && *wanted > self.streams)?;
+        self.streams = wanted;
+        self.grows_with_list = wanted < self.max_streams;
+        let reason = format!("{} to copy", bytes.decimal());
+        Some(StreamChange { at, streams: wanted, congestion: None, reason })
     }
 
     /// Evaluates the next sample. Returns a change of the streams, if one is due.
@@ -291,13 +393,54 @@ mod tests {
         assert!(short.streams >= 128, "{short:?}");
         assert_eq!(short.block, Bytes(16 << 10));
         assert_eq!(short.pace, Some(BitRate(135_000_000 / u64::from(short.streams))));
-        assert!(short.streams_reason.contains("instead of"), "{short:?}");
+        assert_eq!(short.streams_reason, CountReason::Faster);
         let long = plan_streams(Some(&satellite()), Some(Bytes(10_000_000_000)), &RequestedStreams::default());
         assert!(long.streams < short.streams && long.block > short.block, "{long:?}");
         // Without distance, more streams gain nothing.
         let near = PathProfile::new(BitRate(10_000_000_000), Duration::from_micros(50));
         let near = plan_streams(Some(&near), Some(Bytes(1 << 32)), &RequestedStreams::default());
         assert_eq!((near.streams, near.block, near.pace), (DEFAULT_STREAMS, DEFAULT_BLOCK, None));
+    }
+
+    #[test]
+    fn small_copies_use_few_streams() {
+        let streams = |path: &PathProfile, bytes| {
+            let plan = plan_streams(Some(path), Some(Bytes(bytes)), &RequestedStreams::default());
+            (plan.streams, plan.streams_reason)
+        };
+        let size = |bytes| CountReason::Size(Bytes(bytes));
+        assert_eq!(streams(&satellite(), 3_000_000), (16, size(3_000_000)));
+        assert_eq!(streams(&satellite(), 300_000), (4, size(300_000)));
+        assert_eq!(streams(&satellite(), 5_000), (1, CountReason::NoGain));
+        let jumbo = PathProfile { mtu: 9180, ..satellite() };
+        assert_eq!(streams(&jumbo, 3_000_000), (16, size(3_000_000)));
+        // Every stream carries the bytes that it was opened for.
+        for bytes in (1..60).map(|n| n * 1_000_000) {
+            let (count, _) = streams(&satellite(), bytes);
+            assert!(count <= 4 || bytes / u64::from(count) >= MIN_STREAM_BYTES, "{bytes}: {count}");
+        }
+        let unknown_path = |bytes| plan_streams(None, Some(Bytes(bytes)), &RequestedStreams::default()).streams;
+        assert_eq!([0, 1000, 1 << 20, 2_000_000, 1 << 30].map(unknown_path), [1, 1, 1, 2, 4]);
+    }
+
+    #[test]
+    fn list_adds_streams_to_a_copy_of_unknown_size() {
+        let listed = |bytes, not_needed| ListedTotals {
+            bytes: Bytes(bytes),
+            not_needed: Bytes(not_needed),
+            ..ListedTotals::default()
+        };
+        let mut tuner = StreamTuner::for_unknown_size(8, 64);
+        let mut streams = |bytes, not_needed| {
+            tuner.on_list(&listed(bytes, not_needed), Duration::ZERO).map(|change| (change.streams, change.reason))
+        };
+        assert_eq!(streams(1_000_000, 0), None);
+        assert_eq!(streams(1_000_000_000, 999_000_000), None, "almost all is up to date");
+        assert_eq!(streams(2_000_000, 0), Some((16, "2 MB to copy".to_owned())));
+        assert_eq!(streams(2_100_000, 0), None);
+        assert_eq!(streams(100_000_000, 0), Some((64, "100 MB to copy".to_owned())));
+        assert_eq!(streams(1 << 40, 0), None);
+        assert_eq!(StreamTuner::for_unknown_size(8, 8).on_list(&listed(1 << 40, 0), Duration::ZERO), None);
     }
 
     #[test]
@@ -320,12 +463,13 @@ mod tests {
             streams: Some(1),
             block: Some(Bytes(1024)),
             congestion: Some(Congestion::Reno),
-            send_buffer: None,
+            ..RequestedStreams::default()
         };
         for path in [None, Some(satellite())] {
             let choice = plan_streams(path.as_ref(), Some(Bytes(1 << 30)), &requested);
             assert_eq!((choice.streams, choice.block, choice.congestion), (1, Bytes(1024), Some(Congestion::Reno)));
-            for reason in [choice.streams_reason, choice.block_reason, choice.congestion_reason] {
+            assert_eq!(choice.streams_reason, CountReason::Requested);
+            for reason in [choice.block_reason, choice.congestion_reason] {
                 assert_eq!(reason, "as requested");
             }
         }

@@ -78,6 +78,11 @@ impl Bytes {
         }
     }
 
+    /// Formats several values in the same SI unit, never in a binary unit.
+    pub fn in_common_decimal_unit<const N: usize>(all: [Bytes; N]) -> [String; N] {
+        in_common_unit(all.map(|bytes| bytes.0), BYTES)
+    }
+
     /// Formats the bytes as a command-line argument, exact and without a space: `64KiB`, `9095625B`. The parser reads
     /// it back.
     pub fn to_argument(self) -> String {

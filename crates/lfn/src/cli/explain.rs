@@ -29,7 +29,7 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
         .into_iter()
         .find_map(|kind| error.get(kind));
     let missing_unit = missing_unit(error, &what);
-    let failure = Failure::usage(what);
+    let failure = Failure::usage(value_error(error).unwrap_or(what));
     if let Some(hint) = missing_unit {
         return Err(failure.hint(hint));
     }
@@ -40,6 +40,12 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     }
     if let Some(typed) = error.get(ContextKind::InvalidArg)
         && let Some(instead) = renamed_output_flag(&typed.to_string())
+    {
+        return Err(failure.hint(instead));
+    }
+    if let (Some(typed), "lfn copy") = (error.get(ContextKind::InvalidArg), typed_command().as_str())
+        && error.kind() == ErrorKind::UnknownArgument
+        && let Some(instead) = cmd::copy::rsync_flags::equivalent_of(&typed.to_string())
     {
         return Err(failure.hint(instead));
     }
@@ -86,6 +92,17 @@ fn missing_unit(error: &clap::Error, text: &str) -> Option<String> {
     let as_time = parse_unit_duration(value).err();
     let named = [as_rate, as_time].into_iter().flatten().find(|error| text.contains(&error.to_string()))?;
     Some(corrected(flag, &named.suggestion()?))
+}
+
+/// Returns the error of a value that its parser quotes itself: the flag and that error, without clap's own words.
+fn value_error(error: &clap::Error) -> Option<String> {
+    let (Some(flag), Some(value)) = (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue)) else {
+        return None;
+    };
+    let cause = std::error::Error::source(error).filter(|_| error.kind() == ErrorKind::ValueValidation)?.to_string();
+    let flag = flag.to_string();
+    let flag = flag.split(' ').next().unwrap_or(&flag);
+    cause.starts_with(&format!("'{value}'")).then(|| format!("{flag}: {cause}"))
 }
 
 /// Returns `lfn`, the command and the subcommand, as far as the user typed them.

@@ -1,6 +1,6 @@
 //! Flags that every command has, with the same meaning.
 
-use clap::ValueEnum;
+use clap::{ArgAction, ValueEnum};
 
 /// Flags of every command.
 #[derive(clap::Args, Debug)]
@@ -8,9 +8,9 @@ pub struct GlobalArgs {
     /// Print only errors and the requested result: no summary, no hints, no progress
     #[arg(short, long, global = true, overrides_with = "verbose", help_heading = HEADING)]
     pub quiet: bool,
-    /// Print more details, such as the name of each copied file
-    #[arg(short, long, global = true, overrides_with = "quiet", help_heading = HEADING)]
-    pub verbose: bool,
+    /// Print more details, such as the name of each copied file; -vv also of files that are up to date
+    #[arg(short, long, global = true, overrides_with = "quiet", action = ArgAction::Count, help_heading = HEADING)]
+    pub verbose: u8,
     /// Use colours [default: auto, on a terminal unless NO_COLOR is set]
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t, hide_default_value = true)]
     #[arg(help_heading = HEADING)]

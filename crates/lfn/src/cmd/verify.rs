@@ -23,7 +23,7 @@ use lfn_core::units::Bytes;
 use serde::Serialize;
 
 use crate::cli::output::{OutputArgs, TextOrLines};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, without_error_number};
 use crate::print;
 use crate::print::output::{Output, OutputFormat, print_document};
 use crate::print::settings::is_quiet;
@@ -104,11 +104,15 @@ struct Json<'a> {
 /// Runs `lfn verify` and returns its exit code.
 pub fn run(args: VerifyArgs) -> Result<Exit, Failure> {
     let output = args.output.open()?;
-    let (mut input, manifest_id) = open(&args.manifest)?;
-    let metadata = fs::metadata(&args.directory).map_err(|error| read_error(&args.directory, &error))?;
+    let (mut input, manifest_id) = open(&args)?;
+    let metadata = fs::metadata(&args.directory).map_err(|error| {
+        let what = format!("cannot read {}: {}", args.directory.display(), without_error_number(&error.to_string()));
+        Failure::msg(what).hint("give the directory with the files of the manifest; without it, the current directory")
+    })?;
     if !metadata.is_dir() {
-        return Err(Failure::msg(format_args!("{} is not a directory", args.directory.display()))
-            .hint("lfn verify MANIFEST DIRECTORY"));
+        return Err(
+            Failure::msg(format_args!("{} is not a directory", args.directory.display())).hint(directory_hint(&args))
+        );
     }
     let report = Report::new(&output, args.output.report().is_some());
     let mut listed = ListedNames::new(args.unlisted);
@@ -132,20 +136,34 @@ pub fn run(args: VerifyArgs) -> Result<Exit, Failure> {
 /// Reader of a manifest, and the device and inode of its file.
 type Manifest = (Box<dyn BufRead>, Option<(u64, u64)>);
 
-fn open(path: &Path) -> Result<Manifest, Failure> {
+fn open(args: &VerifyArgs) -> Result<Manifest, Failure> {
+    let path = &args.manifest;
     if path.as_os_str() == "-" {
         return Ok((Box::new(BufReader::new(io::stdin())), None));
     }
     let file = File::open(path).map_err(|error| read_error(path, &error))?;
     let metadata = file.metadata().map_err(|error| read_error(path, &error))?;
     if metadata.is_dir() {
-        return Err(read_error(path, &io::ErrorKind::IsADirectory.into()));
+        let failure = read_error(path, &io::ErrorKind::IsADirectory.into());
+        let is_swapped = args.directory.is_file();
+        let (directory, manifest) = (path.display(), args.directory.display());
+        return Err(if is_swapped { failure.hint(format!("lfn verify {manifest} {directory}")) } else { failure });
     }
     Ok((Box::new(BufReader::new(file)), Some((metadata.dev(), metadata.ino()))))
 }
 
 fn read_error(path: &Path, error: &io::Error) -> Failure {
-    Failure::msg(format_args!("cannot read {}: {error}", path.display())).hint("lfn verify MANIFEST [DIRECTORY]")
+    let cause = without_error_number(&error.to_string());
+    Failure::msg(format_args!("cannot read {}: {cause}", path.display())).hint(match error.kind() {
+        io::ErrorKind::PermissionDenied => "check the permissions of the manifest",
+        _ => "give the manifest that `lfn copy --manifest` or b3sum wrote",
+    })
+}
+
+/// Returns the hint if DIRECTORY is a file.
+fn directory_hint(args: &VerifyArgs) -> String {
+    let above = args.directory.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    format!("lfn verify {} {}", args.manifest.display(), above.display())
 }
 
 /// Maximum number of invalid lines that are printed. Further ones are only counted.
@@ -162,6 +180,8 @@ fn read_manifest(
     let mut parser = ManifestReader::default();
     let mut bytes = Vec::new();
     let (mut has_lines, mut has_valid_line) = (false, false);
+    // A file without any valid line is one error, not one for each line.
+    let mut held_back = Vec::new();
     loop {
         bytes.clear();
         // Of a line that is too long, only the part that shows this is kept.
@@ -177,6 +197,7 @@ fn read_manifest(
         match parser.next(&bytes) {
             Ok(line) => {
                 has_valid_line = true;
+                held_back.drain(..).for_each(|text: String| print::message(text));
                 listed.add(line.name.as_bytes());
                 if lines.send(line).is_err() {
                     break;
@@ -184,16 +205,25 @@ fn read_manifest(
             }
             Err(error) => {
                 let bad = report.bad_line();
-                if bad <= MAX_REPORTED_LINES {
-                    print::error(format_args!("lfn: {}: {error}\n", path.display()));
-                } else if !has_valid_line {
-                    return Err(Failure::msg(format_args!("{} is not a manifest file", path.display()))
-                        .hint("`lfn copy --manifest FILE` creates one; so does b3sum"));
+                let text = format!("lfn: {}: {error}\n", path.display());
+                match has_valid_line {
+                    true if bad <= MAX_REPORTED_LINES => print::error(text),
+                    false if bad <= MAX_REPORTED_LINES => held_back.push(text),
+                    false => return Err(not_a_manifest(path)),
+                    true => {}
                 }
             }
         }
     }
+    if !held_back.is_empty() {
+        return Err(not_a_manifest(path));
+    }
     if has_lines { Ok(()) } else { Err(Failure::msg(format_args!("{} lists no files", path.display()))) }
+}
+
+fn not_a_manifest(path: &Path) -> Failure {
+    Failure::msg(format_args!("{} is not a manifest file", path.display()))
+        .hint("give a file that `lfn copy --manifest` or b3sum wrote")
 }
 
 fn skip_line(input: &mut dyn BufRead) -> io::Result<()> {
@@ -223,7 +253,7 @@ fn check_all(lines: &Mutex<Receiver<ManifestLine>>, directory: &Path, report: &R
             Err(error) => {
                 let missing = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
                 let status = if missing { FileStatus::Missing } else { FileStatus::Unreadable };
-                let reason = (!missing).then(|| error.to_string());
+                let reason = (!missing).then(|| without_error_number(&error.to_string()));
                 report.report_difference(Difference { name: line.name, status, reason });
             }
         }
@@ -297,7 +327,7 @@ fn report_unlisted(directory: &Path, manifest_id: Option<(u64, u64)>, listed: &L
             report.report_difference(Difference {
                 name: name(&inside),
                 status: FileStatus::Unreadable,
-                reason: Some(error.to_string()),
+                reason: Some(without_error_number(&error.to_string())),
             })
         };
         let entries = match fs::read_dir(directory.join(&inside)) {

@@ -63,7 +63,7 @@ impl Page {
 }
 
 /// Breaks at spaces so that no line is longer than `width` characters, except for a longer word.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
     for word in text.split(' ') {

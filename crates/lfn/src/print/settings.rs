@@ -10,8 +10,8 @@ use crate::cli::ColorWhen;
 pub struct PrintSettings {
     /// Only errors and requested results are printed.
     pub quiet: bool,
-    /// More details are printed.
-    pub verbose: bool,
+    /// More details are printed; with 2 or more also of files that are up to date.
+    pub verbose: u8,
     /// Use of colours.
     pub color: ColorWhen,
 }
@@ -34,7 +34,12 @@ pub fn is_quiet() -> bool {
 
 /// Reports whether more details are printed (`--verbose`).
 pub fn is_verbose() -> bool {
-    settings().verbose
+    settings().verbose >= 1
+}
+
+/// Reports whether all details are printed (`--verbose` twice).
+pub fn is_very_verbose() -> bool {
+    settings().verbose >= 2
 }
 
 /// Reports whether a stream has colours: as `--color` says, or else NO_COLOR (no-color.org), CLICOLOR_FORCE

@@ -133,6 +133,8 @@ impl Ssh {
             }
         };
         let target = target.map_err(session_failure)?;
+        // Without a forward, nothing needs the control socket any more. Its files would stay behind after kill -9.
+        let control = if forward.is_some() { control } else { ControlSocket::default() };
         Ok(SshServer { target, _forward: forward, process: running, _control: control })
     }
 

@@ -209,7 +209,8 @@ fn delete_leaves_the_same_tree_as_rsync() {
         let output = pair.copy(&["--links", "--delete", "-v", "--exclude", "zz", from, to]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let reported = text(&output.stdout);
-        assert_eq!(plan(&reported), deleted, "{reported}");
+        let reported_deletions: Plan = plan(&reported).into_iter().filter(|(word, _)| word == "delete").collect();
+        assert_eq!(reported_deletions, deleted, "{reported}");
         assert!(reported.contains(&format!("{} deleted", deleted.len())), "{reported}");
         assert_eq!(everything(&there), everything(&rival));
         assert!(Path::new("/etc/passwd").exists());

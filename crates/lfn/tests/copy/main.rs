@@ -11,6 +11,7 @@ mod integrity;
 mod interrupted;
 mod large_trees;
 mod local;
+mod output;
 mod refused;
 mod ssh;
 #[path = "../support/mod.rs"]
@@ -281,12 +282,15 @@ fn file_copied_to_directory_keeps_its_name() {
 }
 
 #[test]
-fn summary_has_two_lines_and_nothing_else() {
+fn summary_has_two_lines_and_a_prediction() {
     let pair = Pair::new();
     let output = pair.copy(&["zero:100000", "far:null:", "--rate", "1gbit"]);
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     let lines = text(&output.stdout);
-    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert_eq!(lines.lines().count(), 3, "{lines}");
+    assert!(lines.lines().any(|line| line.starts_with("predicted: ")), "{lines}");
+    let unknown_path = pair.copy(&["zero:100000", "far:null:"]).stdout;
+    assert_eq!(text(&unknown_path).lines().count(), 2, "{}", text(&unknown_path));
     assert!(lines.contains("100 kB in ") && lines.contains("goodput"), "{lines}");
     assert!(lines.contains(blake3::hash(&[0; 100_000]).to_hex().as_str()), "{lines}");
     // A closed pipe is not a failure.

@@ -92,7 +92,7 @@ pub enum SessionError {
         /// Completes "closed the connection …", for example "before the result".
         while_doing: &'static str,
     },
-    #[error("no answer from {peer} within {} s {while_doing}", .after.as_secs_f32())]
+    #[error("no answer from {peer} within {} s {while_doing}", .after.as_secs_f32().round().max(1.0))]
     Timeout {
         /// "the server" or "the client".
         peer: &'static str,

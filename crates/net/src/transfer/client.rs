@@ -62,6 +62,8 @@ pub struct CopyOptions {
     pub congestion: Option<CongestionRequest>,
     /// Pacing rate of each sending stream; `None` for no pacing.
     pub pace: Option<BitRate>,
+    /// True if the size is unknown and the list decides about more streams, instead of the progress.
+    pub grows_with_list: bool,
     /// Predicted goodput of the path. No streams are added when the copy reaches it.
     pub predicted: Option<BitRate>,
     /// Filter of the listed entries, and attributes to preserve.
@@ -83,6 +85,7 @@ impl Default for CopyOptions {
             protection: Protection::Tls,
             congestion: None,
             pace: None,
+            grows_with_list: false,
             predicted: None,
             selection: Selection::default(),
             retry_for: Duration::ZERO,

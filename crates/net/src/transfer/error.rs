@@ -28,6 +28,9 @@ pub enum TransferError {
     /// The file or one of its parent directories is missing.
     #[error("{path}: no such file or directory")]
     NotFound { path: String },
+    /// The source, or one of its parent directories, is missing.
+    #[error("{path}: no such file or directory")]
+    SourceNotFound { path: String },
     /// A source is a symbolic link with a missing target.
     #[error("{path} is a symbolic link to a missing file")]
     DanglingLink { path: String },
@@ -80,7 +83,7 @@ pub enum TransferError {
     #[error("{path}: {denied}")]
     Quota { path: String, denied: Denial },
     /// Any other file system error: permission, file system quota, read error, and so on.
-    #[error("cannot {doing} {path}: {source}")]
+    #[error("cannot {doing} {path}: {}", system_error_text(.source))]
     File { doing: &'static str, path: String, source: io::Error },
     /// The sent data is neither the old nor the new content.
     #[error("{path} changed during the copy")]
@@ -88,10 +91,10 @@ pub enum TransferError {
     /// The kernel generates the content when it is read.
     #[error("{path}: size is reported as 0 but reading returns data (a /proc or /sys file?)")]
     UnknownLength { path: String },
-    #[error("data stream {stream}: {source}")]
+    #[error("data stream {stream}: {}", system_error_text(.source))]
     Stream { stream: u16, source: io::Error },
     /// The kernel does not have the congestion control, or does not permit it for this user.
-    #[error("cannot use congestion control '{name}': {source}")]
+    #[error("cannot use congestion control '{name}': {}", system_error_text(.source))]
     Congestion { name: String, source: io::Error },
     #[error(transparent)]
     Header(#[from] HeaderError),
@@ -154,6 +157,15 @@ pub(crate) const OUTSIDE_ROOT: &str = "leads out of the served directory";
 /// Reason if names are given for a source that is a file.
 pub(crate) const SOURCE_IS_NO_DIRECTORY: &str = "is not a directory, so it cannot contain the listed names";
 
+/// Returns the text of a system error without its number, which Rust adds: ` (os error 13)`.
+pub fn system_error_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" (os error ") {
+        Some((text, _)) if error.raw_os_error().is_some() => text.to_owned(),
+        _ => text,
+    }
+}
+
 /// Describes for how long reconnecting failed.
 fn retry_text(after: Duration) -> String {
     if after.is_zero() { String::new() } else { format!(", and reconnecting failed for {}", show_duration(after)) }
@@ -166,9 +178,10 @@ impl TransferError {
             TransferError::Session(error) => Refusal::from(error).code,
             TransferError::End { source, .. } => source.code(),
             TransferError::RemoteFailure { .. } | TransferError::LoopbackDestination { .. } => RefusalCode::Other,
-            TransferError::NotFound { .. } | TransferError::DanglingLink { .. } | TransferError::NoMatch { .. } => {
-                RefusalCode::NotFound
-            }
+            TransferError::NotFound { .. }
+            | TransferError::SourceNotFound { .. }
+            | TransferError::DanglingLink { .. }
+            | TransferError::NoMatch { .. } => RefusalCode::NotFound,
             TransferError::Forbidden { .. }
             | TransferError::NoRoot
             | TransferError::NotAllowed(_)
@@ -284,7 +297,7 @@ impl TransferError {
     /// Returns the text that follows the name of the failed entry.
     pub(crate) fn entry_message(&self) -> String {
         match self {
-            TransferError::NotFound { .. } => "no such file or directory".into(),
+            TransferError::NotFound { .. } | TransferError::SourceNotFound { .. } => "no such file or directory".into(),
             TransferError::DanglingLink { .. } => "is a symbolic link to a missing file".into(),
             TransferError::UnknownLength { .. } => {
                 "size is reported as 0 but reading returns data (a /proc or /sys file?)".into()
@@ -298,7 +311,7 @@ impl TransferError {
                 format!("disk full ({needed} needed, {available} free)")
             }
             TransferError::Quota { denied, .. } => denied.to_string(),
-            TransferError::File { doing, source, .. } => format!("cannot {doing} it: {source}"),
+            TransferError::File { doing, source, .. } => format!("cannot {doing} it: {}", system_error_text(source)),
             TransferError::SourceChanged { .. } => "changed during the copy".into(),
             other => other.to_string(),
         }
@@ -326,6 +339,7 @@ impl TransferError {
             }
             TransferError::RemoteFailure { hint, .. } => return hint.clone(),
             TransferError::NotFound { .. } => "check the spelling; missing parent directories are not created",
+            TransferError::SourceNotFound { .. } => "check the spelling of the source",
             TransferError::DanglingLink { .. } => "use --links (-l) to copy it as a link",
             TransferError::UnknownLength { .. } => "run `cat FILE > COPY` and copy the result",
             TransferError::NoMatch { .. } => "to copy a complete directory, give its name without a pattern",
@@ -436,7 +450,8 @@ mod tests {
             assert!(error.hint().is_some_and(|hint| hint.contains(remedy)), "{errno}: {:?}", error.hint());
         }
         for errno in [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::NAMETOOLONG, Errno::FBIG, Errno::ROFS] {
-            let (error, said) = (write_error(errno), io::Error::from(errno).to_string());
+            let (error, said) = (write_error(errno), system_error_text(&errno.into()));
+            assert!(!said.contains("os error"), "{said}");
             assert_eq!(error.entry_message(), format!("cannot write it: {said}"));
             // The error is reported to the other end. It is neither resumable nor an error of the path.
             assert_eq!((error.code(), error.is_resumable(), error.is_retryable()), (RefusalCode::Io, false, false));

@@ -100,7 +100,10 @@ impl<'a> ResumableCopy<'a> {
             digest: None,
             replaced: 0,
             target_count: TargetCount::new(options.streams),
-            tuner: Some(StreamTuner::new(options.streams, options.max_streams, options.predicted)),
+            tuner: Some(match options.grows_with_list {
+                true => StreamTuner::for_unknown_size(options.streams, options.max_streams),
+                false => StreamTuner::new(options.streams, options.max_streams, options.predicted),
+            }),
             changes: Vec::new(),
             outage: None,
             next_backoff: BACKOFF.0,
@@ -188,7 +191,8 @@ impl<'a> ResumableCopy<'a> {
         }
         (self.callbacks.observer)(&self.listed, &self.totals);
         let Some(tuner) = &mut self.tuner else { return };
-        if let Some(change) = tuner.update(&self.totals) {
+        let change = tuner.on_list(&self.listed, self.totals.at);
+        if let Some(change) = change.or_else(|| tuner.update(&self.totals)) {
             self.target_count.set(change.streams);
             self.changed(change);
         }

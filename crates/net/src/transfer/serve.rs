@@ -126,7 +126,7 @@ fn forbidden_option(transfer_options: &TransferOptions) -> Option<&'static str> 
         (transfer_options.dry_run, "--dry-run"),
         (transfer_options.delete, "--delete"),
         (transfer_options.report_digests, "--manifest"),
-        (transfer_options.report_entries, "reports about existing files"),
+        (transfer_options.report_unchanged, "reports about existing files"),
     ];
     asked.into_iter().find_map(|(asked, option)| asked.then_some(option))
 }

@@ -11,7 +11,7 @@ use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::manifest::ManifestLine;
 use lfn_core::wire::copy::EntryEvent;
 
-use crate::exit::Failure;
+use crate::exit::{Failure, without_error_number};
 
 /// A manifest during the copy.
 pub(super) struct Manifest {
@@ -34,6 +34,12 @@ impl Manifest {
         if path.as_os_str() == "-" {
             return Err(Failure::usage("--manifest -: a manifest cannot be written to standard output")
                 .hint("give a file name; ./- for a file called -"));
+        }
+        if let Some(host) = path.to_str().and_then(host_of) {
+            let what = format!("--manifest {}: the manifest must be a file on this host", path.display());
+            let name = path.file_name().unwrap_or_default().display();
+            return Err(Failure::usage(what)
+                .hint(format!("use --manifest {name}, then copy the file: lfn copy {name} {host}:")));
         }
         // The target of a symbolic link is replaced, not the link. A device or a pipe must not be replaced by a file.
         let path = &resolve_link(path);
@@ -93,6 +99,12 @@ impl Manifest {
     }
 }
 
+/// Returns the host, if the path is written like a place on another host.
+fn host_of(path: &str) -> Option<&str> {
+    let (host, _) = path.split_once(':').filter(|(host, _)| !host.is_empty() && !host.contains('/'))?;
+    (!Path::new(path).exists()).then_some(host)
+}
+
 /// Returns the name of the temporary file.
 fn temporary_path(path: &Path) -> Option<PathBuf> {
     let mut name = [b".", path.file_name()?.as_bytes(), b".lfn-new"].concat();
@@ -125,6 +137,8 @@ impl Drop for Manifest {
 }
 
 fn error(path: &Path, source: &io::Error) -> Failure {
-    Failure::msg(format_args!("cannot write the manifest {}: {source}", path.display()))
-        .hint("choose another file: --manifest FILE")
+    let cause = without_error_number(&source.to_string());
+    let name = path.file_name().unwrap_or(OsStr::new("manifest.b3")).display();
+    Failure::msg(format_args!("cannot write the manifest {}: {cause}", path.display()))
+        .hint(format!("choose a file in a directory that you can write to: --manifest /tmp/{name}"))
 }

@@ -5,6 +5,8 @@ mod ends;
 mod flags;
 mod manifest;
 mod places;
+pub mod rsync_flags;
+mod source_size;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +17,7 @@ use lfn_core::path::PathProfile;
 use lfn_core::transfer::bottleneck::ProgressSample;
 use lfn_core::transfer::options::TransferOptions;
 use lfn_core::transfer::preserve::{SkippedEntries, Unpreserved};
-use lfn_core::transfer::streams::{StreamChange, StreamPlan};
+use lfn_core::transfer::streams::{CountReason, StreamChange};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::{EntryEvent, MAX_FAILURES};
 use lfn_net::session::dial::{Target, TcpConnection};
@@ -34,16 +36,19 @@ use crate::exit::{Exit, Failure};
 use crate::prediction::Predictor;
 use crate::print::{
     self,
-    copy::{CopyProgress, CopyReport, print_entry},
-    settings::is_verbose,
+    copy::{CopyProgress, CopyReport, FailedCopy, ProgressMode, print_entry},
+    output::OutputFormat,
+    settings::{is_quiet, is_verbose},
 };
 use crate::remote::{QueueArgs, SavedHosts, TrustArgs, session_failure};
 use ends::EndNames;
 use flags::clean::CleanFlags;
 use flags::integrity::IntegrityFlags;
 use flags::overwrite::OverwriteFlags;
+use flags::progress::ProgressFlags;
 use flags::ssh::SshFlags;
 use flags::streams::StreamFlags;
+use flags::streams::send_buffer;
 use flags::tree::TreeFlags;
 use manifest::Manifest;
 use places::{Direction, direction, without_secrets};
@@ -84,6 +89,8 @@ pub struct CopyArgs {
     waiting: QueueArgs,
     #[command(flatten)]
     output: OutputArgs<TextOrLines>,
+    #[command(flatten)]
+    progress: ProgressFlags,
 }
 
 const USAGE: &str = "lfn copy [OPTIONS] SOURCE... DESTINATION
@@ -111,6 +118,18 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     if args.clean.clean {
         return clean::run(&args);
     }
+    let mut is_printed = false;
+    run_copy(&args, &mut is_printed).inspect_err(|failure| {
+        let format = args.output.format();
+        if format.is_json() && !is_printed {
+            let places: Vec<_> = args.places.iter().map(|place| without_secrets(place)).collect();
+            FailedCopy { places: &places, failure }.print_json(format);
+        }
+    })
+}
+
+/// Copies, and sets `is_printed` when the report is printed.
+fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     if let [only] = args.places.as_slice() {
         let only = without_secrets(only);
         return Err(Failure::usage(format!("only one place is given ({only}): give a SOURCE and a DESTINATION"))
@@ -130,7 +149,7 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
         let reached = args.ssh.find_or_start(host, allow_third_party, &args.trust, &args.waiting, &interrupted);
         reached.map_err(|failure| unless_interrupted(failure, &interrupted))
     };
-    protect_manifest(&args, &direction, &mut transfer_options)?;
+    protect_manifest(args, &direction, &mut transfer_options)?;
     let is_local = direction.is_local();
     let far = find_or_start(direction.host(), direction.other_host().is_some())?;
     let other = direction.other_host().map(|host| find_or_start(host, false)).transpose()?;
@@ -138,16 +157,23 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     transfer_options.same_host = is_local || direction.is_on_one_host() || is_one_server;
     transfer_options.multiple_sources = direction.has_several_sources();
     let path = if is_local { None } else { path_profile(&direction, args.streams.rate, &far.target)? };
-    let choice = args.streams.plan_streams(path.as_ref(), direction.size());
+    // The send buffer of the other host is unknown before the session.
+    let send_buffer = if direction.near_sends() { send_buffer() } else { None };
+    let choice = args.streams.plan_streams(path.as_ref(), direction.size(), send_buffer);
     // No other user can read data that stays on this host, unless that user can read the files.
     let protection = if is_local { Protection::Clear } else { args.streams.protection() };
     let congestion = choice.congestion.unwrap_or_default();
     let predictor =
         Predictor { path, rate: args.streams.rate, congestion, streams: choice.streams, protection: Some(protection) };
-    let (listener, manifest) = event_listener(&args)?;
+    let near_sends = direction.near_sends();
+    let ends = EndNames::new(&direction);
+    let mode = ProgressMode { ndjson: output.format() == OutputFormat::Ndjson, requested: args.progress.progress };
+    let live = CopyProgress::new(&predictor, near_sends, mode);
+    let (listener, manifest) = event_listener(args, &live)?;
     let options = CopyOptions {
         streams: choice.streams,
-        max_streams: args.streams.max_streams(&choice, path.as_ref()),
+        max_streams: choice.max_streams,
+        grows_with_list: choice.streams_reason == CountReason::UnknownSize,
         block: choice.block,
         protection,
         congestion: args.streams.congestion_request(&choice),
@@ -158,9 +184,6 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
         listener,
         retry_for: args.streams.retry_for,
     };
-    let near_sends = direction.near_sends();
-    let ends = EndNames::new(&direction);
-    let live = CopyProgress::new(&predictor, near_sends, output.format());
     let mut observer = |totals: &ListedTotals, sample: &ProgressSample| live.show(totals, sample);
     let mut change = |change: &StreamChange| live.streams_changed(change);
     let mut connection = |connection: &ConnectionEvent<'_>| live.connection_changed(connection);
@@ -178,7 +201,7 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
             third_party_copy(&far.target, from, receiver, to, &options, watch)
         }
     };
-    live.clear();
+    live.finish(result.as_ref().ok());
     let outcome = result.map_err(|error| {
         // Threads that still dial hold the manifest too, and are not waited for.
         manifest.iter().for_each(|manifest| manifest.abandon());
@@ -198,7 +221,18 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     };
     // If the only entry failed, its error line is the complete text output.
     let only_failure = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
-    let report = report(&args, &options, &predictor, &choice, near_sends, &outcome, manifest_files);
+    *is_printed = true;
+    let report = CopyReport {
+        sources: args.places[..args.places.len() - 1].iter().map(|place| without_secrets(place)).collect(),
+        destination: args.places.last().map(|place| without_secrets(place)).unwrap_or_default(),
+        outcome: &outcome,
+        options: &options,
+        choice: &choice,
+        near_sends,
+        manifest: manifest_files,
+        predictor: &predictor,
+        send_buffer,
+    };
     report.print(output, only_failure.is_some())?;
     if let Some(failure) = only_failure {
         let exit = if failure.disk_full { Exit::Incomplete } else { Exit::Failed };
@@ -217,11 +251,19 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     })
 }
 
-/// Refuses a destination that is a saved name without its colon. The copy would create a file of this name.
+/// Refuses a destination that is a saved name, or USER@HOST, without its colon. The copy would create a file of this name.
 fn refuse_missing_colon(places: &[OsString]) -> Result<(), Failure> {
     let Some(name) = places.last().and_then(|place| place.to_str()) else { return Ok(()) };
     let is_saved = || Ok::<_, Failure>(emulator_env::far_ticket(name)?.is_some() || SavedHosts::load()?.contains(name));
-    if std::path::Path::new(name).symlink_metadata().is_ok() || !is_saved()? {
+    if std::path::Path::new(name).symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let is_for_ssh = |name: &str| name.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty());
+    if !name.contains([':', '/']) && is_for_ssh(name) {
+        return Err(Failure::usage(format!("'{name}' names a host for ssh, but without a colon it is a local file"))
+            .hint(format!("did you mean {name}:? To create a local file of that name, write ./{name}")));
+    }
+    if !is_saved()? {
         return Ok(());
     }
     Err(Failure::usage(format!("'{name}' is a saved name, not a local file or directory"))
@@ -261,13 +303,14 @@ fn protect_manifest(
 }
 
 /// Creates the listener for events of the copy, and the manifest if one is requested.
-fn event_listener(args: &CopyArgs) -> Result<(EntryListener, Option<Arc<Manifest>>), Failure> {
+fn event_listener(args: &CopyArgs, live: &CopyProgress<'_>) -> Result<(EntryListener, Option<Arc<Manifest>>), Failure> {
     let manifest = args.integrity.manifest.as_deref().map(Manifest::create).transpose()?.map(Arc::new);
     let (file, json, digests) = (manifest.clone(), args.output.format().is_json(), manifest.is_some());
-    let prints_events = args.overwrite.dry_run || is_verbose();
-    if !prints_events && !digests {
+    let prints_events = (args.overwrite.dry_run && !is_quiet()) || is_verbose();
+    if !prints_events && !digests && !live.shows_name() {
         return Ok((EntryListener::default(), None));
     }
+    let (printer, name) = (live.printer(), live.name());
     let restarted = file.clone();
     let take = move |event: &EntryEvent| {
         if let Some(manifest) = &file {
@@ -275,10 +318,11 @@ fn event_listener(args: &CopyArgs) -> Result<(EntryListener, Option<Arc<Manifest
         }
         // An event with a digest is only for the manifest.
         if prints_events && event.digest.is_none() {
-            print_entry(event, json);
+            printer.print(|| print_entry(event, json));
         }
     };
-    let listener = EntryListener::new(take, move || restarted.iter().for_each(|manifest| manifest.restart()));
+    let restart = move || restarted.iter().for_each(|manifest| manifest.restart());
+    let listener = EntryListener::new(take, restart, move |started| name.set(started));
     Ok((listener, manifest))
 }
 
@@ -320,30 +364,6 @@ fn print_skipped(outcome: &CopyOutcome) {
     }
 }
 
-fn report<'a>(
-    args: &CopyArgs,
-    options: &'a CopyOptions,
-    predictor: &Predictor,
-    choice: &'a StreamPlan,
-    near_sends: bool,
-    outcome: &'a CopyOutcome,
-    manifest_files: Option<u64>,
-) -> CopyReport<'a> {
-    CopyReport {
-        sources: args.places[..args.places.len() - 1].iter().map(|place| without_secrets(place)).collect(),
-        destination: args.places.last().map(|place| without_secrets(place)).unwrap_or_default(),
-        outcome,
-        options,
-        choice,
-        near_sends,
-        manifest: manifest_files,
-        predicted: match outcome.moved() {
-            Bytes(0) => None,
-            moved => predictor.predict(moved, outcome.sample.sockets.map(|s| s.min_rtt_seconds)),
-        },
-    }
-}
-
 /// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets. The second signal ends the process. A SIGHUP that
 /// nohup ignores stays ignored.
 fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
@@ -368,6 +388,16 @@ fn unless_interrupted(failure: Failure, interrupted: &AtomicBool) -> Failure {
     }
 }
 
+/// Returns a command that lists the directory where a missing local source should be.
+fn source_hint(error: &TransferError) -> Option<String> {
+    let TransferError::SourceNotFound { path } = error else { return None };
+    let existing = std::path::Path::new(path).ancestors().skip(1).find(|above| above.is_dir());
+    let directory =
+        existing.filter(|above| !above.as_os_str().is_empty()).map_or(".".into(), |above| above.display().to_string());
+    let is_plain = directory.chars().all(|c| c.is_alphanumeric() || "/._-+,".contains(c));
+    is_plain.then(|| format!("check the spelling: ls {directory}"))
+}
+
 fn failure(error: TransferError, places: &[OsString]) -> Failure {
     let line = ends::error_line(&error, places);
     let exit = match &error {
@@ -386,7 +416,7 @@ fn failure(error: TransferError, places: &[OsString]) -> Failure {
         TransferError::Session(error) => session_failure(error),
         TransferError::Interrupted => Failure::new(error).with_exit(Exit::Interrupted),
         error => {
-            let hint = error.hint();
+            let hint = source_hint(&error).or_else(|| error.hint());
             let failure = Failure::msg(line).with_exit(exit);
             match hint {
                 Some(hint) => failure.hint(hint),

@@ -15,6 +15,7 @@ use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{RemoteDestination, RemoteSource, Selection};
 use lfn_net::transfer::{LocalDestination, LocalSource};
 
+use super::source_size::total_size;
 use crate::exit::Failure;
 
 /// Server of a local copy. Users cannot type this name.
@@ -29,17 +30,26 @@ pub(super) enum Direction {
 }
 
 impl Direction {
-    /// Returns the total size, if it is known before the copy.
+    /// Returns the total size, if it is known before the copy. Files that are up to date at the destination count too.
     pub(super) fn size(&self) -> Option<Bytes> {
-        let Direction::Upload(sources, ..) = self else { return None };
-        let sizes = sources.iter().map(|source| match source {
-            LocalSource::Random(bytes) | LocalSource::Zero(bytes) => Some(bytes.0),
-            LocalSource::File(path) => {
-                let facts = std::fs::metadata(path).ok()?;
-                facts.is_file().then_some(facts.len())
-            }
-        });
-        sizes.sum::<Option<u64>>().map(Bytes)
+        let generated: Option<u64> = match self {
+            Direction::Upload(sources, ..) => sources
+                .iter()
+                .map(|source| match source {
+                    LocalSource::Random(bytes) | LocalSource::Zero(bytes) => Some(bytes.0),
+                    LocalSource::File(path) => total_size([path.as_path()].into_iter()).map(|bytes| bytes.0),
+                })
+                .sum(),
+            Direction::Download(_, sources, _) => sources
+                .iter()
+                .map(|source| match source {
+                    RemoteSource::Random { bytes } | RemoteSource::Zero { bytes } => Some(bytes.0),
+                    RemoteSource::File { .. } => None,
+                })
+                .sum(),
+            Direction::ThirdParty { .. } => None,
+        };
+        generated.map(Bytes)
     }
 
     /// Returns the server as typed; of two servers the sender.

@@ -11,7 +11,7 @@ use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::options::{FsyncPolicy, Verify};
 use lfn_core::transfer::preserve::SkippedEntries;
 use lfn_core::transfer::shortfall::{FinishedCopy, Shortfall, shortfall};
-use lfn_core::transfer::streams::{StreamChange, StreamPlan};
+use lfn_core::transfer::streams::{CountReason, DEFAULT_STREAMS, StreamChange, StreamPlan};
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_core::wire::CongestionRequest;
 use lfn_core::wire::copy::{CopyTally, EntryEvent, EntryFailure as Failed, ReportedKind};
@@ -20,11 +20,18 @@ use lfn_net::transfer::{CopyOptions, CopyOutcome};
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::prediction::CopyPrediction;
-use crate::print;
+use crate::prediction::{CopyPrediction, Predictor};
+use crate::print::label_columns::wrap;
 use crate::print::output::{Output, OutputFormat, print_document};
 use crate::print::settings::is_quiet;
-pub use progress::CopyProgress;
+use crate::print::{self, terminal};
+pub use progress::{CopyProgress, ProgressMode};
+
+/// Schema of the report.
+const SCHEMA: &str = "lfn.copy/2";
+
+/// Minimum share of the predicted goodput at which the link is the limit.
+const LINK_FULL_SHARE: f64 = 0.9;
 
 /// A finished copy and its prediction.
 pub struct CopyReport<'a> {
@@ -42,8 +49,10 @@ pub struct CopyReport<'a> {
     pub near_sends: bool,
     /// Number of files in the manifest, if it was requested.
     pub manifest: Option<u64>,
-    /// Prediction, if the path is known.
-    pub predicted: Option<CopyPrediction>,
+    /// Prediction of the copy.
+    pub predictor: &'a Predictor,
+    /// Bytes that a send buffer of the sender holds, if known.
+    pub send_buffer: Option<Bytes>,
 }
 
 /// JSON object of the report.
@@ -82,7 +91,7 @@ struct ReportJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     shortfall: Option<Shortfall>,
     streams: u16,
-    streams_reason: &'a str,
+    streams_reason: String,
     streams_changes: &'a [StreamChange],
     block_bytes: Bytes,
     block_reason: &'a str,
@@ -132,7 +141,7 @@ impl CopyReport<'_> {
         } = self.outcome;
         let (congestion, congestion_reason) = self.switched().unzip();
         ReportJson {
-            schema: "lfn.copy/2",
+            schema: SCHEMA,
             sources: &self.sources,
             destination: &self.destination,
             path: path.as_deref(),
@@ -152,11 +161,11 @@ impl CopyReport<'_> {
             disconnected_seconds: outage_time.as_secs_f64(),
             stalled_seconds: standstill_time.as_secs_f64(),
             streams_replaced: *replaced,
-            predicted: self.predicted,
+            predicted: self.predicted(),
             limited_by: self.limit().display_for_end(self.near_sends),
             shortfall: self.shortfall(),
             streams: self.streams(),
-            streams_reason: &self.choice.streams_reason,
+            streams_reason: self.count_reason(),
             streams_changes: changes,
             block_bytes: self.options.block,
             block_reason: &self.choice.block_reason,
@@ -172,74 +181,119 @@ impl CopyReport<'_> {
         }
     }
 
-    /// Prints some lines on stdout.
+    /// Prints some lines on stdout. On a terminal, they are wrapped between words.
     pub fn text(&self) -> Result<(), Failure> {
+        let mut lines = SummaryLines::new(terminal::wrap_columns());
         let CopyOutcome { bytes, digest, elapsed, path, tally, .. } = self.outcome;
+        let total = bytes.decimal();
         if self.options.transfer_options.dry_run {
-            let mut out = print::out();
-            writeln!(out, "dry run, nothing written: {} of {} to copy", tally.bytes, bytes)?;
-            return Ok(writeln!(out, "{}", count_texts(tally))?);
+            lines.add(format!("dry run, nothing written: {} of {total} to copy", tally.bytes.decimal()));
+            lines.add(count_texts(tally, true));
+            return lines.print();
         }
         let (moved, time) = (self.outcome.moved(), show_duration(*elapsed));
         let mut line = match moved {
-            Bytes(0) if tally.failed > 0 => format!("nothing of {bytes} copied, in {time}"),
-            Bytes(0) if !tally.changed() => format!("nothing to copy: {bytes} already up to date, in {time}"),
-            Bytes(0) => format!("nothing of {bytes} sent, in {time}"),
-            moved if moved < *bytes => format!("{moved} of {bytes} sent in {time}, goodput {}", moved.per(*elapsed)),
-            _ => format!("{bytes} in {time}, goodput {}", moved.per(*elapsed)),
+            Bytes(0) if tally.failed > 0 => format!("nothing of {total} copied, in {time}"),
+            Bytes(0) if !tally.changed() => format!("nothing to copy: {total} already up to date, in {time}"),
+            Bytes(0) => format!("nothing of {total} sent, in {time}"),
+            moved if moved < *bytes => {
+                format!("{} of {total} sent in {time}, goodput {}", moved.decimal(), moved.per(*elapsed))
+            }
+            _ => format!("{total} in {time}, goodput {}", moved.per(*elapsed)),
         };
-        if let Some(predicted) = self.predicted.as_ref().filter(|_| moved.0 > 0) {
-            let (time, rate) = (show_duration(predicted.time), predicted.average_goodput);
-            line += &format!(" (predicted {rate}: {time}, with {} of slow start)", show_duration(predicted.slow_start));
-        }
-        let limit = self.limit();
-        if limit != CopyBottleneck::Unknown {
+        let (limit, shortfall) = (self.limit(), self.shortfall());
+        // The finding below names the limit, with figures.
+        if limit != CopyBottleneck::Unknown && shortfall.is_none() {
             line += &format!("; limit: {}", limit.display_for_end(self.near_sends));
         }
-        let protection = match self.options.protection {
-            Protection::Tls => "TLS",
-            Protection::Clear => "clear",
-        };
         if moved.0 > 0 || tally.changed() {
-            let streams = self.streams();
-            line += &format!("; {streams} {}", if streams == 1 { "stream" } else { "streams" });
+            let protection = match self.options.protection {
+                Protection::Tls => "TLS",
+                Protection::Clear => "clear",
+            };
+            line += &format!("; {}", stream_count(self.streams()));
             // The default reason is not printed.
-            let reason = self.streams_reason();
-            if !reason.starts_with("default") {
-                line += &format!(" ({reason})");
+            if let Some(last) = self.last_count_change() {
+                line += &format!(" ({} at first; {})", self.options.streams, last.reason);
             }
-            line += &format!(", {protection}");
-            line += &format!(", {}", verify_text(self.options.transfer_options.verify));
+            line += &format!(", {protection}, {}", verify_text(self.options.transfer_options.verify));
             // The destination `null:` writes nothing.
             if path.is_some() {
                 line += &format!(", {}", fsync_text(self.options.transfer_options.fsync));
             }
         }
-        let mut out = print::out();
-        writeln!(out, "{line}")?;
-        match digest {
-            Some(digest) => writeln!(out, "blake3 {digest}")?,
-            None => writeln!(out, "{}", count_texts(tally))?,
-        }
+        lines.add(line);
+        lines.extend(self.prediction_text());
+        lines.add(match digest {
+            Some(digest) => format!("blake3 {digest}"),
+            None => count_texts(tally, false),
+        });
         if let Some(files) = self.manifest {
-            writeln!(out, "{files} {} in the manifest", if files == 1 { "file" } else { "files" })?;
+            lines.add(format!("{files} {} in the manifest", if files == 1 { "file" } else { "files" }));
         }
         if tally.resumed_bytes.0 > 0 {
-            writeln!(out, "resumed: {} of an earlier copy", tally.resumed_bytes)?;
+            lines.add(format!("resumed: {} were already there", tally.resumed_bytes.decimal()));
         }
         if tally.skipped_bytes.0 > 0 && tally.files > 0 {
-            writeln!(out, "{} unchanged", tally.skipped_bytes)?;
+            lines.add(format!("{} unchanged", tally.skipped_bytes.decimal()));
         }
         if let Some((congestion, reason)) = self.switched() {
-            writeln!(out, "congestion control changed to {congestion}: {reason}")?;
+            lines.add(format!("congestion control changed to {congestion}: {reason}"));
         }
-        if let Some(line) = self.troubles() {
-            writeln!(out, "{line}")?;
+        lines.extend(self.troubles());
+        if let Some(Shortfall { finding, remedy }) = shortfall {
+            lines.add(format!("finding: {finding}"));
+            lines.add(format!("hint: {remedy}"));
         }
-        if let Some(Shortfall { finding, remedy }) = self.shortfall() {
-            writeln!(out, "finding: {finding}\n         {remedy}")?;
+        lines.print()
+    }
+
+    /// Returns the line of the prediction, with the reason for the number of streams.
+    fn prediction_text(&self) -> Option<String> {
+        let predicted = self.predicted()?;
+        let mut line = format!("predicted: {}", show_duration(predicted.time));
+        if !predicted.slow_start.is_zero() {
+            line += &format!(" with {} of slow start", show_duration(predicted.slow_start));
         }
-        Ok(())
+        line += &format!(", goodput {}", predicted.average_goodput);
+        if self.last_count_change().is_none() && self.choice.streams_reason != CountReason::UnknownPath {
+            line += &format!("; {}: {}", stream_count(self.streams()), self.count_reason());
+        }
+        Some(line)
+    }
+
+    /// Returns the reason for the number of streams at the start. The times are those of the printed prediction.
+    fn count_reason(&self) -> String {
+        let reason = self.choice.streams_reason;
+        let is_chosen = matches!(reason, CountReason::Faster | CountReason::Size(_) | CountReason::UnknownSize);
+        if !is_chosen || self.options.streams <= DEFAULT_STREAMS {
+            return reason.to_string();
+        }
+        let (Some(predicted), Some(fewer)) = (self.predicted(), self.predict_with(DEFAULT_STREAMS, self.send_buffer))
+        else {
+            return reason.to_string();
+        };
+        let gain = if fewer.time > predicted.time {
+            let [time, with_fewer] = [predicted.time, fewer.time].map(show_duration);
+            format!("{time} instead of {with_fewer} with {DEFAULT_STREAMS}")
+        } else {
+            format!("as fast as {DEFAULT_STREAMS}")
+        };
+        match reason {
+            CountReason::Faster => gain,
+            reason => format!("{reason}; {gain}"),
+        }
+    }
+
+    /// Returns the prediction for the bytes that were sent, if the path is known and any were sent.
+    fn predicted(&self) -> Option<CopyPrediction> {
+        self.predict_with(self.streams(), None)
+    }
+
+    fn predict_with(&self, streams: u16, send_buffer: Option<Bytes>) -> Option<CopyPrediction> {
+        let rtt = self.outcome.sample.sockets.map(|sockets| sockets.min_rtt_seconds);
+        let moved = Some(self.outcome.moved()).filter(|moved| moved.0 > 0)?;
+        self.predictor.predict_with(streams, send_buffer, moved, rtt)
     }
 
     /// Returns a line about lost connections, broken streams and damaged blocks, if there were any.
@@ -266,12 +320,9 @@ impl CopyReport<'_> {
         self.outcome.changes.last().map_or(self.options.streams, |change| change.streams)
     }
 
-    /// Returns the reason for this number, with the last change.
-    fn streams_reason(&self) -> String {
-        match self.outcome.changes.iter().rfind(|change| change.congestion.is_none()) {
-            None => self.choice.streams_reason.clone(),
-            Some(last) => format!("{} at first; {}", self.options.streams, last.reason),
-        }
+    /// Returns the last change of this number, if there was one.
+    fn last_count_change(&self) -> Option<&StreamChange> {
+        self.outcome.changes.iter().rfind(|change| change.congestion.is_none())
     }
 
     /// Returns the change of congestion control, if there was one.
@@ -285,7 +336,7 @@ impl CopyReport<'_> {
         let CopyOutcome { elapsed, sample, outage_time, standstill_time, .. } = self.outcome;
         shortfall(&FinishedCopy {
             goodput: self.outcome.moved().per(*elapsed),
-            predicted: self.predicted?.average_goodput,
+            predicted: self.predicted()?.average_goodput,
             bottleneck: self.limit(),
             sample: &ProgressSample { at: *elapsed, ..*sample },
             streams: self.streams(),
@@ -297,11 +348,82 @@ impl CopyReport<'_> {
 
     /// Returns the limit of the whole copy.
     fn limit(&self) -> CopyBottleneck {
-        let predicted = self.predicted.map(|predicted| predicted.average_goodput);
+        let predicted = self.predicted().map(|predicted| predicted.average_goodput);
         // Time without a connection has its own cause.
         let at = self.outcome.elapsed.saturating_sub(self.outcome.outage_time);
         let whole = ProgressSample { at, bytes: self.outcome.moved(), ..self.outcome.sample };
-        classify(&ProgressSample::default(), &whole, self.streams(), predicted)
+        let limit = classify(&ProgressSample::default(), &whole, self.streams(), predicted);
+        // A link that was full only while there was a connection does not limit the whole copy.
+        let is_slow = predicted.is_some_and(|predicted| {
+            whole.bytes.per(self.outcome.elapsed).as_f64() < LINK_FULL_SHARE * predicted.as_f64()
+        });
+        if matches!(limit, CopyBottleneck::LinkFull { .. }) && is_slow { CopyBottleneck::Outage } else { limit }
+    }
+}
+
+/// Lines of the summary, wrapped between words if the width is known.
+struct SummaryLines {
+    columns: Option<usize>,
+    text: String,
+}
+
+impl SummaryLines {
+    fn new(columns: Option<usize>) -> Self {
+        SummaryLines { columns, text: String::new() }
+    }
+
+    fn add(&mut self, line: String) {
+        const INDENT: &str = "  ";
+        let Some(columns) = self.columns else {
+            self.text += &format!("{line}\n");
+            return;
+        };
+        for (number, line) in wrap(&line, columns - INDENT.len()).iter().enumerate() {
+            self.text += &format!("{}{line}\n", if number == 0 { "" } else { INDENT });
+        }
+    }
+
+    fn extend(&mut self, line: Option<String>) {
+        line.into_iter().for_each(|line| self.add(line));
+    }
+
+    fn print(self) -> Result<(), Failure> {
+        Ok(print::out().write_all(self.text.as_bytes())?)
+    }
+}
+
+/// A copy that failed before it had a report.
+pub struct FailedCopy<'a> {
+    /// Sources and destination as typed, without secrets.
+    pub places: &'a [String],
+    pub failure: &'a Failure,
+}
+
+/// JSON object of a copy that failed.
+#[derive(Serialize)]
+struct FailedCopyJson<'a> {
+    schema: &'static str,
+    sources: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destination: Option<&'a String>,
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    exit_code: u8,
+}
+
+impl FailedCopy<'_> {
+    /// Prints one JSON object on stdout.
+    pub fn print_json(&self, format: OutputFormat) {
+        let (error, hint) = self.failure.lines();
+        let (destination, sources) = match self.places.split_last() {
+            Some((destination, sources)) if !sources.is_empty() => (Some(destination), sources),
+            _ => (None, self.places),
+        };
+        let exit_code = self.failure.exit_code();
+        let json = FailedCopyJson { schema: SCHEMA, sources, destination, error, hint, exit_code };
+        // The failure itself is reported after this.
+        let _ = print_document(&json, format);
     }
 }
 
@@ -333,14 +455,18 @@ fn fsync_text(fsync: FsyncPolicy) -> &'static str {
     }
 }
 
+fn stream_count(streams: u16) -> String {
+    format!("{streams} {}", if streams == 1 { "stream" } else { "streams" })
+}
+
 /// Returns the counts of the entries by their outcome.
-fn count_texts(tally: &CopyTally) -> String {
+fn count_texts(tally: &CopyTally, dry_run: bool) -> String {
     let counts = [
         (tally.files, ["file", "files"]),
         (tally.directories, ["directory", "directories"]),
         (tally.links, ["link", "links"]),
         (tally.skipped, ["up to date"; 2]),
-        (tally.deleted, ["deleted"; 2]),
+        (tally.deleted, [if dry_run { "would be deleted" } else { "deleted" }; 2]),
         (tally.failed, ["failed"; 2]),
     ];
     let count_text = |(n, [one, more]): &(u64, [&str; 2])| format!("{n} {}", if *n == 1 { one } else { more });

@@ -1,21 +1,23 @@
-//! Progress of a copy: on a terminal one line that is redrawn ([`ProgressLine`]), lines of JSON on request, and
-//! otherwise only necessary messages.
+//! Progress of a copy: on a terminal one line that is redrawn ([`ProgressLine`]), lines of JSON or of text on request,
+//! and otherwise only necessary messages.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lfn_core::transfer::bottleneck::{CopyBottleneck, ProgressSample, classify};
+use lfn_core::transfer::entry::Name;
 use lfn_core::transfer::streams::StreamChange;
 use lfn_core::units::{BitRate, Bytes, show_duration};
-use lfn_net::transfer::{ConnectionEvent, ListedTotals};
+use lfn_net::transfer::{ConnectionEvent, CopyOutcome, ListedTotals};
 use serde::Serialize;
 
 use super::progress_line::{CopyState, ProgressLine};
+use crate::exit::without_error_number;
 use crate::prediction::{CopyPrediction, Predictor};
-use crate::print::output::OutputFormat;
 use crate::print::settings::is_quiet;
 use crate::print::{self, terminal};
 
@@ -28,13 +30,33 @@ const DEFAULT_COLUMNS: usize = 80;
 /// Interval of the progress lines in JSON.
 const EVENT_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Interval of the progress lines in text.
+const TEXT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Minimum time without arrivals that is shown. Shorter pauses are normal.
+const MIN_STALL: Duration = Duration::from_secs(3);
+
+/// Form of the progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProgressMode {
+    /// Lines of JSON go to stdout.
+    pub ndjson: bool,
+    /// The user asked for progress: with `--quiet` too, and without a terminal as lines of text on stderr.
+    pub requested: bool,
+}
+
 /// Display of a running copy.
 pub struct CopyProgress<'a> {
     bar: ProgressBar,
     /// Line that was drawn last.
     line: RefCell<Option<ProgressLine>>,
-    /// True if lines of JSON go to stdout.
-    ndjson: bool,
+    mode: ProgressMode,
+    /// Name of the file that started last.
+    name: CurrentName,
+    /// Bytes and entries at the last arrival, and its time.
+    last_arrival: Cell<(u64, Duration)>,
+    /// Time of the last line of text.
+    last_text: Cell<Option<Duration>>,
     near_sends: bool,
     predictor: &'a Predictor,
     samples: RefCell<VecDeque<ProgressSample>>,
@@ -74,10 +96,39 @@ struct ProgressEvent {
     streams: u16,
 }
 
+/// Name of the file that started last, shared with the threads of the copy.
+#[derive(Clone, Debug, Default)]
+pub struct CurrentName(Arc<Mutex<Option<String>>>);
+
+impl CurrentName {
+    /// Sets the name.
+    pub fn set(&self, name: &Name) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.to_string());
+    }
+
+    fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Prints lines on stdout while the bar is hidden for a moment.
+#[derive(Clone, Debug)]
+pub struct LinePrinter(ProgressBar);
+
+impl LinePrinter {
+    /// Hides the bar, prints, and shows the bar again.
+    pub fn print(&self, print: impl FnOnce()) {
+        self.0.suspend(print);
+    }
+}
+
 impl<'a> CopyProgress<'a> {
     /// Creates the display of a copy. The bar is hidden if stderr is not a terminal.
-    pub fn new(predictor: &'a Predictor, near_sends: bool, format: OutputFormat) -> Self {
-        let target = if is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    pub fn new(predictor: &'a Predictor, near_sends: bool, mode: ProgressMode) -> Self {
+        let target = match is_quiet() && !mode.requested {
+            true => ProgressDrawTarget::hidden(),
+            false => ProgressDrawTarget::stderr(),
+        };
         let bar = ProgressBar::with_draw_target(None, target);
         // Set before the first drawing, which would use the default style.
         if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
@@ -87,7 +138,10 @@ impl<'a> CopyProgress<'a> {
         CopyProgress {
             bar,
             line,
-            ndjson: format == OutputFormat::Ndjson,
+            mode,
+            name: CurrentName::default(),
+            last_arrival: Cell::default(),
+            last_text: Cell::default(),
             near_sends,
             predictor,
             samples: looks,
@@ -97,9 +151,29 @@ impl<'a> CopyProgress<'a> {
         }
     }
 
+    /// Returns the name that the line shows.
+    pub fn name(&self) -> CurrentName {
+        self.name.clone()
+    }
+
+    /// Returns a printer for other lines.
+    pub fn printer(&self) -> LinePrinter {
+        LinePrinter(self.bar.clone())
+    }
+
+    /// Reports whether the name of the current file is shown.
+    pub fn shows_name(&self) -> bool {
+        !self.bar.is_hidden() || self.prints_text()
+    }
+
+    /// Reports whether lines of text show the progress.
+    fn prints_text(&self) -> bool {
+        self.mode.requested && self.bar.is_hidden() && !self.mode.ndjson
+    }
+
     /// Shows the progress of the copy.
     pub fn show(&self, extent: &ListedTotals, look: &ProgressSample) {
-        if self.bar.is_hidden() && !self.ndjson {
+        if self.bar.is_hidden() && !self.mode.ndjson && !self.mode.requested {
             return;
         }
         if self.predicted.get().is_none() {
@@ -109,13 +183,19 @@ impl<'a> CopyProgress<'a> {
         let limit = classify(&earlier, look, self.streams.get(), self.predicted.get().map(|p| p.goodput));
         let elapsed = look.at.saturating_sub(earlier.at);
         let goodput = Bytes(look.bytes.0.saturating_sub(earlier.bytes.0)).per(elapsed);
-        if !self.bar.is_hidden() {
-            let left = self.left(extent, look, goodput);
-            let limit = (limit != CopyBottleneck::Unknown).then(|| limit.display_for_end(self.near_sends));
-            self.draw(line(extent, look, CopyState::Moving { goodput, remaining: left, limit }));
+        if self.shows_name() {
+            let state = match self.time_stalled(extent, look) {
+                Some(since) => CopyState::Stalled { since },
+                None => CopyState::Moving {
+                    goodput,
+                    remaining: self.left(extent, look, goodput),
+                    limit: (limit != CopyBottleneck::Unknown).then(|| limit.display_for_end(self.near_sends)),
+                },
+            };
+            self.draw(self.line(extent, look, state), look.at);
         }
         let due = self.last_event.get().is_none_or(|last| look.at >= last + EVENT_INTERVAL);
-        if self.ndjson && due {
+        if self.mode.ndjson && due {
             self.last_event.set(Some(look.at));
             event(&Event::Progress(&self.now(extent, look, goodput, limit)));
         }
@@ -124,7 +204,7 @@ impl<'a> CopyProgress<'a> {
     /// Reports a change of the streams.
     pub fn streams_changed(&self, change: &StreamChange) {
         self.streams.set(change.streams);
-        if self.ndjson {
+        if self.mode.ndjson {
             event(&Event::Streams(change));
         }
     }
@@ -133,14 +213,16 @@ impl<'a> CopyProgress<'a> {
     pub fn connection_changed(&self, connection: &ConnectionEvent<'_>) {
         let seen = !self.bar.is_hidden();
         match connection {
-            ConnectionEvent::Lost { cause: why, retry_for } if self.ndjson => {
+            ConnectionEvent::Lost { cause: why, retry_for } if self.mode.ndjson => {
                 event(&Event::Disconnected { reason: why.to_string(), retry_seconds: retry_for.as_secs_f64() });
             }
-            ConnectionEvent::Reconnected { after } if self.ndjson => {
+            ConnectionEvent::Reconnected { after } if self.mode.ndjson => {
                 event(&Event::Reconnected { after_seconds: after.as_secs_f64() })
             }
+            // The error at the end reports a connection that is not restored.
+            _ if is_quiet() && !self.mode.requested => {}
             ConnectionEvent::Lost { cause: why, retry_for } if !seen => {
-                let retry_for = show_duration(*retry_for);
+                let (why, retry_for) = (without_error_number(&why.to_string()), show_duration(*retry_for));
                 print::message(format_args!(
                     "lfn: the connection was lost: {why}; reconnecting for up to {retry_for}\n"
                 ));
@@ -148,10 +230,11 @@ impl<'a> CopyProgress<'a> {
             ConnectionEvent::Reconnecting { without, retry_for } if seen => {
                 let state = CopyState::Disconnected { without: *without, retry_for: *retry_for };
                 let last = self.line.borrow().clone();
-                self.draw(match last {
+                let line = match last {
                     Some(last) => ProgressLine { state, ..last },
-                    None => line(&ListedTotals::default(), &ProgressSample::default(), state),
-                });
+                    None => self.line(&ListedTotals::default(), &ProgressSample::default(), state),
+                };
+                self.draw(line, Duration::ZERO);
             }
             ConnectionEvent::Reconnected { after } if !seen => {
                 print::message(format_args!("lfn: the copy resumes after {}\n", show_duration(*after)));
@@ -160,9 +243,47 @@ impl<'a> CopyProgress<'a> {
         }
     }
 
-    /// Removes the bar from the screen.
-    pub fn clear(&self) {
+    /// Removes the bar from the screen, or prints the last line of text. `outcome` is that of a copy that is done.
+    pub fn finish(&self, outcome: Option<&CopyOutcome>) {
+        // The bar is hidden afterwards.
+        let prints_text = self.prints_text();
         self.bar.finish_and_clear();
+        let last = match outcome.filter(|outcome| outcome.tally.failed == 0) {
+            Some(outcome) => Some(ProgressLine {
+                name: self.name.get(),
+                done: outcome.bytes,
+                all: outcome.bytes,
+                settled: outcome.tally.entries(),
+                entries: outcome.tally.entries(),
+                complete: true,
+                state: CopyState::Moving {
+                    goodput: outcome.moved().per(outcome.elapsed),
+                    remaining: None,
+                    limit: None,
+                },
+            }),
+            None => self.line.borrow().clone(),
+        };
+        if let Some(line) = last.filter(|_| prints_text) {
+            print::error(format_args!("{}\n", line.plain(terminal::use_unicode())));
+        }
+    }
+
+    /// Returns for how long nothing has arrived, if this is unusual.
+    fn time_stalled(&self, extent: &ListedTotals, look: &ProgressSample) -> Option<Duration> {
+        let arrived = look.bytes.0.saturating_add(extent.finished);
+        if arrived != self.last_arrival.get().0 {
+            self.last_arrival.set((arrived, look.at));
+        }
+        // At the end, the receiver waits for its disk.
+        let is_over = extent.complete && done(extent, look) == extent.bytes;
+        let since = look.at.saturating_sub(self.last_arrival.get().1);
+        (since >= MIN_STALL && !is_over).then_some(since)
+    }
+
+    fn line(&self, extent: &ListedTotals, look: &ProgressSample, state: CopyState) -> ProgressLine {
+        let ListedTotals { bytes: all, finished: settled, entries, complete, .. } = *extent;
+        ProgressLine { name: self.name.get(), done: done(extent, look), all, settled, entries, complete, state }
     }
 
     /// Returns the sample at the start of the current window.
@@ -210,15 +331,20 @@ impl<'a> CopyProgress<'a> {
         }
     }
 
-    fn draw(&self, line: ProgressLine) {
-        self.bar.set_message(line.fit(terminal::stderr_terminal_columns().unwrap_or(DEFAULT_COLUMNS)));
+    fn draw(&self, line: ProgressLine, at: Duration) {
+        let unicode = terminal::use_unicode();
+        let is_due = self.last_text.get().is_none_or(|last| at >= last + TEXT_INTERVAL);
+        if self.prints_text() {
+            if is_due && line.entries > 0 {
+                self.last_text.set(Some(at));
+                print::error(format_args!("{}\n", line.plain(unicode)));
+            }
+        } else {
+            let columns = terminal::stderr_terminal_columns().unwrap_or(DEFAULT_COLUMNS);
+            self.bar.set_message(line.fit(columns, unicode));
+        }
         self.line.replace(Some(line));
     }
-}
-
-fn line(extent: &ListedTotals, look: &ProgressSample, state: CopyState) -> ProgressLine {
-    let ListedTotals { bytes: all, finished: settled, entries, complete, .. } = *extent;
-    ProgressLine { done: done(extent, look), all, settled, entries, complete, state }
 }
 
 /// Returns the bytes that are done: sent or skipped.

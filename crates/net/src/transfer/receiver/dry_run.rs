@@ -72,7 +72,10 @@ impl Receiver {
         };
         let action = match decided {
             OverwriteDecision::Create => EntryAction::New,
-            OverwriteDecision::Skip(SkipReason::UpToDate) => return Ok(Some(skipped_outcome(&entry))),
+            OverwriteDecision::Skip(SkipReason::UpToDate) => {
+                self.report_unchanged(&entry, EntryAction::UpToDate);
+                return Ok(Some(skipped_outcome(&entry)));
+            }
             OverwriteDecision::Skip(SkipReason::Newer) => {
                 self.note_newer_kept(number, &entry);
                 self.report_entry(&entry, EntryAction::Newer);
@@ -109,6 +112,14 @@ impl Receiver {
         Ok(Some(planned_outcome(&entry)))
     }
 
+    /// Reports an entry that is not copied, if the options ask for such entries.
+    pub(super) fn report_unchanged(&self, entry: &Entry, action: EntryAction) {
+        if self.options.report_unchanged {
+            self.report_entry(entry, action);
+        }
+    }
+
+    /// Reports an entry, if the options ask for reports.
     pub(super) fn report_entry(&self, entry: &Entry, action: EntryAction) {
         if !self.options.report_entries {
             return;

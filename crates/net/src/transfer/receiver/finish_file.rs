@@ -8,7 +8,7 @@ use std::fs::File;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use lfn_core::transfer::entry::Name;
+use lfn_core::transfer::entry::{Entry, Name};
 use lfn_core::transfer::options::FsyncPolicy;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::EntryAction;
@@ -138,12 +138,20 @@ impl Receiver {
                     let action = if needed.replace { EntryAction::Replace } else { EntryAction::New };
                     self.report_existing(needed.number, &needed.entry, action, digest);
                 }
+                self.report_written(&needed.entry, needed.replace);
                 self.note_written_file(&needed.entry.name);
                 EntryOutcome::File { digest, kept: Bytes(kept), bytes: needed.layout.bytes() }
             }
             (Ok(()), None) => EntryOutcome::Failed(TransferError::Incomplete),
             (Err(error), _) => EntryOutcome::Failed(error),
         }
+    }
+
+    /// Reports a copied entry. Write-only clients must not learn whether another object had the name before.
+    pub(super) fn report_written(&self, entry: &Entry, replace: bool) {
+        let is_write_only = self.tree().is_some_and(|tree| tree.write_only().is_some());
+        let action = if replace && !is_write_only { EntryAction::Replace } else { EntryAction::New };
+        self.report_entry(entry, action);
     }
 
     /// Remembers a file that a write-only client wrote, so that a later session of the same copy may recognise it.

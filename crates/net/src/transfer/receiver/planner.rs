@@ -253,7 +253,13 @@ impl Receiver {
             self.table.mark_differing(number);
         }
         let directory = Some((entry.name.clone(), location.clone())).filter(|_| entry.kind == EntryKind::Directory);
+        // A file is reported when it is complete.
+        let created =
+            (!matches!(entry.kind, EntryKind::File { .. }) && self.options.report_entries).then(|| entry.clone());
         let done = self.create_entry(number, entry, location, file, replace, &mut plan.directories)?;
+        if let Some(created) = created {
+            self.report_written(&created, replace);
+        }
         if let Some((name, location)) = directory {
             self.exclude_from_deletion(&name, location.stat()?.as_ref(), plan);
         }
@@ -378,6 +384,15 @@ impl Receiver {
         plan: &mut PlanState,
     ) -> Result<Option<EntryOutcome>, TransferError> {
         let is_own = self.is_from_earlier_session(&location);
+        if !is_own {
+            self.report_unchanged(
+                &entry,
+                match reason {
+                    SkipReason::UpToDate => EntryAction::UpToDate,
+                    SkipReason::Newer => EntryAction::Newer,
+                },
+            );
+        }
         let EntryKind::File { length } = entry.kind else {
             let done = |written| if is_own { written } else { EntryOutcome::Skipped(Bytes(0)) };
             if entry.kind == EntryKind::Directory {

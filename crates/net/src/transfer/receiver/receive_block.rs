@@ -53,6 +53,9 @@ impl Receiver {
             Some(needed) => claim_block(needed, &header)?,
             None => None,
         };
+        if let (Some(needed), Some(_)) = (&found, &claimed) {
+            self.listener.notify_started(needed.number, &needed.entry.name);
+        }
         let payload = match header.hole {
             true => {
                 let paid = if claimed.is_some() { self.streams.charge(header.length.into()) } else { Ok(()) };

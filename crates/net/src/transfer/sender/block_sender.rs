@@ -119,6 +119,9 @@ impl Shared {
         let header = if stream.seal_mut().is_some() { SEALED_HEADER_BYTES } else { BlockHeader::LENGTH };
         let from_pages = self.can_send_pages(stream, &tasks);
         let (hashed, length) = self.read_blocks(tasks, buffer, stream.seal_mut(), from_pages);
+        if let (Some(listener), Some((task, _))) = (self.listener.get(), hashed.iter().rfind(|(task, _)| task.send)) {
+            listener.notify_started(task.file, task.source.name());
+        }
         let sent = || hashed.iter().filter(|(task, _)| task.send).map(|(task, _)| (task.file, task.block.index));
         let headers = header * sent().count();
         stream_state.record_sent(sent());

@@ -165,7 +165,7 @@ impl ReadError {
     pub(super) fn into_transfer_error(self, path: String) -> TransferError {
         match self {
             ReadError::Changed | ReadError::Vanished => TransferError::SourceChanged { path },
-            ReadError::NotFound => TransferError::NotFound { path },
+            ReadError::NotFound => TransferError::SourceNotFound { path },
             ReadError::DanglingLink => TransferError::DanglingLink { path },
             ReadError::UnknownLength => TransferError::UnknownLength { path },
             ReadError::NotRegular(kind) => TransferError::NotRegular { path, kind },

@@ -395,7 +395,9 @@ fn listing_counts_as_disk_work() {
 fn missing_source_fails_the_copy_only_if_it_is_alone() {
     let missing = || Source::File { base: Arc::new(BaseDir::Local), path: "/no/such/file".into() };
     let start = |sources, block| Sender::start(sources, Listing::default(), block, StreamSet::default()).map(drop);
-    assert!(matches!(start(vec![missing()], BLOCK), Err(TransferError::NotFound { path }) if path == "/no/such/file"));
+    assert!(
+        matches!(start(vec![missing()], BLOCK), Err(TransferError::SourceNotFound { path }) if path == "/no/such/file")
+    );
     assert!(matches!(start(vec![missing()], Bytes(1000)), Err(TransferError::Layout(_))));
     let mut receiver = TestReceiver::new(vec![missing(), Source::Zero { bytes: Bytes(5) }], false, 1);
     receiver.wait_until(|receiver| receiver.listed);

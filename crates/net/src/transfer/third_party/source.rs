@@ -173,7 +173,7 @@ fn with_observer<T>(
 fn listener(sender: &SyncSender<SourceMessage>) -> EntryListener {
     let (events, reset) = (sender.clone(), sender.clone());
     let notify = move |event: &EntryEvent| drop(events.send(SourceMessage::Events { entries: vec![event.clone()] }));
-    EntryListener::new(notify, move || drop(reset.send(SourceMessage::Reset)))
+    EntryListener::new(notify, move || drop(reset.send(SourceMessage::Reset)), |_| ())
 }
 
 fn send_result(sender: &SyncSender<SourceMessage>, result: &Result<CopyOutcome, TransferError>) {
@@ -228,6 +228,7 @@ fn options(request: &SendRequest) -> CopyOptions {
         protection: if request.clear { Protection::Clear } else { Protection::Tls },
         congestion: request.congestion.clone(),
         pace: request.pace,
+        grows_with_list: false,
         predicted: request.predicted,
         selection: request.selection.clone(),
         retry_for: request.retry_for,

@@ -10,7 +10,7 @@ pub struct CleanFlags {
     /// List the partial files of interrupted copies below each PLACE, instead of copying
     ///
     /// The default PLACE is the current directory. With --force, stale partial files and their journals are deleted.
-    #[arg(long, conflicts_with_all = ["update", "checksum", "delete", "manifest"])]
+    #[arg(long, conflicts_with_all = ["update", "checksum", "delete", "progress", "manifest"])]
     pub clean: bool,
     /// With --clean: never delete files modified more recently than this; 0s deletes all
     #[arg(long, value_name = "DURATION", requires = "clean", default_value = "1d", value_parser = parse_unit_duration)]

@@ -7,7 +7,7 @@ use lfn_core::wire::copy::Selection;
 
 use super::overwrite::OverwriteFlags;
 use crate::exit::Failure;
-use crate::print::settings::is_verbose;
+use crate::print::settings::{is_verbose, is_very_verbose};
 
 /// Flags for hashes, fsync and the manifest.
 #[derive(clap::Args, Debug)]
@@ -56,7 +56,8 @@ impl IntegrityFlags {
             dry_run: overwrite.dry_run,
             wait_for_ready: overwrite.checksum,
             delete: overwrite.delete,
-            report_entries: overwrite.dry_run || (is_verbose() && overwrite.delete),
+            report_entries: overwrite.dry_run || is_verbose(),
+            report_unchanged: is_very_verbose(),
             report_digests: self.manifest.is_some(),
             ..TransferOptions::default()
         })

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use lfn_core::transfer::entry::Name;
 
-use crate::exit::Failure;
+use crate::exit::{Failure, without_error_number};
 
 /// Maximum size of a list, bytes. Its contents are kept and sorted in memory.
 const MAX_LIST: u64 = 64 << 20;
@@ -29,7 +29,7 @@ pub fn read(flag: &str, file: &OsStr) -> Result<Vec<u8>, Failure> {
                 "check the spelling: FILE is on this host and has one name or pattern per line; - reads standard input"
             }
         };
-        Failure::usage(format!("--{flag} {}: {error}", file.display())).hint(hint)
+        Failure::usage(format!("--{flag} {}: {}", file.display(), without_error_number(&error.to_string()))).hint(hint)
     })?;
     if content.len() as u64 > MAX_LIST {
         let hint = "use --include and --exclude, or split the list";

@@ -4,6 +4,7 @@ pub mod clean;
 pub mod integrity;
 mod lists;
 pub mod overwrite;
+pub mod progress;
 mod rules;
 pub mod ssh;
 pub mod streams;

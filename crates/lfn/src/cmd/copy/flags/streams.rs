@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lfn_core::path::PathProfile;
 use lfn_core::transfer::blocks::Layout;
-use lfn_core::transfer::streams::{DEFAULT_STREAMS, RequestedStreams, StreamPlan, plan_streams};
+use lfn_core::transfer::streams::{RequestedStreams, StreamPlan, plan_streams};
 use lfn_core::units::{BitRate, Bytes, parse_unit_duration};
 use lfn_core::wire::CongestionRequest;
 use lfn_net::session::Protection;
@@ -14,9 +14,6 @@ use crate::exit::Failure;
 
 /// A lower rate is probably a mistake in the unit.
 const MIN_RATE: BitRate = BitRate(8000);
-
-/// Maximum number of streams on an unknown path. On a known path the number is planned.
-const MAX_AUTO_STREAMS: u16 = 8 * DEFAULT_STREAMS;
 
 /// Flags of the data streams.
 #[derive(clap::Args, Debug)]
@@ -63,23 +60,25 @@ impl StreamFlags {
         if self.clear_data { Protection::Clear } else { Protection::Tls }
     }
 
-    /// Chooses the settings of the streams: as typed, or from the path and the size as far as known.
-    pub fn plan_streams(&self, path: Option<&PathProfile>, size: Option<Bytes>) -> StreamPlan {
+    /// Chooses the settings of the streams: as typed, or from the path and the size as far as known. `send_buffer` is
+    /// that of the sender, if known.
+    pub fn plan_streams(
+        &self,
+        path: Option<&PathProfile>,
+        size: Option<Bytes>,
+        send_buffer: Option<Bytes>,
+    ) -> StreamPlan {
         let requested = RequestedStreams {
             streams: self.streams,
             block: self.block_size,
             congestion: self.congestion.as_ref().map(|name| name.parse().unwrap_or_default()),
-            send_buffer: send_buffer(),
+            limits_rate: self.rate.is_some(),
+            send_buffer,
         };
         let choice = plan_streams(path, size, &requested);
         // A typed rate also limits few streams and local copies, for which no path is planned.
         let pace = self.rate.map(|rate| BitRate(rate.0 / u64::from(choice.streams.max(1)))).or(choice.pace);
         StreamPlan { pace, ..choice }
-    }
-
-    /// Returns the maximum number of streams during the copy.
-    pub fn max_streams(&self, choice: &StreamPlan, path: Option<&PathProfile>) -> u16 {
-        if self.streams.is_some() || self.rate.is_some() || path.is_some() { choice.streams } else { MAX_AUTO_STREAMS }
     }
 
     /// Returns the congestion control to request for the sockets.
@@ -93,7 +92,7 @@ impl StreamFlags {
 
 /// Returns the maximum bytes in flight of a socket on this host: half of the maximum of `net.ipv4.tcp_wmem`, since the
 /// kernel counts its own overhead too. The value of the other end is unknown before the session.
-fn send_buffer() -> Option<Bytes> {
+pub fn send_buffer() -> Option<Bytes> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").ok()?;
     let max_bytes: u64 = text.split_whitespace().nth(2)?.parse().ok()?;
     Some(Bytes(max_bytes / 2))
