@@ -95,6 +95,7 @@ fn invalid_traces_are_refused_with_line_number() {
         ("time[s],rate[MB/s]\n0,1\n", "line 1: rate: '1MB/s': unknown unit"),
         ("time[s],rate[mbit\n0,1\n", "line 1: unknown column 'rate[mbit'"),
         ("time,rate\n1,5mbit\n", "line 2: time: '1' has no unit"),
+        ("time[s],rate\n0,5\n", "line 2: rate: '5' has no unit: write rate[mbit] in the header, or 5mbit"),
         ("time[s],rate\n", "the trace is empty"),
         ("time[s],rate\n1,5mbit\n", "line 2: the first row must be at time 0"),
         ("time[s],rate\n0,\n", "line 2: the first row must be at time 0"),

@@ -6,6 +6,7 @@
 
 mod cli;
 mod cmd;
+mod command_line;
 #[cfg(test)]
 mod doc_examples;
 mod emulator_env;

@@ -213,13 +213,15 @@ pub fn find_ticket(name: &str, trust: &TrustArgs) -> Result<Option<Ticket>, Fail
 }
 
 fn far_side_error() -> Failure {
-    if emulator_env::is_inside() {
-        return Failure::msg("the far side runs your --far-command instead of `lfn serve`").hint(
+    match emulator_env::side().as_deref() {
+        Some(emulator_env::FAR) => Failure::msg("this process is on the far side itself")
+            .hint("run the command on the near side, where `lfn emulate` started your command"),
+        Some(_) => Failure::msg("the far side runs your --far-command instead of `lfn serve`").hint(
             "run `lfn emulate` without --far-command, or save the ticket under another name: lfn hosts add NAME TICKET",
-        );
+        ),
+        None => Failure::msg("'far' exists only inside `lfn emulate`, and this user runs none in this network namespace")
+            .hint("lfn emulate --rtt 539ms --rate 135mbit -- lfn test far"),
     }
-    Failure::msg("'far' exists only inside `lfn emulate`")
-        .hint("lfn emulate --rtt 539ms --rate 135mbit -- lfn test far")
 }
 
 impl SavedHosts {

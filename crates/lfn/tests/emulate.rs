@@ -42,6 +42,10 @@ fn main() -> ExitCode {
         ("loss_of_100_percent_drops_everything", Needs::Namespaces, loss_of_100_percent_drops_everything),
         ("nothing_is_left_after_any_end", Needs::Namespaces, nothing_is_left_after_any_end),
         ("file_is_copied_over_a_lossy_link", Needs::Namespaces, file_is_copied_over_a_lossy_link),
+        ("copied_files_disappear_with_the_far_side", Needs::Namespaces, copied_files_disappear_with_the_far_side),
+        ("far_side_answers_iperf3", Needs::Programs(&["iperf3"]), far_side_answers_iperf3),
+        ("prompt_shows_the_link", Needs::Programs(&["script", "bash"]), prompt_shows_the_link),
+        ("command_without_dashes_is_explained", Needs::Nothing, command_without_dashes_is_explained),
         ("command_that_ignores_signals_is_killed", Needs::Namespaces, command_that_ignores_signals_is_killed),
         ("contradictory_flags_are_refused_at_the_start", Needs::Nothing, contradictory_flags_are_refused_at_the_start),
     ])
@@ -75,6 +79,13 @@ const DATAGRAMS: u64 = 500;
 fn emulate(flags: &[&str]) -> Command {
     let mut command = lfn();
     command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far-command", "none"]).args(flags);
+    command
+}
+
+/// Emulates with the default far side.
+fn emulate_with_server(flags: &[&str]) -> Command {
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit"]).args(flags);
     command
 }
 
@@ -288,6 +299,86 @@ fn command_that_ignores_signals_is_killed() {
     assert_eq!(child.wait().unwrap().code(), Some(137));
 }
 
+/// The far side has an empty directory of its own, so a copy does not meet the original.
+fn copied_files_disappear_with_the_far_side() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("file"), "content").unwrap();
+    let script = "lfn copy file far: && lfn copy far:file back && lfn copy far: all";
+    let output = emulate_with_server(&["--", "sh", "-c", script]).current_dir(home.path()).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(home.path().join("back")).unwrap(), "content");
+    let all: Vec<_> = fs::read_dir(home.path().join("all")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(all, ["file"]);
+    let again = emulate_with_server(&["--", "lfn", "copy", "far:file", "again"]).current_dir(home.path()).output().unwrap();
+    assert_eq!(again.status.code(), Some(1), "{}", stderr(&again));
+}
+
+fn far_side_answers_iperf3() {
+    let client = ["--", "iperf3", "-c", "far", "-t", "1"];
+    let output = emulate_with_server(&client).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}{}", stdout(&output), stderr(&output));
+    let output = emulate_with_server(&[&["--no-iperf3"], &client[..]].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}{}", stdout(&output), stderr(&output));
+}
+
+/// The user's own startup file still counts.
+fn prompt_shows_the_link() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join(".bashrc"), "PS1='own> '").unwrap();
+    for (shell, prompt) in [("/bin/bash", "(lfn 20ms 50Mb/s) own> "), ("/bin/sh", "(lfn 20ms 50Mb/s) ")] {
+        let program = support::lfn_path();
+        let line = format!("'{}' emulate --rtt 20ms --rate 50mbit --far-command none", program.display());
+        let mut command = Command::new("script");
+        command.args(["-qec", &line, "/dev/null"]).env("SHELL", shell).env("HOME", home.path());
+        command.env("TMPDIR", home.path()).env("HISTFILE", "").stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, b"echo is_$((6 * 7)); exit\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = stdout(&output);
+        assert!(said.contains(prompt) && said.contains("is_42"), "{shell}: {said}");
+    }
+    // The startup files have deleted themselves.
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+}
+
+fn command_without_dashes_is_explained() {
+    let rows: [(&[&str], &str, &str); 6] = [
+        (
+            &["--rtt", "539ms", "--rate", "135mbit", "ping", "-c", "3", "far"],
+            "the command 'ping' needs -- before it",
+            "lfn emulate --rtt 539ms --rate 135mbit -- ping -c 3 far",
+        ),
+        (
+            &["--profile", "acts", "iperf3", "-c", "far"],
+            "the command 'iperf3' needs -- before it",
+            "lfn emulate --profile acts -- iperf3 -c far",
+        ),
+        // All flags of CMD are also flags of `lfn emulate`.
+        (
+            &["--profile", "acts", "lfn", "test", "far", "--rate", "1mbit"],
+            "the command 'lfn' needs -- before it",
+            "lfn emulate --profile acts -- lfn test far --rate 1mbit",
+        ),
+        (
+            &["--profile", "acts", "sh", "-c", "ping far; ls"],
+            "the command 'sh' needs -- before it",
+            "lfn emulate --profile acts -- sh -c 'ping far; ls'",
+        ),
+        (
+            &["acts", "--", "ping", "far"],
+            "the profile 'acts' needs --profile before it",
+            "lfn emulate --profile acts -- ping far",
+        ),
+        (&["--up", "3mbit"], "unexpected argument '--up'", "lfn emulate --forward-rate 3mbit"),
+    ];
+    for (words, error, hint) in rows {
+        let output = lfn().arg("emulate").args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert_eq!(stderr(&output), format!("lfn: {error}\nhint: {hint}\n"));
+    }
+}
+
 fn contradictory_flags_are_refused_at_the_start() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["--rtt", "-5ms"], 2, "-5ms"),
@@ -311,6 +402,7 @@ fn contradictory_flags_are_refused_at_the_start() {
         (&["--far-root", "/no/such/directory"], 2, "/no/such/directory"),
         (&["--far-command", "true", "--far-root", "/"], 2, "--far-root"),
         (&["--far-command", ""], 2, "--far-command"),
+        (&["--far-command", "true", "--no-iperf3"], 2, "--no-iperf3"),
         (&["--rtt", "100s", "--rate", "1tbit"], 1, "of memory for packets in flight"),
         (&["--report", "/no/such/directory/report.json"], 1, "/no/such/directory/report.json"),
     ];

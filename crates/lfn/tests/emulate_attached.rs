@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     }
     support::run(&[
         ("attached_processes_are_left_unchanged", Needs::Namespaces, || run_scenario("attach")),
+        ("attached_processes_use_the_far_server", Needs::Namespaces, || run_scenario("attach-server")),
         ("one_side_can_be_new", Needs::Namespaces, || run_scenario("attach-one")),
         ("invalid_attachments_are_refused", Needs::Namespaces, || run_scenario("attach-refused")),
         ("small_socket_buffers_are_reported_not_changed", Needs::Namespaces, || run_scenario("buffers")),
@@ -48,6 +49,7 @@ fn act(role: &str) {
             match scenario {
                 "attach" => attach(),
                 "attach-one" => attach_one(),
+                "attach-server" => attach_server(),
                 "attach-refused" => attach_refused(),
                 "buffers" => buffers(),
                 "bridge" => bridge(),
@@ -164,6 +166,50 @@ fn settings(namespace: &NetNamespace) -> Vec<String> {
     let names = ["tcp_rmem", "tcp_wmem", "tcp_no_metrics_save", "ping_group_range", "ip_forward"];
     let read = || names.map(|name| sysctl::read(&format!("net.ipv4.{name}")).unwrap());
     namespace.run(read).unwrap().into()
+}
+
+/// A process that the emulator did not start finds the far server, in the attached namespace and nowhere else.
+fn attach_server() {
+    let (near, far, other) =
+        (NetNamespace::new().unwrap(), NetNamespace::new().unwrap(), NetNamespace::new().unwrap());
+    let (at_near, at_far) = (Resident::sleeper(&near), Resident::sleeper(&far));
+    let home = tempfile::tempdir().unwrap();
+    let run_in = |namespace: &NetNamespace, words: &[&str]| {
+        let mut command = lfn();
+        command.args(words).current_dir(home.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        sandbox::spawn_in(namespace, &mut command).wait_with_output().unwrap()
+    };
+    std::fs::write(home.path().join("file"), "content").unwrap();
+    let (near_pid, far_pid) = (at_near.pid(), at_far.pid());
+    for far_flags in [&[][..], &["--attach-far", &far_pid]] {
+        let flags = [&["--attach-near", &near_pid], far_flags].concat();
+        let mut running = Running::start(&mut emulate(&flags));
+        running.says("an interrupt (Ctrl-C) ends the link");
+        running.says(&format!("lfn: in another terminal: nsenter -t {near_pid} -n "));
+        for words in [
+            &["test", "far", "--time", "1s"][..],
+            &["test", "10.73.23.2", "--time", "1s"],
+            &["copy", "file", "far:"],
+            &["copy", "far:file", "back"],
+            &["emulate", "set", "loss=0"],
+        ] {
+            let output = run_in(&near, words);
+            assert!(output.status.success(), "{words:?}: {}", stderr(&output));
+        }
+        assert_eq!(std::fs::read_to_string(home.path().join("back")).unwrap(), "content");
+        std::fs::remove_file(home.path().join("back")).unwrap();
+        let outside = run_in(&other, &["test", "far"]);
+        assert_eq!(outside.status.code(), Some(1));
+        assert!(stderr(&outside).contains("'far' exists only inside `lfn emulate`"), "{}", stderr(&outside));
+        if !far_flags.is_empty() {
+            let at_far = run_in(&far, &["test", "far"]);
+            assert!(stderr(&at_far).contains("this process is on the far side itself"), "{}", stderr(&at_far));
+        }
+        running.signal("KILL");
+        running.end();
+        // The ticket is gone with the emulator.
+        assert_eq!(run_in(&near, &["test", "far"]).status.code(), Some(1));
+    }
 }
 
 /// CMD runs in the attached namespace and knows the path. The other side is new.

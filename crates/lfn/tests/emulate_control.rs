@@ -19,10 +19,12 @@ use std::time::Instant;
 
 use lfn_sys::namespace::UserIdentity;
 use serde_json::Value;
-use support::sandbox::Running;
-use support::{Needs, ROLE, eventually, lfn, lfn_path, stderr, stdout};
+use support::sandbox::{self, Running};
+use support::{Needs, ROLE, eventually, lfn, lfn_path, run_scenario, stderr, stdout};
 use tempfile::TempDir;
 
+/// Id of a user without a name.
+const STRANGER: u32 = 52_003;
 /// Name of the run that a part of a test uses.
 const RUN: &str = "LFN_TEST_RUN";
 const PORT: u16 = 9000;
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Ok("connect") => connect(),
         Ok("datagrams") => datagrams(),
         Ok("talk") => talk(),
+        Ok("root-and-user") => root_and_user(),
         Ok(other) => panic!("no role '{other}'"),
         Err(_) => {
             return support::run(&[
@@ -45,6 +48,11 @@ fn main() -> ExitCode {
                 ("timetables_start_with_the_command", Needs::Namespaces, timetables_start_with_the_command),
                 ("hostile_control_peers_do_no_harm", Needs::Namespaces, hostile_control_peers_do_no_harm),
                 ("other_users_are_refused", Needs::Namespaces, other_users_are_refused),
+                (
+                    "root_does_not_guess_the_run_of_a_user",
+                    Needs::Namespaces,
+                    root_does_not_guess_the_run_of_a_user,
+                ),
                 ("unmapped_users_are_refused", Needs::Programs(&["unshare"]), unmapped_users_are_refused),
                 ("report_longer_than_a_pipe_is_read", Needs::Namespaces, report_longer_than_a_pipe_is_read),
                 ("killed_run_cannot_be_controlled", Needs::Namespaces, killed_run_cannot_be_controlled),
@@ -183,11 +191,15 @@ fn several_runs_are_distinguished() {
     set(&one, &["rate=1mbit"]);
     assert_eq!(link(&shown(&one), 0, 0), "rate=1mbit,rtt=20ms");
     assert_eq!(link(&shown(&other), 0, 0), "rate=50mbit,rtt=20ms");
-    let output = lfn().args(["emulate", "show"]).output().unwrap();
+    let output = lfn().args(["emulate", "set", "loss=1%"]).output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    let pids = [one.pid().to_string(), other.pid().to_string()];
-    assert!(said.contains(&pids[0]) && said.contains(&pids[1]) && said.contains("--pid PID"), "{said}");
+    for (running, rate) in [(&one, "1mbit"), (&other, "50mbit")] {
+        assert!(said.contains(&format!("process {} (rate={rate},rtt=20ms", running.pid())), "{said}");
+    }
+    let hint = said.lines().find_map(|line| line.strip_prefix("hint: lfn emulate set --pid=")).unwrap();
+    let (pid, settings) = hint.split_once(' ').unwrap();
+    assert!([one.pid(), other.pid()].contains(&pid.parse().unwrap()) && settings == "loss=1%", "{said}");
 }
 
 fn invalid_changes_change_nothing() {
@@ -298,6 +310,41 @@ fn other_users_are_refused() {
     assert_eq!(stdout(&output), "heard 0 bytes\n", "{}", stderr(&output));
 }
 
+/// Root must name the run of another user. Then root may show and change it.
+fn root_does_not_guess_the_run_of_a_user() {
+    if !UserIdentity::current().is_root() {
+        return;
+    }
+    run_scenario("root-and-user");
+}
+
+/// Runs in its own network namespace, where no other run exists.
+fn root_and_user() {
+    let lfn_path = lfn_path();
+    sandbox::enter_with(false);
+    let home = Home::copy_of(&lfn_path);
+    let none = Command::new(&home.lfn).args(["emulate", "set", "rate=1mbit"]).output().unwrap();
+    assert_eq!(none.status.code(), Some(1), "{}", stderr(&none));
+    let said = stderr(&none);
+    assert_eq!(said, "lfn: no `lfn emulate` is running\nhint: lfn emulate --rtt 539ms --rate 135mbit\n");
+    let mut command = Command::new(&home.lfn);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far-command", "none", "--", "sleep", "1000"]);
+    let running = Running::start(command.uid(STRANGER).gid(STRANGER).current_dir("/"));
+    let ask = |words: &[&str]| Command::new(&home.lfn).arg("emulate").args(words).output().unwrap();
+    let pid = format!("--pid={}", running.pid());
+    assert!(eventually(|| ask(&["show", &pid]).status.success()));
+    let output = ask(&["set", "rate=1mbit"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let expected = format!(
+        "lfn: the only running `lfn emulate` belongs to another user: process {} (user {STRANGER}, rate=50mbit,rtt=20ms)\n\
+         hint: lfn emulate set {pid} rate=1mbit\n",
+        running.pid()
+    );
+    assert_eq!(stderr(&output), expected);
+    assert!(ask(&["set", &pid, "rate=1mbit"]).status.success());
+    assert!(stdout(&ask(&["show", &pid])).contains("rate=1mbit,rtt=20ms"));
+}
+
 /// Both binaries in a directory that every user can read.
 struct Home {
     lfn: PathBuf,
@@ -307,9 +354,13 @@ struct Home {
 
 impl Home {
     fn new() -> Home {
+        Home::copy_of(&lfn_path())
+    }
+
+    fn copy_of(lfn_path: &std::path::Path) -> Home {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let [lfn, test] = [(lfn_path(), "lfn"), (env::current_exe().unwrap(), "test")].map(|(from, name)| {
+        let [lfn, test] = [(lfn_path.to_owned(), "lfn"), (env::current_exe().unwrap(), "test")].map(|(from, name)| {
             let to = directory.path().join(name);
             fs::copy(from, &to).unwrap();
             to

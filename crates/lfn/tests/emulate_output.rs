@@ -38,7 +38,8 @@ fn main() -> ExitCode {
         ("log_has_an_outcome_for_every_packet", Needs::Namespaces, log_has_an_outcome_for_every_packet),
         ("super_packets_are_logged_as_virtual_packets", Needs::Namespaces, super_packets_are_logged),
         ("same_seed_drops_the_same_packets", Needs::Namespaces, same_seed_drops_the_same_packets),
-        ("capture_has_both_sides_of_the_link", Needs::Namespaces, capture_has_both_sides_of_the_link),
+        ("each_side_has_its_own_capture", Needs::Namespaces, each_side_has_its_own_capture),
+        ("without_drops_there_is_no_capture_of_them", Needs::Namespaces, without_drops_there_is_no_capture_of_them),
         ("icmp_of_the_link_is_in_both_logs", Needs::Namespaces, icmp_of_the_link_is_in_both_logs),
         ("unwritable_log_is_named", Needs::Namespaces, unwritable_log_is_named),
         ("report_and_log_must_be_different_files", Needs::Nothing, report_and_log_must_be_different_files),
@@ -104,7 +105,17 @@ fn emulate(flags: &[&str], far: &str, near: &str, log: Option<&str>) -> (Output,
     // On a machine that is too busy for an accurate emulation, exit code 4 is correct.
     assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));
     let outcome = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
-    (output, outcome, log.map(|log| fs::read(log).unwrap()).unwrap_or_default())
+    (output, outcome, log.filter(|log| log.exists()).map(|log| fs::read(log).unwrap()).unwrap_or_default())
+}
+
+/// Emulates with captures of both sides. Returns the outcome and the captures of near, far and dropped packets.
+fn emulate_captured(flags: &[&str], near: &str) -> (RunOutcome, [Option<Vec<u8>>; 3]) {
+    let home = tempfile::tempdir().unwrap();
+    let log = home.path().join("log.pcapng").display().to_string();
+    let flags = [flags, &["--log", &log]].concat();
+    let (_, outcome, _) = emulate(&flags, &as_role("hold"), near, None);
+    assert!(!home.path().join("log.pcapng").exists());
+    (outcome, ["near", "far", "dropped"].map(|side| fs::read(home.path().join(format!("log.{side}.pcapng"))).ok()))
 }
 
 fn lines(log: &[u8]) -> Vec<Value> {
@@ -210,25 +221,40 @@ fn same_seed_drops_the_same_packets() {
     assert_ne!(first, other);
 }
 
-fn capture_has_both_sides_of_the_link() {
-    let (_, outcome, capture) = emulate(&SLOW, &as_role("hold"), &as_role("datagrams"), Some("log.pcapng"));
+fn each_side_has_its_own_capture() {
+    let (outcome, captures) = emulate_captured(&SLOW, &as_role("datagrams"));
     let ledger = &outcome.accuracy_report.paths[0].near_to_far;
     let dropped: u64 = ledger.dropped.values().sum();
-    let seen = read_capture(&capture);
-    assert_eq!(seen.names, ["near", "far", "dropped"]);
-    assert!(seen.by_interface == [ledger.offered, ledger.forwarded, dropped], "{seen:?} {ledger:?}");
-    assert_eq!(seen.statistics, [(ledger.offered, 0), (ledger.forwarded, 0), (dropped, 0)]);
+    let captures = captures.map(Option::unwrap);
+    let seen = captures.each_ref().map(|capture| read_capture(capture));
+    for ((seen, name), count) in
+        seen.iter().zip(["near", "far", "dropped"]).zip([ledger.offered, ledger.forwarded, dropped])
+    {
+        assert_eq!((&seen.names[..], &seen.by_interface[..]), (&[name.to_owned()][..], &[count][..]), "{ledger:?}");
+        assert_eq!(seen.statistics, [(count, 0)]);
+        assert_eq!(seen.lengths, [142].into(), "a datagram of 100 bytes, its headers, and no more");
+    }
     assert_eq!(outcome.log.unwrap().written, ledger.offered + ledger.forwarded + dropped);
     for cause in ledger.dropped.keys() {
         let comment = format!("near to far: dropped by the link: {}", cause.name());
-        let reported = seen.comments.iter().filter(|reported| **reported == comment).count() as u64;
+        let reported = seen[2].comments.iter().filter(|reported| **reported == comment).count() as u64;
         assert_eq!(reported, ledger.dropped[cause], "{comment}");
     }
-    // Every frame that was captured after near was captured at near first.
-    assert!(seen.ids[1].is_subset(&seen.ids[0]) && seen.ids[2].is_subset(&seen.ids[0]));
-    assert_eq!(seen.ids[1].union(&seen.ids[2]).count() as u64, ledger.offered - ledger.in_flight);
-    assert_eq!(seen.lengths, [142].into(), "a datagram of 100 bytes, its headers, and no more");
-    tcpdump_reads(&capture, ledger.offered + ledger.forwarded + dropped);
+    // Every frame that was captured after near was captured at near first. No frame is twice in a file.
+    let [near, far, lost] = seen.each_ref().map(|seen| &seen.ids[0]);
+    assert!(far.is_subset(near) && lost.is_subset(near));
+    assert_eq!(far.union(lost).count() as u64, ledger.offered - ledger.in_flight);
+    assert_eq!((near.len() as u64, far.len() as u64), (ledger.offered, ledger.forwarded));
+    tcpdump_reads(&captures[0], ledger.offered);
+    tcpdump_reads(&captures[1], ledger.forwarded);
+}
+
+fn without_drops_there_is_no_capture_of_them() {
+    let (outcome, [near, far, dropped]) = emulate_captured(&FAST, &as_role("datagrams"));
+    assert_eq!(outcome.accuracy_report.paths[0].near_to_far.dropped.values().sum::<u64>(), 0, "{outcome:?}");
+    assert!(near.is_some() && far.is_some());
+    // A busy machine may lose packets itself.
+    assert!(dropped.is_none() || !outcome.accuracy_report.is_accurate(), "{outcome:?}");
 }
 
 /// Every datagram is too big for the path, and the link sends ICMP errors.
@@ -251,7 +277,8 @@ fn icmp_of_the_link_is_in_both_logs() {
         assert_eq!(answer["bytes"], 14 + 20 + 8 + 128, "{answer}");
     }
 
-    let (_, outcome, capture) = run("log.pcapng");
+    let (outcome, [capture, ..]) = emulate_captured(&flags, &as_role("datagrams"));
+    let capture = capture.unwrap();
     let (seen, answers) = (read_capture(&capture), too_big(&outcome));
     let comment = "sent by the link: near to far, packet too big, MTU 100 bytes";
     assert_eq!(seen.comments.iter().filter(|reported| *reported == comment).count() as u64, answers);

@@ -5,10 +5,11 @@
 //! namespace belongs to a thread. So work in another namespace runs on its own short-lived thread, and the caller's
 //! thread never changes its namespace.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -103,6 +104,16 @@ impl UserNamespace {
     /// Returns true if both handles refer to the same namespace.
     pub fn is_same_as(&self, other: &UserNamespace) -> io::Result<bool> {
         is_same(self.handle.as_fd(), other.handle.as_fd())
+    }
+
+    /// Returns the id of the user who created this namespace, as this process sees users.
+    pub fn owner_user_id(&self) -> io::Result<u32> {
+        let mut uid: libc::uid_t = 0;
+        // SAFETY: NS_GET_OWNER_UID writes a uid_t to its argument.
+        match unsafe { libc::ioctl(self.handle.as_raw_fd(), libc::NS_GET_OWNER_UID, &raw mut uid) } {
+            0 => Ok(uid),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Moves the calling process permanently into this namespace, where it then has all rights. The process must have
@@ -272,6 +283,23 @@ fn mount_interface_directories() -> rustix::io::Result<()> {
     trees?.iter().try_for_each(|(tree, path)| {
         rustix::mount::move_mount(tree, c"", rustix::fs::CWD, *path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
     })
+}
+
+/// Gives a command an empty file system in memory at the existing directory `target`, in a separate mount namespace. The
+/// kernel frees it when the command and its children have ended. If the mount is not permitted, the command does not
+/// start. The size limit is half of the memory (`tmpfs(5)`).
+pub fn mount_own_tmpfs<'a>(command: &'a mut Command, target: &Path) -> io::Result<&'a mut Command> {
+    let target = CString::new(target.as_os_str().as_bytes())?;
+    let mount = move || {
+        // SAFETY: the flag is only CLONE_NEWNS. The call is unsafe because of CLONE_FILES and its effect on
+        // descriptors, which is not used here.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        Ok(rustix::mount::mount(c"tmpfs", &*target, c"tmpfs", flags, Some(c"mode=700"))?)
+    };
+    // SAFETY: only async-signal-safe calls are allowed between fork and exec. This closure makes system calls and
+    // allocates nothing.
+    Ok(unsafe { command.pre_exec(mount) })
 }
 
 /// Replaces the content of the existing file `target`, but only in this mount namespace. The content is in a tmpfs

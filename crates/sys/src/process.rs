@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
+use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -265,6 +266,19 @@ pub fn is_peer_same_user(socket: impl AsFd) -> io::Result<bool> {
     Ok(peer_user_id(socket)? == rustix::process::geteuid().as_raw() && has_unique_user_id())
 }
 
+/// Runs `work` on a thread with the rights of another user (`setresuid(2)`), as root can. The other threads keep their
+/// user, because the system call changes only the calling thread.
+pub fn run_as_user<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let uid = rustix::process::Uid::from_raw(uid);
+    thread::scope(|scope| {
+        let worker = thread::Builder::new().spawn_scoped(scope, || {
+            rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+            Ok(work())
+        })?;
+        worker.join().map_err(|_| io::Error::other("the thread of the other user panicked"))?
+    })
+}
+
 /// Returns true if no other user has this process's user id. In a user namespace that does not map all users, unmapped
 /// users share the overflow id (`user_namespaces(7)`). If all users are mapped, the overflow id is an ordinary one.
 pub fn has_unique_user_id() -> bool {
@@ -283,7 +297,7 @@ fn maps_all_users(map: &str) -> bool {
 
 /// Returns the user id of a Unix socket's peer in this user namespace (`SO_PEERCRED`, `unix(7)`). The peer is the
 /// process that connected or started to listen. Its process may be in an invisible PID namespace.
-fn peer_user_id(socket: impl AsFd) -> io::Result<u32> {
+pub fn peer_user_id(socket: impl AsFd) -> io::Result<u32> {
     // SAFETY: ucred is plain data, for which all zeros is a valid value.
     let mut peer: libc::ucred = unsafe { mem::zeroed() };
     let mut length = mem::size_of::<libc::ucred>() as libc::socklen_t;

@@ -22,6 +22,11 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
         let _ = error.print();
         return Ok(Exit::Usage);
     }
+    if typed_command().starts_with("lfn emulate")
+        && let Some(failure) = cmd::emulate::explain_usage()
+    {
+        return Err(failure);
+    }
     let text = error.to_string();
     let what = text.split("\n\n").next().unwrap_or(&text).trim_start_matches("error: ");
     let what = what.split_whitespace().collect::<Vec<_>>().join(" ");

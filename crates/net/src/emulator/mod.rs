@@ -60,7 +60,7 @@ pub use lfn_core::link::EmulatedPath;
 pub use network::{MissingFeature, NamespaceError, NamespaceRef, bridge_mtu, namespaces_available};
 pub use setup::{FarSide, MAX_PATHS, Placement, Setup};
 pub use watch::{
-    LiveDirection, LiveFigures, LiveOptions, LogError, LogFile, LogFormat, LogSummary, OutputFile, WatchOptions,
+    LiveDirection, LiveFigures, LiveOptions, LogError, LogFiles, LogFormat, LogSummary, OutputFile, WatchOptions,
 };
 
 /// Result of an emulation run.

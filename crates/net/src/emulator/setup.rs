@@ -55,7 +55,13 @@ pub enum FarSide {
     /// A command line for `sh -c`.
     Shell(String),
     /// A program that prints a ticket as its first line on stdout, as `lfn serve` does.
-    Server { program: PathBuf, arguments: Vec<OsString> },
+    Server {
+        program: PathBuf,
+        arguments: Vec<OsString>,
+        /// Existing directory that becomes an empty file system in memory, only for this program. Its content
+        /// disappears with the program.
+        memory_root: Option<PathBuf>,
+    },
 }
 
 impl Default for Placement {

@@ -109,8 +109,10 @@ impl Tables {
         for (column, cell) in columns.iter().zip(cells).filter(|(_, cell)| !cell.is_empty()) {
             let bad = |source| TraceError::Cell { line, column: column.kind.name(), source };
             let text = column.value(cell);
+            let has_no_unit = text.ends_with(|last: char| last.is_ascii_digit());
             match column.kind {
                 ColumnKind::Time => {}
+                ColumnKind::Rate if has_no_unit => return Err(TraceError::RateUnit { line, cell: text }),
                 ColumnKind::Rate => self.rate.push_line(at, text.parse().map_err(bad)?, line)?,
                 ColumnKind::Delay => self.delay.push_line(at, parse_unit_duration(&text).map_err(bad)?, line)?,
                 ColumnKind::Loss => self.loss.push_line(at, text.parse().map_err(bad)?, line)?,

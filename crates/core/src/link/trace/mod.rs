@@ -82,6 +82,13 @@ pub enum TraceError {
     /// A cell cannot be read.
     #[error("line {line}: {column}: {source}")]
     Cell { line: usize, column: &'static str, source: QuantityError },
+    /// A rate has its unit in the header or in the cell.
+    #[error("line {line}: rate: '{cell}' has no unit: write rate[mbit] in the header, or {cell}mbit")]
+    RateUnit {
+        line: usize,
+        /// Text of the cell.
+        cell: String,
+    },
     /// The first row sets all initial values.
     #[error("line {line}: the first row must be at time 0 and have a value in every column")]
     Start { line: usize },

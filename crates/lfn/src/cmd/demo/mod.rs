@@ -175,6 +175,7 @@ fn run_emulation(paths: &DemoPaths<'_>) -> Result<RunOutcome, Failure> {
     let far = FarSide::Server {
         program: program.clone(),
         arguments: serve.into_iter().chain([work.join("far").into()]).collect(),
+        memory_root: None,
     };
     let setup = Setup::new(EmulatedPath::symmetric(published::path()), SEED, far);
     let command = [program.into(), "demo".into(), "--inside".into(), work.into()];

@@ -3,27 +3,31 @@
 use std::io;
 use std::path::Path;
 
-use lfn_net::emulator::{LogError, LogFile, LogSummary};
+use lfn_net::emulator::{LogError, LogFiles, LogSummary, OutputFile};
 use rustix::io::Errno;
 
 use crate::exit::Failure;
 use crate::print;
 
-/// Opens the file, so that errors appear before the run.
-pub fn open(path: &Path) -> Result<LogFile, Failure> {
-    LogFile::open(path).map_err(|error| match error {
+/// Opens the files, so that errors appear before the run.
+pub fn open(path: &Path) -> Result<LogFiles, Failure> {
+    LogFiles::open(path).map_err(|error| match error {
         LogError::Suffix(_) => {
             Failure::usage(format!("--log {error}")).hint("--log packets.jsonl or --log packets.pcapng")
         }
         LogError::Open { .. } => {
-            Failure::msg(format!("--log {error}")).hint("choose a file that you may write: --log packets.jsonl")
+            let suffix = if path.extension().is_some_and(|suffix| suffix == "pcapng") { "pcapng" } else { "jsonl" };
+            Failure::msg(format!("--log {error}")).hint(format!("use a file that you may write: --log packets.{suffix}"))
         }
     })
 }
 
 /// Prints the number of records. An incomplete log is a failure. A log with gaps is a warning.
-pub fn report_log(file: &LogFile, account: &LogSummary) -> Result<(), Failure> {
-    let (name, written, missed) = (file.output().path().display(), account.written, account.missed);
+pub fn report_log(file: &LogFiles, account: &LogSummary) -> Result<(), Failure> {
+    let (written, missed) = (account.written, account.missed);
+    // Without drops, there is no file of dropped packets.
+    let paths = file.outputs().iter().map(OutputFile::path).filter(|path| path.exists());
+    let name = paths.map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     if let Some(error) = &account.error {
         let failure = Failure::msg(format!("--log {name}: {error}: {missed} records are missing"));
         return Err(if is_out_of_space(error) {

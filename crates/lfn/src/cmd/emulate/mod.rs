@@ -8,6 +8,7 @@ mod flags;
 mod link;
 mod list;
 mod log;
+mod missing_dashes;
 mod report;
 mod running;
 
@@ -15,25 +16,28 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::CommandFactory;
 use dry_run::DryRun;
 use flags::{SettingFlags, settings_error};
-use lfn_core::link::settings::nearest_word;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::emulator::{
-    self, CommandExit, EmulateError, EmulatedPath, FarSide, LogFile, NamespaceRef, OutputFile, Placement, RunOutcome,
+    self, CommandExit, EmulateError, EmulatedPath, FarSide, LogFiles, NamespaceRef, OutputFile, Placement, RunOutcome,
     Setup,
 };
 use link::{Hop, spec_error};
 
+use crate::cli::Cli;
 use crate::cli::output::{OutputArgs, TextOrJson};
+use crate::command_line::quote;
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::OutputFormat;
 
 /// Run a command over an emulated long link, with real kernel traffic and without root
 ///
-/// CMD runs on the near side. The far side runs `lfn serve`, or the command of --far-command. On both sides the names
-/// near and far resolve, LFN_FAR is the address of the far side, and `lfn test far` and `lfn copy FILE far:PATH` work.
+/// CMD runs on the near side. The far side serves `lfn` and iperf3, or runs the command of --far-command. On both sides
+/// the names near and far resolve, and LFN_FAR is the address of the far side. `lfn test far`, `lfn copy FILE far:` and
+/// `iperf3 -c far` work. Copied files are kept in memory and disappear at the end, unless --far-root is given.
 ///
 /// Each setting of the link applies to both directions. --forward-KEY applies only from near to far, --return-KEY only
 /// from far to near, for example --return-rate 5mbit.
@@ -69,18 +73,21 @@ pub struct EmulateArgs {
     /// Run this command on the far side with sh -c, instead of lfn serve; none runs nothing
     #[arg(long, value_name = "CMD", conflicts_with = "far_root", help_heading = "Sides")]
     far_command: Option<String>,
-    /// Serve this directory on the far side [default: the current directory]
+    /// Serve this directory on the far side [default: an empty one in memory, deleted at the end]
     #[arg(long, value_name = "DIR", help_heading = "Sides")]
     far_root: Option<PathBuf>,
+    /// Do not answer iperf3 clients on the far side (port 5201)
+    #[arg(long, conflicts_with = "far_command", help_heading = "Sides")]
+    no_iperf3: bool,
     /// Attach the near side to the network namespace of a process, to a named one, or to a namespace file
     #[arg(long, value_name = "PID|NETNS", help_heading = "Sides")]
     attach_near: Option<String>,
     /// Attach the far side to the network namespace of a process, to a named one, or to a namespace file
-    #[arg(long, value_name = "PID|NETNS", conflicts_with_all = ["far_command", "far_root"], help_heading = "Sides")]
+    #[arg(long, value_name = "PID|NETNS", help_heading = "Sides")]
     attach_far: Option<String>,
     /// Bridge two interfaces transparently through the link; needs root
     #[arg(long, value_names = ["IF_A", "IF_B"], num_args = 2, help_heading = "Sides")]
-    #[arg(conflicts_with_all = ["far_command", "far_root", "attach_near", "attach_far", "parallel", "mtu"])]
+    #[arg(conflicts_with_all = ["far_command", "far_root", "no_iperf3", "attach_near", "attach_far", "parallel", "mtu"])]
     bridge: Vec<String>,
     /// Skip the measurement of this machine's speed at the start
     #[arg(long, help_heading = "Accuracy")]
@@ -92,7 +99,9 @@ pub struct EmulateArgs {
     /// Show rate, queue and drops of each direction while it runs
     #[arg(long, help_heading = "Output")]
     live: bool,
-    /// Log every packet: its outcome (FILE.jsonl), or a capture of both sides of the link (FILE.pcapng)
+    /// Log every packet: its outcome (NAME.jsonl), or captures of both sides (NAME.pcapng)
+    ///
+    /// The captures are NAME.near.pcapng and NAME.far.pcapng, and NAME.dropped.pcapng if the link dropped packets.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     log: Option<PathBuf>,
     #[command(flatten)]
@@ -173,7 +182,8 @@ pub fn run(mut args: EmulateArgs) -> Result<Exit, Failure> {
     let outcome = match emulator::run(&setup, &args.command) {
         Ok(outcome) => outcome,
         Err(error) => {
-            report.iter().chain(setup.watch.log.as_ref().map(LogFile::output)).for_each(OutputFile::discard);
+            report.iter().for_each(OutputFile::discard);
+            setup.watch.log.iter().for_each(LogFiles::discard);
             return Err(emulate_error(error));
         }
     };
@@ -185,7 +195,7 @@ pub fn run(mut args: EmulateArgs) -> Result<Exit, Failure> {
 }
 
 /// Writes the report and the end of the log, and prints every error.
-fn finish_run(outcome: &RunOutcome, report: Option<&OutputFile>, log: Option<&LogFile>) -> Result<Exit, Failure> {
+fn finish_run(outcome: &RunOutcome, report: Option<&OutputFile>, log: Option<&LogFiles>) -> Result<Exit, Failure> {
     let logged = log.zip(outcome.log.as_ref()).map_or(Ok(()), |(file, account)| log::report_log(file, account));
     let reported = report.map_or(Ok(()), |file| report::write(file, outcome));
     let broken = outcome.link_failure.as_ref().map(Failure::msg);
@@ -221,15 +231,17 @@ impl EmulateArgs {
     }
 
     /// Opens the output files of the run.
-    fn open_files(&self) -> Result<(Option<OutputFile>, Option<LogFile>), Failure> {
+    fn open_files(&self) -> Result<(Option<OutputFile>, Option<LogFiles>), Failure> {
         let report = self.output.report().map(report::open).transpose()?;
-        let log = self.log.as_deref().map(log::open).transpose().and_then(|log| match (&report, &log) {
-            (Some(report), Some(file)) if report.is_same_as(file.output())? => {
-                let name = report.path().display();
-                Err(Failure::usage(format!("--report and --log are the same file: {name}"))
-                    .hint("use two files: --report run.json --log packets.jsonl"))
+        let log = self.log.as_deref().map(log::open).transpose().and_then(|log| {
+            for (report, log) in report.iter().zip(log.iter().flat_map(LogFiles::outputs)) {
+                if report.is_same_as(log)? {
+                    let name = report.path().display();
+                    return Err(Failure::usage(format!("--report and --log are the same file: {name}"))
+                        .hint("use two files: --report run.json --log packets.jsonl"));
+                }
             }
-            _ => Ok(log),
+            Ok(log)
         });
         if log.is_err() {
             report.iter().for_each(OutputFile::discard);
@@ -288,7 +300,7 @@ impl EmulateArgs {
     }
 
     fn far_side(&self) -> Result<FarSide, Failure> {
-        if self.attach_far.is_some() || !self.bridge.is_empty() {
+        if !self.bridge.is_empty() {
             return Ok(FarSide::Nothing);
         }
         match self.far_command.as_deref().map(str::trim) {
@@ -303,26 +315,48 @@ impl EmulateArgs {
     }
 
     fn server(&self) -> Result<FarSide, Failure> {
-        let root = self.far_root.as_deref().unwrap_or(Path::new("."));
+        let program = std::env::current_exe()?;
+        let memory_root = if self.far_root.is_none() { Some(mount_point(&program)?) } else { None };
+        let root = self.far_root.as_deref().or(memory_root.as_deref()).unwrap_or(Path::new("."));
         if !root.is_dir() {
             return Err(Failure::usage(format!("--far-root {}: no such directory", root.display()))
-                .hint(format!("mkdir -p {}", root.display())));
+                .hint(format!("mkdir -p {}", quote(root.as_os_str()))));
         }
         let mut arguments: Vec<OsString> =
             ["serve", "--ephemeral", "--quiet", "--ticket-host", "far", "--root"].map(Into::into).into();
         arguments.push(root.into());
-        Ok(FarSide::Server { program: std::env::current_exe()?, arguments })
+        // In an existing namespace, the usual ports belong to its own services.
+        if self.attach_far.is_some() {
+            arguments.extend(["--port", "0"].map(Into::into));
+        } else if !self.no_iperf3 {
+            arguments.push("--iperf3".into());
+        }
+        Ok(FarSide::Server { program, arguments, memory_root })
     }
+}
+
+/// Returns a directory that the far server can use as the mount point of its own file system. The server must not need
+/// the content: its own program is elsewhere.
+fn mount_point(program: &Path) -> Result<PathBuf, Failure> {
+    let candidates = ["/mnt", "/media", "/srv", "/opt", "/tmp"].map(Path::new);
+    let usable = candidates.into_iter().find(|path| path.is_dir() && !program.starts_with(path));
+    usable.map(Path::to_owned).ok_or_else(|| {
+        Failure::msg("the far side has no directory: neither /mnt nor /media exists").hint("use --far-root DIR")
+    })
 }
 
 /// Describes a word that is no flag and no valid argument.
 fn unexpected_word(word: &str) -> Failure {
-    Failure::usage(format!("unexpected argument '{word}'")).hint(
-        match nearest_word(word, ["set", "show"].into_iter()) {
-            Some(suggestion) => format!("did you mean lfn emulate {suggestion}?"),
-            None => format!("put -- before the command: lfn emulate --profile acts -- {word}"),
-        },
-    )
+    explain_usage().unwrap_or_else(|| Failure::usage(format!("unexpected argument '{word}'")))
+}
+
+/// Explains the command line of this process, if a word of it is in the wrong place, such as a command without `--`.
+pub fn explain_usage() -> Option<Failure> {
+    let mut words = std::env::args_os().skip_while(|word| word != "emulate");
+    words.next()?;
+    let mut cli = Cli::command();
+    cli.build();
+    missing_dashes::explain(&words.collect::<Vec<_>>(), cli.find_subcommand("emulate")?)
 }
 
 fn exit_code(outcome: &RunOutcome) -> Exit {

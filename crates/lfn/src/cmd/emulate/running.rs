@@ -1,6 +1,7 @@
 //! `lfn emulate set` and `lfn emulate show`: change or print the settings of a running emulation.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
@@ -9,6 +10,7 @@ use lfn_net::emulator::control::{self, ControlError, Request, RunStatus};
 
 use super::link::read_trace;
 use crate::cli::output::{OutputArgs, TextOrJson};
+use crate::command_line;
 use crate::exit::{Exit, Failure};
 use crate::print;
 
@@ -40,6 +42,7 @@ pub struct RunSelection {
 /// Settings have the names of lfn emulate's flags, without dashes. All other settings stay unchanged. Packets in flight
 /// keep the old settings.
 #[derive(clap::Args, Debug)]
+#[command(after_help = SET_EXAMPLES)]
 pub struct SetRunningArgs {
     #[command(flatten)]
     selection: RunSelection,
@@ -52,6 +55,7 @@ pub struct SetRunningArgs {
 
 /// Print the settings of a running link
 #[derive(clap::Args, Debug)]
+#[command(after_help = SHOW_EXAMPLES)]
 pub struct ShowRunningArgs {
     /// Use the lfn emulate with this process id [default: the only running one]
     #[arg(long, value_name = "PID")]
@@ -59,6 +63,19 @@ pub struct ShowRunningArgs {
     #[command(flatten)]
     output: OutputArgs<TextOrJson>,
 }
+
+const SET_EXAMPLES: &str = "\
+Inside the emulation, the commands change their own link. Elsewhere --pid is needed if several emulations run, and for \
+root if the only one belongs to another user.
+
+Examples, while lfn emulate runs:
+  lfn emulate set rate=50mbit
+  lfn emulate set rtt=100ms return-loss=1e-3";
+
+const SHOW_EXAMPLES: &str = "\
+Examples, while lfn emulate runs:
+  lfn emulate show
+  lfn emulate show --json";
 
 /// Runs `lfn emulate set` or `lfn emulate show`.
 pub fn run(action: RunningAction) -> Result<Exit, Failure> {
@@ -93,24 +110,38 @@ fn send_request(pid: Option<u32>, request: &Request) -> Result<RunStatus, Failur
     control::find(pid).and_then(|run| control::send_request(run, request)).map_err(control_error)
 }
 
+/// Describes an error with a hint that selects a run, or starts one.
 fn control_error(error: ControlError) -> Failure {
-    let hint = match &error {
-        ControlError::NoneFound => "start one in another terminal: lfn emulate --rtt 539ms --rate 135mbit",
-        ControlError::NoSuch(_) | ControlError::BadVariable(_) => {
-            "without --pid and LFN_CONTROL, the only running emulation is used"
-        }
-        ControlError::Several(_) => return Failure::usage(&error).hint("select one with --pid PID"),
-        ControlError::TooLong(_) => return Failure::usage(&error).hint("change fewer settings at a time"),
+    match &error {
+        ControlError::NoneFound => Failure::msg(&error).hint("lfn emulate --rtt 539ms --rate 135mbit"),
+        ControlError::NoSuch(_) => Failure::msg(&error).hint("lfn emulate show"),
+        ControlError::BadVariable(_) => Failure::msg(&error).hint("unset LFN_CONTROL"),
+        ControlError::Several(runs) => match runs.first() {
+            Some(first) => Failure::usage(&error).hint(with_pid(std::env::args_os(), first.pid)),
+            None => Failure::usage(&error),
+        },
+        ControlError::OtherUser(run) => Failure::usage(&error).hint(with_pid(std::env::args_os(), run.pid)),
+        ControlError::TooLong(_) => Failure::usage(&error).hint("change fewer settings at a time"),
         ControlError::Refused(refusal) => {
             let failure = if refusal.is_usage { Failure::usage(&error) } else { Failure::msg(&error) };
-            return match &refusal.hint {
+            match &refusal.hint {
                 Some(hint) => failure.hint(hint),
                 None => failure,
-            };
+            }
         }
-        ControlError::NoAnswer { .. } => return Failure::msg(&error),
-    };
-    Failure::msg(&error).hint(hint)
+        ControlError::NoAnswer { .. } => Failure::msg(&error),
+    }
+}
+
+/// Returns the user's command line with --pid after `set` or `show`.
+fn with_pid(words: impl Iterator<Item = OsString>, pid: u32) -> String {
+    let mut words: Vec<OsString> = words.collect();
+    if let Some(program) = words.first_mut() {
+        *program = "lfn".into();
+    }
+    let verb = words.iter().position(|word| word == "set" || word == "show").unwrap_or(0);
+    words.insert(verb + 1, format!("--pid={pid}").into());
+    command_line::join(words)
 }
 
 impl SetRunningArgs {
@@ -137,4 +168,16 @@ fn setting_error(error: SettingsError) -> Failure {
         hint @ SettingsHint::Set { .. } => format!("lfn emulate set {hint}"),
         SettingsHint::Text(text) => text,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hint_repeats_the_command_with_a_process_id() {
+        let words = ["/usr/bin/lfn", "emulate", "set", "--path", "2", "loss=gilbert:p=1% r=5"].map(OsString::from);
+        let hint = with_pid(words.into_iter(), 42);
+        assert_eq!(hint, "lfn emulate set --pid=42 --path 2 'loss=gilbert:p=1% r=5'");
+    }
 }

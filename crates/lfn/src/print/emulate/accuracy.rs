@@ -9,6 +9,7 @@ use lfn_core::link::DropCause;
 use lfn_core::units::{Ratio, show_duration};
 use lfn_net::emulator::{AccuracyReport, Calibration, DirectionReport, EmulatedPathReport, LinkChange};
 
+use super::for_locale;
 use crate::print::terminal;
 
 /// Width of the label column.
@@ -21,7 +22,7 @@ const MAX_CHANGES: usize = 10;
 
 /// Returns the report for the width of stderr. A run that ended early is never accurate.
 pub fn for_stderr(report: &AccuracyReport, is_broken: bool) -> String {
-    text(report, is_broken, terminal::stderr_columns())
+    for_locale(text(report, is_broken, terminal::stderr_columns()))
 }
 
 fn text(report: &AccuracyReport, is_broken: bool, columns: usize) -> String {
@@ -150,13 +151,22 @@ impl ReportText {
         }
     }
 
-    /// Adds the verdict, and the facts that a percentile hides: with few packets, a percentile is the maximum.
+    /// Adds the verdict, and the facts that a percentile hides.
     fn verdict(&mut self, report: &AccuracyReport, is_broken: bool) {
+        let mut too_few = Vec::new();
         for path in &report.paths {
             for (name, direction) in path.directions() {
                 let (latest, limit) = (Duration::from_secs_f64(direction.lateness.max), path.lateness_limit());
-                if latest > limit && !direction.lateness.has_few_packets() {
-                    self.line(format_args!("note: {name}: the latest packet left {} late", show_duration(latest)));
+                if latest <= limit {
+                    continue;
+                }
+                let latest = show_duration(latest);
+                let packets = direction.lateness.packets;
+                if direction.lateness.has_few_packets() {
+                    let plural = if packets == 1 { "" } else { "s" };
+                    too_few.push(format!("{name} {packets} packet{plural}, latest {latest} late"));
+                } else {
+                    self.line(format_args!("note: {name}: the latest packet left {latest} late"));
                 }
             }
         }
@@ -167,6 +177,8 @@ impl ReportText {
             self.line(format_args!(
                 "not accurate: the link failed during the run; the figures above are from before the failure"
             ));
+        } else if !too_few.is_empty() {
+            self.line(format_args!("too few packets to judge the lateness: {}", too_few.join("; ")));
         } else if report.is_accurate() {
             let limit = report
                 .paths
@@ -377,13 +389,14 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_of_few_packets_is_reported_once() {
+    fn few_packets_are_not_judged() {
         for (packets, notes) in [(20, 0), (2000, 2)] {
             let lateness = Lateness { packets, p99: 0.1, max: 0.1, ..Lateness::default() };
             let page = text(&run(&[""], &DirectionReport { lateness, ..DirectionReport::default() }), false, WIDTH);
             assert_eq!(page.matches("note: ").count(), notes, "{page}");
-            assert_eq!(page.matches("\nnot accurate: ").count(), 2, "{page}");
-            assert!(page.lines().all(|line| line.len() <= WIDTH), "{page}");
+            assert_eq!(page.matches("\nnot accurate: ").count(), notes, "{page}");
+            assert_eq!(page.matches("too few packets to judge").count(), usize::from(notes == 0), "{page}");
+            assert!(!page.contains("\naccurate: ") && page.lines().all(|line| line.len() <= WIDTH), "{page}");
         }
     }
 

@@ -19,9 +19,12 @@ use rustix::io::Errno;
 use super::FORWARDING_FAILED;
 use super::environment;
 use super::far::FarCommand;
+use super::shell::Shell;
 use crate::emulator::control::ControlAddress;
 use crate::emulator::network::{PathEnd, SideName};
-use crate::emulator::{CALLER_ONLY_INTERRUPT, CommandExit, EmulateError, FarSide, Placement, Setup, system_error};
+use crate::emulator::{
+    CALLER_ONLY_INTERRUPT, CommandExit, EmulateError, FarSide, NamespaceRef, Placement, Setup, system_error,
+};
 
 /// Maximum time for CMD to end after SIGTERM or SIGHUP.
 const TERM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,12 +46,13 @@ pub(super) fn run(
     signals: &Signals,
 ) -> Result<CommandExits, EmulateError> {
     let early = take_pending_signals(signals)?;
-    let pid = match near_command(setup, command) {
+    let mut near_command = NearCommand::new(setup, command);
+    let pid = match near_command.command() {
         Some(command) => Some(start_command(command, setup, control, near, far.ticket.as_deref())?),
         None => None,
     };
     if command.is_empty() {
-        print_introduction(setup, pid.is_some());
+        print_introduction(setup, control, pid.is_some());
     }
     let mut watcher = CommandWatcher::new(pid);
     let exit = match watcher.deliver_early_signals(&early)? {
@@ -66,61 +70,107 @@ fn take_pending_signals(signals: &Signals) -> Result<Vec<process::Signal>, Emula
     iter::from_fn(fetch).collect()
 }
 
-/// Returns CMD, or a shell if the near side is a new namespace.
-fn near_command(setup: &Setup, command: &[OsString]) -> Option<Command> {
-    if let Some((program, arguments)) = command.split_first() {
-        let mut command = Command::new(program);
-        command.args(arguments);
-        return Some(command);
+/// Command on the near side.
+enum NearCommand {
+    Program(Command),
+    Shell(Shell),
+    /// The near side is an existing namespace or an interface, and there is no CMD.
+    None,
+}
+
+impl NearCommand {
+    /// Returns CMD, or a shell if the near side is a new namespace.
+    fn new(setup: &Setup, command: &[OsString]) -> NearCommand {
+        if let Some((program, arguments)) = command.split_first() {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            return NearCommand::Program(command);
+        }
+        match setup.placement {
+            Placement::Namespaces { near: None, .. } => {
+                NearCommand::Shell(Shell::of_user(io::stdin().is_terminal(), &environment::prompt(setup)))
+            }
+            _ => NearCommand::None,
+        }
     }
-    let is_own_namespace = matches!(setup.placement, Placement::Namespaces { near: None, .. });
-    is_own_namespace
-        .then(|| Command::new(std::env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or("/bin/sh".into())))
+
+    fn command(&mut self) -> Option<&mut Command> {
+        match self {
+            NearCommand::Program(command) => Some(command),
+            NearCommand::Shell(shell) => Some(&mut shell.command),
+            NearCommand::None => None,
+        }
+    }
 }
 
 /// Prints the addresses and the far command for a user who gave no command.
-fn print_introduction(setup: &Setup, has_shell: bool) {
-    let far = match &setup.far {
-        FarSide::Nothing => "no command runs there",
-        FarSide::Shell(_) => "the --far-command runs there",
-        FarSide::Server { .. } => "a server for `lfn test far` and `lfn copy` runs there",
+fn print_introduction(setup: &Setup, control: ControlAddress, has_shell: bool) {
+    if has_shell && !io::stdin().is_terminal() {
+        return;
+    }
+    // The run continues if stderr is closed.
+    let _ = introduction(setup, control, has_shell).iter().try_for_each(|line| writeln!(io::stderr(), "{line}"));
+}
+
+fn introduction(setup: &Setup, control: ControlAddress, has_shell: bool) -> Vec<String> {
+    let service = match &setup.far {
+        FarSide::Nothing => "no command runs there".to_owned(),
+        FarSide::Shell(_) => "the --far-command runs there".to_owned(),
+        FarSide::Server { arguments, .. } => {
+            let has_iperf3 = arguments.iter().any(|word| word == "--iperf3");
+            let iperf3 = if has_iperf3 { ", `iperf3 -c far`" } else { "" };
+            format!("a server for `lfn test far`, `lfn copy FILE far:`{iperf3} runs there")
+        }
     };
     let [near_end, far_end] = [SideName::Near, SideName::Far].map(|side| PathEnd::new(side, 0));
     let [here, there] = [near_end.v4(), far_end.v4()];
     let interface = near_end.interface();
-    let line = match &setup.placement {
-        Placement::Namespaces { .. } if has_shell && !io::stdin().is_terminal() => return,
-        Placement::Namespaces { .. } if has_shell => {
-            format!("this shell is on the near side, {interface} {here}; far is {there}, {far}; `exit` ends the link")
+    let location = |attached: &Option<NamespaceRef>| attached.as_ref().map(|namespace| format!(" in {namespace}"));
+    match &setup.placement {
+        Placement::Namespaces { far, .. } if has_shell => {
+            let far = location(far).unwrap_or_default();
+            vec![format!(
+                "lfn: this shell is on the near side, {interface} {here}; far is {there}{far}, {service}; `exit` ends the link"
+            )]
         }
-        Placement::Namespaces { near, far: other } => {
-            let location = |attached: &Option<_>| match attached {
-                Some(attachment) => format!("in {attachment}"),
-                None => far.to_owned(),
-            };
-            let (near, other) = (location(near), location(other));
-            format!(
-                "near is {interface} {here}, {near}; far is {interface} {there}, {other}; an interrupt (Ctrl-C) ends the link"
-            )
+        Placement::Namespaces { near, far } => {
+            let [at_near, at_far] = [near, far].map(|side| location(side).unwrap_or_default());
+            let mut lines = vec![format!(
+                "lfn: near is {interface} {here}{at_near}; far is {interface} {there}{at_far}, {service}; \
+                 an interrupt (Ctrl-C) ends the link"
+            )];
+            if let Some(enter) = near.as_ref().map(|near| near.enter_command(!control.is_root())) {
+                let program = if is_on_path("lfn".as_ref()) { "lfn".into() } else { own_program() };
+                if matches!(setup.far, FarSide::Server { .. }) {
+                    lines.push(format!("lfn: in another terminal: {enter} {program} test far"));
+                }
+                lines.push(format!("lfn: other programs need the address: {enter} ping -c 3 {there}"));
+            }
+            lines
         }
-        Placement::Bridge([one, other]) => format!("bridge between {one} and {other}; an interrupt (Ctrl-C) ends it"),
-    };
-    // The run continues if stderr is closed.
-    let _ = writeln!(io::stderr(), "lfn: {line}");
+        Placement::Bridge([one, other]) => {
+            vec![format!("lfn: bridge between {one} and {other}; an interrupt (Ctrl-C) ends it")]
+        }
+    }
+}
+
+/// Returns the path of this program.
+fn own_program() -> String {
+    std::env::current_exe().map_or("lfn".to_owned(), |program| program.display().to_string())
 }
 
 fn start_command(
-    mut command: Command,
+    command: &mut Command,
     setup: &Setup,
     control: ControlAddress,
     namespace: &NetNamespace,
     ticket: Option<&str>,
 ) -> Result<i32, EmulateError> {
-    environment::set(&mut command, setup, control);
+    environment::set(command, setup, control, SideName::Near);
     if let Some(ticket) = ticket {
-        command.env("LFN_FAR_TICKET", ticket);
+        command.env(environment::TICKET_VARIABLE, ticket);
     }
-    process::unblock_all_signals(&mut command);
+    process::unblock_all_signals(command);
     let spawned = namespace.run(|| command.spawn()).map_err(system_error("enter a network namespace"))?;
     let child = spawned.map_err(|error| start_error(command.get_program(), error))?;
     i32::try_from(child.id()).map_err(|e| system_error("start a command")(io::Error::other(e)))
@@ -149,7 +199,8 @@ pub(super) fn is_resource_shortage(error: &io::Error) -> bool {
 }
 
 fn is_on_path(program: &OsStr) -> bool {
-    environment::search_path()
+    std::env::var_os("PATH")
+        .or_else(environment::search_path)
         .is_some_and(|paths| std::env::split_paths(&paths).any(|path| path.join(program).is_file()))
 }
 
@@ -242,7 +293,28 @@ fn ends_link(signal: i32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use lfn_core::link::EmulatedPath;
+    use lfn_core::link::settings::HopSettings;
+
     use super::*;
+
+    #[test]
+    fn attached_sides_are_introduced_with_commands_that_work() {
+        let mut settings = HopSettings::default();
+        ["rtt=20ms", "rate=5mbit"].iter().for_each(|pair| settings.set_pair(pair).unwrap());
+        let path = EmulatedPath::new(&[settings], 1500).unwrap();
+        let arguments = vec!["--iperf3".into()];
+        let far = FarSide::Server { program: "lfn".into(), arguments, memory_root: None };
+        let near = Some(NamespaceRef::Process(77));
+        let placement = Placement::Namespaces { near, far: None };
+        let setup = Setup { placement, ..Setup::new(path, 1, far) };
+        let lines = introduction(&setup, ControlAddress::own(), false);
+        assert!(lines[0].contains("near is lfn0 10.73.23.1 in process 77; far is lfn0 10.73.23.2, a server"), "{lines:?}");
+        assert!(lines[0].contains("`iperf3 -c far` runs there"), "{lines:?}");
+        assert!(lines[1].starts_with("lfn: in another terminal: nsenter -t 77 "), "{lines:?}");
+        assert!(lines[1].ends_with("lfn test far"), "{lines:?}");
+        assert!(lines[2].ends_with(" ping -c 3 10.73.23.2"), "{lines:?}");
+    }
 
     #[test]
     fn resource_shortage_is_not_blamed_on_the_program() {

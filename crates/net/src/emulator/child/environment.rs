@@ -1,34 +1,65 @@
 //! Environment variables of the commands on both sides, and the interfaces that they see in `/sys`.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lfn_core::units::show_duration;
 use lfn_sys::namespace;
 
 use crate::emulator::control::{self, ControlAddress};
 use crate::emulator::network::{PathEnd, SideName};
 use crate::emulator::{Placement, Setup};
 
+/// Environment variable with the ticket of the far server, only on the near side.
+pub(super) const TICKET_VARIABLE: &str = "LFN_FAR_TICKET";
+
+/// Environment variable with the start of a shell prompt.
+pub(super) const PROMPT_VARIABLE: &str = "LFN_PROMPT";
+
 /// Search path of execvp and of shells without a `PATH`. A `PATH` that only this module sets would replace it.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Sets the variables for both sides: the addresses of all paths, and the figures of the first path for predictions.
-pub(super) fn set(command: &mut Command, setup: &Setup, control: ControlAddress) {
-    command.env("LFN_EMULATED", "1").env(control::ENV_VARIABLE, control.to_string());
+/// Returns the variables of a side: the addresses of all paths, and the figures of the first path for predictions.
+pub(super) fn variables(setup: &Setup, control: ControlAddress, side: SideName) -> BTreeMap<String, String> {
+    let mut variables = BTreeMap::from([
+        ("LFN_EMULATED".to_owned(), "1".to_owned()),
+        ("LFN_SIDE".to_owned(), PathEnd::new(side, 0).name()),
+        (PROMPT_VARIABLE.to_owned(), prompt(setup)),
+        (control::ENV_VARIABLE.to_owned(), control.to_string()),
+    ]);
     for end in
         setup.path_numbers().flat_map(|path| [SideName::Near, SideName::Far].map(|side| PathEnd::new(side, path)))
     {
-        command.env(end.variable(), end.v4().to_string());
-        command.env(format!("{}_IPV6", end.variable()), end.v6().to_string());
+        variables.insert(end.variable(), end.v4().to_string());
+        variables.insert(format!("{}_IPV6", end.variable()), end.v6().to_string());
     }
-    command.env_remove("LFN_FAR_TICKET");
     if let Some(path) = setup.paths.first() {
         for (variable, profile) in [("LFN_PATH", path.profile), ("LFN_RETURN_PATH", path.return_profile())] {
             // Serialisation of these figures cannot fail.
-            let _ = serde_json::to_string(&profile).map(|json| command.env(variable, json));
+            let _ = serde_json::to_string(&profile).map(|json| variables.insert(variable.to_owned(), json));
         }
     }
+    variables
+}
+
+/// Returns the start of a shell prompt that names the link: `(lfn 539ms 135Mb/s) `.
+pub(super) fn prompt(setup: &Setup) -> String {
+    let link = match &setup.paths[..] {
+        [path] => {
+            let figures = [show_duration(path.profile.base_rtt), path.profile.capacity.to_string()];
+            // Not every shell prints other characters under every locale.
+            figures.map(|figure| figure.replace(' ', "").replace('µ', "u")).join(" ")
+        }
+        paths => format!("{} paths", paths.len()),
+    };
+    format!("(lfn {link}) ")
+}
+
+/// Sets the variables of a side for a command.
+pub(super) fn set(command: &mut Command, setup: &Setup, control: ControlAddress, side: SideName) {
+    command.env_remove(TICKET_VARIABLE).envs(variables(setup, control, side));
     if let Some(paths) = search_path() {
         command.env("PATH", paths);
     }
@@ -58,7 +89,22 @@ fn insert_directory(paths: &OsStr, own_directory: &Path, has_lfn: impl Fn(&Path)
 
 #[cfg(test)]
 mod tests {
+    use lfn_core::link::EmulatedPath;
+    use lfn_core::link::settings::HopSettings;
+
     use super::*;
+    use crate::emulator::FarSide;
+
+    #[test]
+    fn prompt_names_the_link() {
+        let mut settings = HopSettings::default();
+        ["rtt=539ms", "rate=135mbit"].iter().for_each(|pair| settings.set_pair(pair).unwrap());
+        let path = EmulatedPath::new(&[settings], 1500).unwrap();
+        let mut setup = Setup::new(path.clone(), 1, FarSide::Nothing);
+        assert_eq!(prompt(&setup), "(lfn 539ms 135Mb/s) ");
+        setup.paths.push(path);
+        assert_eq!(prompt(&setup), "(lfn 2 paths) ");
+    }
 
     #[test]
     fn own_directory_hides_no_other_program() {

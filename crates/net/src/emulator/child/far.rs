@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use lfn_core::session::Ticket;
 use lfn_sys::clock;
-use lfn_sys::namespace::NetNamespace;
+use lfn_sys::namespace::{self, NetNamespace};
 use lfn_sys::process::signal::{SIGKILL, SIGTERM};
 use lfn_sys::process::{self, Signals};
 
@@ -20,7 +20,7 @@ use super::commands::is_resource_shortage;
 use super::environment;
 use crate::emulator::control::ControlAddress;
 use crate::emulator::network::{PathEnd, SideName};
-use crate::emulator::{CommandExit, EmulateError, FarSide, Setup, system_error};
+use crate::emulator::{CommandExit, EmulateError, FarSide, Placement, Setup, system_error};
 
 /// Maximum time until a server prints its ticket.
 const TICKET_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,9 +56,12 @@ pub(super) fn start(
             wait_for_listener(namespace)?;
             Ok(FarCommand { pid: Some(pid), ..FarCommand::default() })
         }
-        FarSide::Server { program, arguments } => {
+        FarSide::Server { program, arguments, memory_root } => {
             let mut command = Command::new(program);
             command.args(arguments).stdout(Stdio::piped());
+            if let Some(root) = memory_root {
+                namespace::mount_own_tmpfs(&mut command, root).map_err(system_error("prepare the far directory"))?;
+            }
             let (pid, stdout) = spawn(command, setup, control, namespace)?;
             let ticket =
                 stdout.ok_or_else(|| EmulateError::FarSide("it has no output".to_owned())).and_then(read_ticket)?;
@@ -97,12 +100,16 @@ fn spawn(
     mut command: Command,
     setup: &Setup,
     control: ControlAddress,
-    namespace: &NetNamespace,
+    side: &NetNamespace,
 ) -> Result<(i32, Option<ChildStdout>), EmulateError> {
     command.stdin(Stdio::null());
-    environment::set(&mut command, setup, control);
+    environment::set(&mut command, setup, control, SideName::Far);
+    if matches!(setup.placement, Placement::Namespaces { far: Some(_), .. }) {
+        // The far command may not change the settings of an existing namespace.
+        command.env_remove("LFN_EMULATED");
+    }
     process::start_in_new_session(process::unblock_all_signals(&mut command));
-    let spawned = namespace.run(|| command.spawn()).map_err(system_error("enter a network namespace"))?;
+    let spawned = side.run(|| command.spawn()).map_err(system_error("enter a network namespace"))?;
     let program = command.get_program().to_string_lossy().into_owned();
     let mut child = spawned.map_err(|error| match is_resource_shortage(&error) {
         true => system_error(&format!("start '{program}'"))(error),

@@ -7,6 +7,7 @@
 mod commands;
 mod environment;
 mod far;
+mod shell;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -16,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -27,7 +29,7 @@ use rustix::pipe::PipeFlags;
 
 use super::accuracy::{AccuracyReport, DirectionReport, EmulatedPathReport};
 use super::calibrate::{self, Calibration};
-use super::control::{self, ControlAddress, ControlServer, ControlSockets};
+use super::control::{self, ControlAddress, ControlServer, ControlSocket, SideEnvironment};
 use super::data_path::Forwarder;
 use super::network::{Attachment, MIN_MTU_V6, NamespaceError, OriginalUser, PathEnd, SideName, SideNetwork};
 use super::watch::Watchers;
@@ -80,8 +82,13 @@ fn run_emulation(setup: &Setup, command: &[OsString], context: ChildContext, sig
     }
     let watchers = Watchers::start(&setup.watch, setup.seed, &mut forwarders)?;
     let channels: Vec<_> = forwarders.iter().map(|pair| pair.each_ref().map(Forwarder::channel)).collect();
-    let control = ControlServer::new(address.pid(), setup, channels.clone());
-    let sockets = open_control_sockets(address, context.control_socket, &sides);
+    let near_only = Arc::default();
+    let environment = SideEnvironment {
+        variables: [SideName::Near, SideName::Far].map(|side| environment::variables(setup, address, side)),
+        near_only: Arc::clone(&near_only),
+    };
+    let control = ControlServer::new(address.pid(), setup, channels.clone(), environment);
+    let sockets = open_control_sockets(setup, address, context.control_socket, &sides);
     let (stop, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system_error("create a pipe"))?;
     let (exits, reports, changes) = thread::scope(|scope| {
         // Dropped at every exit of this closure. Only then do the threads end, and the scope waits for all threads.
@@ -93,6 +100,9 @@ fn run_emulation(setup: &Setup, command: &[OsString], context: ChildContext, sig
         let exits = far::start(setup, address, &sides[1].namespace).and_then(|far| {
             let epoch = now();
             channels.iter().flatten().try_for_each(|channel| channel.begin(epoch))?;
+            if let Some(ticket) = &far.ticket {
+                let _ = near_only.set((environment::TICKET_VARIABLE.to_owned(), ticket.clone()));
+            }
             commands::run(setup, command, address, &sides[0].namespace, far, signals)
         });
         drop(running);
@@ -172,17 +182,29 @@ fn forwarders_of_path<'a>(
 /// Opens the control sockets. A side in the outer network namespace already has its listener. If the attached user
 /// namespace has no id for this user, no sockets are opened, because peers could not be distinguished.
 fn open_control_sockets(
+    setup: &Setup,
     address: ControlAddress,
     outside: Option<UnixListener>,
-    [near, far]: &[SideNetwork; 2],
-) -> ControlSockets {
+    sides: &[SideNetwork; 2],
+) -> Vec<ControlSocket> {
     if !process::has_unique_user_id() {
         let error = io::Error::other("the attached user namespace has no id for this user");
         control::warn_unreachable(address, &error);
-        return [None, None, None];
+        return Vec::new();
     }
-    let open = |side: &SideNetwork| control::open_socket_in(&side.namespace, address).ok();
-    [outside, open(near), open(far)]
+    let is_bridge = matches!(setup.placement, Placement::Bridge(_));
+    let mut outer_side = None;
+    let mut sockets = Vec::new();
+    for (name, side) in [SideName::Near, SideName::Far].into_iter().zip(sides) {
+        match control::open_socket_in(&side.namespace, address) {
+            Ok(listener) => sockets.push(ControlSocket { listener, side: Some(name) }),
+            // The side is the network namespace where the emulation was started. A bridge has no side there.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && !is_bridge => outer_side = Some(name),
+            Err(_) => {}
+        }
+    }
+    sockets.extend(outside.map(|listener| ControlSocket { listener, side: outer_side }));
+    sockets
 }
 
 /// Sets up the user, the mounts and the death signal of the child process.

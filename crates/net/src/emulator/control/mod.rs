@@ -6,6 +6,9 @@
 //! [`client`] sends requests. A request and its response are one line of JSON each. Both sides close a connection to
 //! another user. If users cannot be distinguished, in a user namespace that does not map this user, all connections are
 //! closed, and the run prints a warning at its start.
+//!
+//! A process in an attached network namespace is not a child of the emulator, so it does not inherit the variables of
+//! the commands. It asks for them ([`attached_environment`]). Only the sockets on the two sides answer this request.
 
 mod client;
 mod peer;
@@ -19,9 +22,9 @@ use lfn_core::path::PathProfile;
 use lfn_core::units::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use client::{ControlError, RunningEmulation, find, send_request};
+pub use client::{ControlError, RunSummary, RunningEmulation, attached_environment, find, send_request};
 pub(super) use server::ControlServer;
-pub(super) use server::{ControlSockets, open_socket, open_socket_in};
+pub(super) use server::{ControlSocket, SideEnvironment, open_socket, open_socket_in};
 
 use super::accuracy::DirectionReport;
 
@@ -38,6 +41,8 @@ const MAX_RESPONSE: usize = 4 << 20;
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     Show,
+    /// Environment variables of this side. The response is an [`EnvironmentResponse`].
+    Environment,
     Set {
         /// Number of the path, from 1.
         path: u32,
@@ -100,6 +105,9 @@ pub(super) fn warn_unreachable(address: ControlAddress, error: &io::Error) {
 /// Response line to a request.
 type Response = Result<RunStatus, Refusal>;
 
+/// Response line to [`Request::Environment`].
+type EnvironmentResponse = Result<BTreeMap<String, String>, Refusal>;
+
 /// Abstract socket name of a run, made of its user id and process id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ControlAddress {
@@ -120,6 +128,11 @@ impl ControlAddress {
     /// Returns the process id in the address.
     pub(super) fn pid(self) -> u32 {
         self.pid
+    }
+
+    /// Returns true if root started the run.
+    pub(super) fn is_root(self) -> bool {
+        self.uid == 0
     }
 
     /// Returns the name without the leading zero byte.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 
 use super::MAX_REQUEST;
+use crate::emulator::network::SideName;
 
 /// Bytes that are read at a time.
 const READ_CHUNK: usize = 64 << 10;
@@ -21,6 +22,8 @@ pub(super) const PEER_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Peer {
     stream: UnixStream,
     state: PeerState,
+    /// Side of the link that the client is on, if it is on one.
+    pub(super) side: Option<SideName>,
     /// Time when the connection is closed.
     pub(super) deadline: Instant,
 }
@@ -34,9 +37,9 @@ enum PeerState {
 
 impl Peer {
     /// Accepts a connection without a request yet.
-    pub(super) fn new(stream: UnixStream, now: Instant) -> io::Result<Peer> {
+    pub(super) fn new(stream: UnixStream, side: Option<SideName>, now: Instant) -> io::Result<Peer> {
         stream.set_nonblocking(true)?;
-        Ok(Peer { stream, state: PeerState::ReadingRequest(Vec::new()), deadline: now + PEER_TIMEOUT })
+        Ok(Peer { stream, state: PeerState::ReadingRequest(Vec::new()), side, deadline: now + PEER_TIMEOUT })
     }
 
     /// Returns the event to wait for.
@@ -112,7 +115,7 @@ mod tests {
 
     fn pair() -> (UnixStream, Peer) {
         let (client, other) = UnixStream::pair().unwrap();
-        (client, Peer::new(other, Instant::now()).unwrap())
+        (client, Peer::new(other, None, Instant::now()).unwrap())
     }
 
     fn no_response(_: &[u8]) -> Vec<u8> {

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use lfn_core::link::settings::{HopSettings, SettingsError};
@@ -20,9 +21,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::peer::Peer;
-use super::{ControlAddress, DirectionStatus, PathStatus, Refusal, Request, Response, RunStatus};
+use super::{ControlAddress, DirectionStatus, EnvironmentResponse, PathStatus, Refusal, Request, Response, RunStatus};
 use crate::emulator::accuracy::LinkChange;
 use crate::emulator::data_path::{ControlChannel, Snapshot};
+use crate::emulator::network::SideName;
 use crate::emulator::{EmulateError, Setup, now};
 
 /// Maximum number of connections. Each may hold a long request in memory.
@@ -30,8 +32,21 @@ const MAX_PEERS: usize = 16;
 /// Maximum number of changes of a path in the accuracy report. A script may make a change every millisecond for a day.
 const MAX_CHANGES: usize = 1000;
 
-/// Listeners of a run: outside, near and far. A listener that could not be opened is `None`.
-pub(in crate::emulator) type ControlSockets = [Option<UnixListener>; 3];
+/// Listener of a run.
+#[derive(Debug)]
+pub(in crate::emulator) struct ControlSocket {
+    pub(in crate::emulator) listener: UnixListener,
+    /// Side of the link in this network namespace. `None` where the run was started.
+    pub(in crate::emulator) side: Option<SideName>,
+}
+
+/// Environment variables of the commands, for processes that do not inherit them.
+pub(in crate::emulator) struct SideEnvironment {
+    /// Near and far.
+    pub(in crate::emulator) variables: [BTreeMap<String, String>; 2],
+    /// Variables that only the near side has and that are known later: the ticket of the far server.
+    pub(in crate::emulator) near_only: Arc<OnceLock<(String, String)>>,
+}
 
 /// Control server of one run.
 pub(in crate::emulator) struct ControlServer {
@@ -40,6 +55,7 @@ pub(in crate::emulator) struct ControlServer {
     /// Changes are reported with the time since then.
     started_at: lfn_core::time::Instant,
     paths: Vec<ControlledPath>,
+    environment: SideEnvironment,
 }
 
 /// A path with its control channels.
@@ -68,31 +84,39 @@ pub(in crate::emulator) fn open_socket_in(
 impl ControlServer {
     /// Creates the server of a run. `pid` is its process id outside. `channels` are those of each path, forward and
     /// back.
-    pub(in crate::emulator) fn new(pid: u32, setup: &Setup, channels: Vec<[ControlChannel; 2]>) -> Self {
+    pub(in crate::emulator) fn new(
+        pid: u32,
+        setup: &Setup,
+        channels: Vec<[ControlChannel; 2]>,
+        environment: SideEnvironment,
+    ) -> Self {
         let paths = setup.paths.iter().cloned().zip(channels);
         let controlled = |(path, channels)| ControlledPath { path, channels, changes: Vec::new() };
-        ControlServer { pid, seed: setup.seed, started_at: now(), paths: paths.map(controlled).collect() }
+        let paths = paths.map(controlled).collect();
+        ControlServer { pid, seed: setup.seed, started_at: now(), paths, environment }
     }
 
     /// Serves requests until the other end of `stop` is closed, or until waiting fails. Returns the changes of each
     /// path.
-    pub(in crate::emulator) fn serve(mut self, sockets: &ControlSockets, stop: BorrowedFd) -> Vec<Vec<LinkChange>> {
+    pub(in crate::emulator) fn serve(mut self, sockets: &[ControlSocket], stop: BorrowedFd) -> Vec<Vec<LinkChange>> {
         // If serving fails, the path keeps its settings.
         let _ = self.answer_all(sockets, stop);
         self.paths.into_iter().map(|controlled| controlled.changes).collect()
     }
 
-    fn answer_all(&mut self, sockets: &ControlSockets, stop: BorrowedFd) -> io::Result<()> {
+    fn answer_all(&mut self, sockets: &[ControlSocket], stop: BorrowedFd) -> io::Result<()> {
         let mut peers: Vec<Peer> = Vec::new();
         loop {
             let Some(ready) = wait(sockets, &peers, stop)? else { return Ok(()) };
             let (now, mut ready) = (Instant::now(), ready.into_iter());
             peers.retain_mut(|peer| {
                 // A failed connection does not affect the others.
-                let goes_on = ready.next() != Some(true) || peer.advance(|line| self.reply(line)).unwrap_or(false);
+                let side = peer.side;
+                let goes_on =
+                    ready.next() != Some(true) || peer.advance(|line| self.reply(line, side)).unwrap_or(false);
                 goes_on && now < peer.deadline
             });
-            for socket in sockets.iter().flatten() {
+            for socket in sockets {
                 if peers.len() < MAX_PEERS {
                     peers.extend(accept(socket).unwrap_or_default());
                 }
@@ -100,22 +124,20 @@ impl ControlServer {
         }
     }
 
-    /// Returns the response line to a request line.
-    fn reply(&mut self, line: &[u8]) -> Vec<u8> {
-        let answer = match serde_json::from_slice(line) {
-            Ok(request) => self.answer(&request),
-            Err(error) => Err(Refusal { message: format!("not a request: {error}"), hint: None, is_usage: true }),
+    /// Returns the response line to a request line that arrived on this side.
+    fn reply(&mut self, line: &[u8], side: Option<SideName>) -> Vec<u8> {
+        let invalid = |error| Refusal { message: format!("not a request: {error}"), hint: None, is_usage: true };
+        let response = match serde_json::from_slice(line).map_err(invalid) {
+            Ok(Request::Environment) => serde_json::to_vec(&self.environment.of(side)),
+            request => serde_json::to_vec(&request.and_then(|request| self.answer(&request))),
         };
         // Serialisation cannot fail: the response has no map with keys that are not text.
-        serde_json::to_vec(&answer).unwrap_or_default()
+        response.unwrap_or_default()
     }
 
     fn answer(&mut self, request: &Request) -> Response {
-        match request {
-            Request::Show => {}
-            Request::Set { path, link, settings, traces } => {
-                self.set(*path, *link, &parse_change(settings, traces)?)?
-            }
+        if let Request::Set { path, link, settings, traces } = request {
+            self.set(*path, *link, &parse_change(settings, traces)?)?;
         }
         let paths = self.paths.iter().map(ControlledPath::status).collect::<Result<_, _>>()?;
         Ok(RunStatus { pid: self.pid, paths })
@@ -144,6 +166,20 @@ impl ControlServer {
             changes.push(LinkChange { at, link, settings: change.to_string(), base_rtt });
         }
         Ok(())
+    }
+}
+
+impl SideEnvironment {
+    fn of(&self, side: Option<SideName>) -> EnvironmentResponse {
+        let [near, far] = &self.variables;
+        match side {
+            Some(SideName::Near) => Ok(near.clone().into_iter().chain(self.near_only.get().cloned()).collect()),
+            Some(SideName::Far) => Ok(far.clone()),
+            None => {
+                let message = "this process is on no side of the link".to_owned();
+                Err(Refusal { message, hint: None, is_usage: false })
+            }
+        }
     }
 }
 
@@ -198,11 +234,12 @@ fn apply(
 
 /// Waits for a connection, for progress of a connection, or for a time-out. Returns for each connection if it is ready.
 /// Returns `None` when the other end of `stop` is closed.
-fn wait(sockets: &ControlSockets, peers: &[Peer], stop: BorrowedFd) -> io::Result<Option<Vec<bool>>> {
+fn wait(sockets: &[ControlSocket], peers: &[Peer], stop: BorrowedFd) -> io::Result<Option<Vec<bool>>> {
     let mut files = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
     files.extend(peers.iter().map(Peer::poll_fd));
     if peers.len() < MAX_PEERS {
-        files.extend(sockets.iter().flatten().map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)));
+        let listeners = sockets.iter().map(|socket| socket.listener.as_fd());
+        files.extend(listeners.map(|listener| PollFd::from_borrowed_fd(listener, PollFlags::IN)));
     }
     let first = peers.iter().map(|peer| peer.deadline.saturating_duration_since(Instant::now())).min();
     let timeout = first.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
@@ -216,10 +253,10 @@ fn wait(sockets: &ControlSockets, peers: &[Peer], stop: BorrowedFd) -> io::Resul
 }
 
 /// Accepts a connection if it belongs to the same user. The caller ignores errors, which affect only this connection.
-fn accept(socket: &UnixListener) -> io::Result<Option<Peer>> {
-    let (stream, _) = socket.accept()?;
+fn accept(socket: &ControlSocket) -> io::Result<Option<Peer>> {
+    let (stream, _) = socket.listener.accept()?;
     match process::is_peer_same_user(&stream)? {
-        true => Peer::new(stream, Instant::now()).map(Some),
+        true => Peer::new(stream, socket.side, Instant::now()).map(Some),
         false => Ok(None),
     }
 }
@@ -261,6 +298,18 @@ mod tests {
     use crate::emulator::data_path::fake_forwarder;
     use lfn_core::link::Outages;
     use std::time::Duration;
+
+    #[test]
+    fn only_the_near_side_learns_the_ticket() {
+        let variables = ["near", "far"].map(|side| BTreeMap::from([("LFN_SIDE".to_owned(), side.to_owned())]));
+        let environment = SideEnvironment { variables, near_only: Arc::default() };
+        assert_eq!(environment.of(Some(SideName::Near)).unwrap().len(), 1);
+        environment.near_only.set(("LFN_FAR_TICKET".to_owned(), "secret".to_owned())).unwrap();
+        assert_eq!(environment.of(Some(SideName::Near)).unwrap()["LFN_FAR_TICKET"], "secret");
+        assert_eq!(environment.of(Some(SideName::Far)).unwrap()["LFN_SIDE"], "far");
+        assert_eq!(environment.of(Some(SideName::Far)).unwrap().len(), 1);
+        assert!(environment.of(None).is_err());
+    }
 
     #[test]
     fn new_timetables_start_at_the_same_instant() {

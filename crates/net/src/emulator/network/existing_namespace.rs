@@ -44,6 +44,19 @@ impl NamespaceRef {
         }
     }
 
+    /// Returns the start of a command line that runs another command in this namespace. An ordinary user must also enter
+    /// the user namespace of the process.
+    pub(in crate::emulator) fn enter_command(&self, is_ordinary_user: bool) -> String {
+        match self {
+            NamespaceRef::Process(pid) if is_ordinary_user => {
+                format!("nsenter -t {pid} -U --preserve-credentials -n")
+            }
+            NamespaceRef::Process(pid) => format!("nsenter -t {pid} -n"),
+            NamespaceRef::Named(name) => format!("ip netns exec {name}"),
+            NamespaceRef::File(file) => format!("nsenter --net={}", file.display()),
+        }
+    }
+
     /// Opens the network namespace.
     pub(super) fn open(&self) -> Result<NetNamespace, EmulateError> {
         NetNamespace::open(&self.file()).map_err(|error| self.open_error(&error))
@@ -171,15 +184,6 @@ impl AttachedNamespace {
             let too_small: Vec<_> = too_small.collect();
             (!too_small.is_empty()).then(|| too_small.join(" "))
         })
-    }
-
-    /// Returns the start of a command that runs another command in this namespace.
-    pub(super) fn enter_command(&self) -> String {
-        match &self.spec {
-            NamespaceRef::Process(pid) => format!("nsenter -t {pid} -n"),
-            NamespaceRef::Named(name) => format!("ip netns exec {name}"),
-            NamespaceRef::File(file) => format!("nsenter --net={}", file.display()),
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use lfn_core::path::PathProfile;
 use lfn_core::plan::{PlanOptions, kernel_limit, plan};
 use lfn_core::units::{Bytes, Ratio};
 use lfn_sys::ethtool;
-use lfn_sys::namespace::NetNamespace;
+use lfn_sys::namespace::{NetNamespace, UserIdentity};
 use lfn_sys::netlink::{Netlink, VethEnd};
 use lfn_sys::sysctl;
 use rustix::io::Errno;
@@ -98,7 +98,7 @@ fn warn_about_small_buffers(attached: &AttachedNamespace, setup: &Setup) {
         io::stderr(),
         "lfn: {}: TCP buffers are too small to fill this path\nhint: {} sysctl -w {settings}",
         attached.spec,
-        attached.enter_command()
+        attached.spec.enter_command(!UserIdentity::current().is_root())
     );
 }
 

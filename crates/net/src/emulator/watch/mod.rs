@@ -16,14 +16,14 @@ use live::LiveThread;
 use log::Log;
 
 pub use live::{LiveDirection, LiveFigures, LiveOptions};
-pub use log::{LogError, LogFile, LogFormat, LogSummary};
+pub use log::{LogError, LogFiles, LogFormat, LogSummary};
 pub use output::OutputFile;
 
 /// Outputs that a run writes while it is running.
 #[derive(Clone, Debug, Default)]
 pub struct WatchOptions {
     /// Log of every packet.
-    pub log: Option<LogFile>,
+    pub log: Option<LogFiles>,
     pub live: Option<LiveOptions>,
 }
 

@@ -64,6 +64,10 @@ impl Encode for JsonLinesEncoder {
         object.end();
     }
 
+    fn accepts(&self, record: &Record) -> bool {
+        matches!(record, Record::Outcome(_))
+    }
+
     fn record(&mut self, record: &Record, out: &mut Vec<u8>) {
         let Record::Outcome(outcome) = record else { return };
         let PacketOutcome { path, direction, arrival, kind } = &**outcome;

@@ -1,5 +1,8 @@
 //! Packet log of a run: either the outcome of every packet, or a capture of every packet on both sides of the link.
 //!
+//! A capture has one file for each side, as tcpdump would write it there. In one file, an analyser would take each packet
+//! on the second side for a retransmission.
+//!
 //! A tap on each direction ([`tap`]) observes every packet on the forwarding thread. The tap copies the needed data
 //! into a bounded channel. A separate thread writes it in one of two formats ([`json_lines`], [`pcapng`]). The log
 //! never delays the data path: if the channel is full, the record is counted as missed. If the disk is full, the log
@@ -29,7 +32,7 @@ use crate::emulator::watch::output::OutputFile;
 use crate::emulator::{EmulateError, now, system_error};
 use json_lines::JsonLinesEncoder;
 use pcapng::PcapngEncoder;
-use record::{LogStart, Record, TAP_POINTS};
+use record::{LogStart, Record, TAP_POINTS, TapPoint};
 use tap::{LogTap, RecordQueue};
 
 /// Maximum number of queued records: 8 MB with their frames, or 0.2 s of single packets at 1 Gb/s.
@@ -41,11 +44,11 @@ const IDLE_SLEEP: Duration = Duration::from_millis(2);
 /// Maximum time to write the remaining records after the run.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An open file to log to.
+/// Open files to log to: one file, or one for each capture point.
 #[derive(Clone, Debug)]
-pub struct LogFile {
+pub struct LogFiles {
     format: LogFormat,
-    output: OutputFile,
+    outputs: Vec<OutputFile>,
 }
 
 /// Content of a packet log.
@@ -78,22 +81,41 @@ pub struct LogSummary {
     pub error: Option<String>,
 }
 
-impl LogFile {
-    /// Opens or creates the file. The extension of its name selects the format. An existing file keeps its content
-    /// until the run starts.
+impl LogFiles {
+    /// Opens or creates the files. The extension of the name selects the format. `NAME.pcapng` stands for
+    /// `NAME.near.pcapng`, `NAME.far.pcapng` and `NAME.dropped.pcapng`. An existing file keeps its content until the run
+    /// starts.
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let format = match path.extension().and_then(|extension| extension.to_str()) {
             Some("jsonl") => LogFormat::JsonLines,
             Some("pcapng") => LogFormat::Pcapng,
             _ => return Err(LogError::Suffix(path.to_owned())),
         };
-        let output = OutputFile::open(path).map_err(|reason| LogError::Open { file: path.to_owned(), reason })?;
-        Ok(LogFile { format, output })
+        let paths = match format {
+            LogFormat::JsonLines => vec![path.to_owned()],
+            LogFormat::Pcapng => TapPoint::ALL.map(|point| path.with_extension(point.extension())).into(),
+        };
+        let mut files = LogFiles { format, outputs: Vec::new() };
+        for path in paths {
+            match OutputFile::open(&path) {
+                Ok(output) => files.outputs.push(output),
+                Err(reason) => {
+                    files.discard();
+                    return Err(LogError::Open { file: path, reason });
+                }
+            }
+        }
+        Ok(files)
     }
 
-    /// Returns the open output file.
-    pub fn output(&self) -> &OutputFile {
-        &self.output
+    /// Returns the open output files.
+    pub fn outputs(&self) -> &[OutputFile] {
+        &self.outputs
+    }
+
+    /// Deletes the files that this process created, because there is nothing to write.
+    pub fn discard(&self) {
+        self.outputs.iter().for_each(OutputFile::discard);
     }
 }
 
@@ -110,6 +132,9 @@ trait Encode: Send {
     /// Writes the header of the file.
     fn begin(&mut self, out: &mut Vec<u8>);
 
+    /// Returns true if the record belongs into this file.
+    fn accepts(&self, record: &Record) -> bool;
+
     fn record(&mut self, record: &Record, out: &mut Vec<u8>);
 
     /// Writes the trailer. `missed` has one count for each capture point.
@@ -118,29 +143,26 @@ trait Encode: Send {
 
 impl Log {
     /// Starts a log for the given number of paths.
-    pub(super) fn start(to: &LogFile, paths: usize, seed: u64) -> Result<Log, EmulateError> {
-        to.output.truncate().map_err(system_error("truncate the log"))?;
+    pub(super) fn start(to: &LogFiles, paths: usize, seed: u64) -> Result<Log, EmulateError> {
         let start = LogStart { instant: now(), wall: clock::wall_nanos() };
-        let encoder: Box<dyn Encode> = match to.format {
-            LogFormat::JsonLines => Box::new(JsonLinesEncoder::new(start, seed)),
-            LogFormat::Pcapng => Box::new(PcapngEncoder::new(start, seed, paths)),
-        };
+        let mut writers = Vec::new();
+        for (output, point) in to.outputs.iter().zip(TapPoint::ALL) {
+            output.truncate().map_err(system_error("truncate the log"))?;
+            let encoder: Box<dyn Encode> = match to.format {
+                LogFormat::JsonLines => Box::new(JsonLinesEncoder::new(start, seed)),
+                LogFormat::Pcapng => Box::new(PcapngEncoder::new(start, seed, paths, point)),
+            };
+            // Without drops there is nothing to look at.
+            let is_optional = to.format == LogFormat::Pcapng && point == TapPoint::Dropped;
+            writers.push(FileWriter::new(output.clone(), encoder, is_optional));
+        }
         let (records, receiver) = mpsc::sync_channel(MAX_QUEUED_RECORDS);
         let (reporter, summary) = mpsc::sync_channel(1);
         let missed: Arc<[AtomicU64]> = (0..paths * TAP_POINTS).map(|_| AtomicU64::new(0)).collect();
-        let writer = Writer {
-            output: to.output.clone(),
-            encoder,
-            out: Vec::new(),
-            pending: 0,
-            written: 0,
-            unwritten: 0,
-            error: None,
-        };
         let counts = missed.clone();
         let write = move || {
             // The receiver is gone if the log was not finished in time.
-            let _ = reporter.send(writer.write(&receiver, &counts));
+            let _ = reporter.send(write_all(writers, &receiver, &counts));
         };
         // The thread does not belong to the scope of the run: a file that blocks must not stop the run from ending.
         thread::Builder::new().name("log".to_owned()).spawn(write).map_err(system_error("start the log"))?;
@@ -165,10 +187,32 @@ impl Log {
     }
 }
 
-/// Writer of encoded records.
-struct Writer {
+/// Writes until all senders are gone.
+fn write_all(mut writers: Vec<FileWriter>, records: &Receiver<Record>, missed: &[AtomicU64]) -> LogSummary {
+    writers.iter_mut().for_each(FileWriter::begin);
+    while let Ok(record) = records.recv() {
+        for record in iter::once(record).chain(records.try_iter()) {
+            let fitting = writers.iter_mut().find(|writer| writer.encoder.accepts(&record));
+            fitting.into_iter().for_each(|writer| writer.take(&record));
+        }
+        writers.iter_mut().for_each(FileWriter::flush);
+        thread::sleep(IDLE_SLEEP);
+    }
+    let missed: Vec<u64> = missed.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+    writers.iter_mut().for_each(|writer| writer.end(&missed));
+    LogSummary {
+        written: writers.iter().map(|writer| writer.written).sum(),
+        missed: missed.iter().chain(writers.iter().map(|writer| &writer.unwritten)).sum(),
+        error: writers.iter().find_map(|writer| writer.error.as_ref()).map(io::Error::to_string),
+    }
+}
+
+/// Writer of encoded records to one file.
+struct FileWriter {
     output: OutputFile,
     encoder: Box<dyn Encode>,
+    /// Without records, the file is deleted.
+    is_optional: bool,
     out: Vec<u8>,
     /// Number of records in `out`.
     pending: u64,
@@ -179,20 +223,30 @@ struct Writer {
     error: Option<io::Error>,
 }
 
-impl Writer {
-    /// Writes until all senders are gone.
-    fn write(mut self, records: &Receiver<Record>, missed: &[AtomicU64]) -> LogSummary {
-        self.encoder.begin(&mut self.out);
-        while let Ok(record) = records.recv() {
-            iter::once(record).chain(records.try_iter()).for_each(|record| self.take(&record));
-            self.flush();
-            thread::sleep(IDLE_SLEEP);
+impl FileWriter {
+    fn new(output: OutputFile, encoder: Box<dyn Encode>, is_optional: bool) -> Self {
+        FileWriter {
+            output,
+            encoder,
+            is_optional,
+            out: Vec::new(),
+            pending: 0,
+            written: 0,
+            unwritten: 0,
+            error: None,
         }
-        let missed: Vec<u64> = missed.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-        self.encoder.end(self.written, &missed, &mut self.out);
+    }
+
+    fn begin(&mut self) {
+        self.encoder.begin(&mut self.out);
+    }
+
+    fn end(&mut self, missed: &[u64]) {
+        self.encoder.end(self.written, missed, &mut self.out);
         self.flush();
-        let missed = missed.iter().sum::<u64>() + self.unwritten;
-        LogSummary { written: self.written, missed, error: self.error.map(|error| error.to_string()) }
+        if self.is_optional && self.written + self.unwritten == 0 {
+            self.output.discard();
+        }
     }
 
     fn take(&mut self, record: &Record) {
@@ -235,8 +289,9 @@ mod tests {
 
     fn log_to_pipe(format: LogFormat) -> (PipeReader, Log) {
         let (reader, writer) = io::pipe().unwrap();
-        let file = LogFile { format, output: OutputFile::from_file(File::from(OwnedFd::from(writer))) };
-        (reader, Log::start(&file, 1, 7).unwrap())
+        let output = OutputFile::from_file(File::from(OwnedFd::from(writer)));
+        let count = if format == LogFormat::Pcapng { TAP_POINTS } else { 1 };
+        (reader, Log::start(&LogFiles { format, outputs: vec![output; count] }, 1, 7).unwrap())
     }
 
     /// Lets `count` frames arrive and drops each of them.

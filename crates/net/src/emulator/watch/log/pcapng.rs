@@ -1,7 +1,7 @@
 //! Packet log as a capture file, in the pcapng blocks (draft-ietf-opsawg-pcapng) that tcpdump and Wireshark need.
 //!
-//! Each path has three interfaces: near and far, where packets cross between a side and the link, and one for dropped
-//! packets. The kernel's frames are written unchanged, super-packets included, so the size of a capture follows the
+//! Each file belongs to one point: near or far, where packets cross between a side and the link, or the drops of the
+//! link. In the file, each path has one interface. The kernel's frames are written unchanged, super-packets included, so the size of a capture follows the
 //! traffic and not the number of packets. A range that the link cut out of a frame is a frame of its own. No crate is
 //! used for the format, because these four blocks are smaller than the conversion to a crate's types.
 
@@ -9,7 +9,7 @@ use lfn_core::link::LinkDirection;
 
 use super::Encode;
 use super::record::{
-    CapturePoint, CapturedFrame, DropReason, FrameNote, LogStart, Record, SNAP_LENGTH, TAP_POINTS, TapPoint,
+    CapturePoint, CapturedFrame, DropReason, FrameNote, LogStart, Record, SNAP_LENGTH, TapPoint,
 };
 use crate::emulator::data_path::UnmodelledDrop;
 
@@ -17,8 +17,8 @@ use crate::emulator::data_path::UnmodelledDrop;
 pub(super) struct PcapngEncoder {
     start: LogStart,
     seed: u64,
-    paths: usize,
-    /// Frames captured at each point.
+    point: TapPoint,
+    /// Frames captured on each path.
     seen: Vec<u64>,
     /// Time of the last captured frame, nanoseconds since 1970.
     last: u64,
@@ -43,12 +43,13 @@ const COMMENT: u16 = 1;
 const END_OF_OPTIONS: u16 = 0;
 
 impl PcapngEncoder {
-    pub(super) fn new(start: LogStart, seed: u64, paths: usize) -> Self {
-        PcapngEncoder { start, seed, paths, seen: vec![0; paths * TAP_POINTS], last: start.wall }
+    pub(super) fn new(start: LogStart, seed: u64, paths: usize, point: TapPoint) -> Self {
+        PcapngEncoder { start, seed, point, seen: vec![0; paths], last: start.wall }
     }
 
     fn capture_points(&self) -> impl Iterator<Item = CapturePoint> + use<> {
-        (0..self.paths).flat_map(|path| TapPoint::ALL.map(|point| CapturePoint { path, point }))
+        let point = self.point;
+        (0..self.seen.len()).map(move |path| CapturePoint { path, point })
     }
 }
 
@@ -69,17 +70,21 @@ impl Encode for PcapngEncoder {
         }
     }
 
+    fn accepts(&self, record: &Record) -> bool {
+        matches!(record, Record::Frame(frame) if frame.capture_point.point == self.point)
+    }
+
     fn record(&mut self, record: &Record, out: &mut Vec<u8>) {
         const FLAGS: u16 = 2;
         const PACKET_ID: u16 = 5;
         let Record::Frame(frame) = record else { return };
         let wall = self.start.wall(frame.at);
         self.last = self.last.max(wall);
-        if let Some(seen) = self.seen.get_mut(frame.capture_point.index()) {
+        if let Some(seen) = self.seen.get_mut(frame.capture_point.path) {
             *seen += 1;
         }
         let mut block = Block::begin(out, PACKET);
-        block.u32(frame.capture_point.index() as u32);
+        block.u32(frame.capture_point.path as u32);
         block.time(wall);
         block.u32(frame.captured as u32);
         block.u32(u32::try_from(frame.length).unwrap_or(u32::MAX));
@@ -100,12 +105,13 @@ impl Encode for PcapngEncoder {
         const RECEIVED: u16 = 4;
         const DROPPED: u16 = 5;
         for capture_point in self.capture_points() {
-            let of = |counts: &[u64]| counts.get(capture_point.index()).copied().unwrap_or(0);
+            let seen = self.seen.get(capture_point.path).copied().unwrap_or(0);
+            let missed = missed.get(capture_point.index()).copied().unwrap_or(0);
             let mut block = Block::begin(out, STATISTICS);
-            block.u32(capture_point.index() as u32);
+            block.u32(capture_point.path as u32);
             block.time(self.last);
-            block.option(RECEIVED, &(of(&self.seen) + of(missed)).to_le_bytes());
-            block.option(DROPPED, &of(missed).to_le_bytes());
+            block.option(RECEIVED, &(seen + missed).to_le_bytes());
+            block.option(DROPPED, &missed.to_le_bytes());
             block.end_with_options();
         }
     }

@@ -136,6 +136,15 @@ impl CapturePoint {
 impl TapPoint {
     pub(super) const ALL: [TapPoint; TAP_POINTS] = [TapPoint::Near, TapPoint::Far, TapPoint::Dropped];
 
+    /// Returns the extension of a capture file of this point.
+    pub(super) fn extension(self) -> &'static str {
+        match self {
+            TapPoint::Near => "near.pcapng",
+            TapPoint::Far => "far.pcapng",
+            TapPoint::Dropped => "dropped.pcapng",
+        }
+    }
+
     /// Returns the point where packets of a direction enter the link.
     pub(super) fn entrance(direction: LinkDirection) -> TapPoint {
         match direction {
