@@ -127,7 +127,9 @@ const DEFAULT_MTU: u32 = 1500;
 
 const AFTER_HELP: &str = "\
 CMD runs as root in its own network namespaces. It has no further rights outside them, and no network except the \
-link. Without CMD a shell runs on the near side. With --attach-near or --bridge the link lasts until SIGINT or SIGTERM.
+link. For an ordinary user no second user exists inside, so daemons that change their user fail there. Without CMD a \
+shell runs on the near side, and its prompt shows the link. With --attach-near or --bridge the link lasts until SIGINT \
+or SIGTERM.
 
 While it runs, lfn emulate set and show work from the network namespace where it was started and from both sides. \
 LFN_PATH keeps the initial figures.
@@ -139,6 +141,7 @@ and there was no CMD.
 Examples (doc/reference/emulate.md describes every value):
   lfn emulate --rtt 539ms --rate 135mbit -- lfn test far
   lfn emulate --profile acts --loss 1e-5 --report run.json -- lfn copy FILE far:
+  lfn emulate --rtt 20ms --rate 100mbit -- iperf3 -c far
   lfn emulate --rtt 40ms --rate 100mbit --return-rate 5mbit --aqm fq-codel
   lfn emulate --link rate=10gbit,rtt=5ms --link geo,loss=1e-4 -- ping far";
 
