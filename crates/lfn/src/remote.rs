@@ -219,8 +219,10 @@ fn far_side_error() -> Failure {
         Some(_) => Failure::msg("the far side runs your --far-command instead of `lfn serve`").hint(
             "run `lfn emulate` without --far-command, or save the ticket under another name: lfn hosts add NAME TICKET",
         ),
-        None => Failure::msg("'far' exists only inside `lfn emulate`, and this user runs none in this network namespace")
-            .hint("lfn emulate --rtt 539ms --rate 135mbit -- lfn test far"),
+        None => {
+            Failure::msg("'far' exists only inside `lfn emulate`, and this user runs none in this network namespace")
+                .hint("lfn emulate --rtt 539ms --rate 135mbit -- lfn test far")
+        }
     }
 }
 

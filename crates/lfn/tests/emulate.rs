@@ -309,7 +309,8 @@ fn copied_files_disappear_with_the_far_side() {
     assert_eq!(fs::read_to_string(home.path().join("back")).unwrap(), "content");
     let all: Vec<_> = fs::read_dir(home.path().join("all")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(all, ["file"]);
-    let again = emulate_with_server(&["--", "lfn", "copy", "far:file", "again"]).current_dir(home.path()).output().unwrap();
+    let again =
+        emulate_with_server(&["--", "lfn", "copy", "far:file", "again"]).current_dir(home.path()).output().unwrap();
     assert_eq!(again.status.code(), Some(1), "{}", stderr(&again));
 }
 

@@ -170,8 +170,7 @@ fn settings(namespace: &NetNamespace) -> Vec<String> {
 
 /// A process that the emulator did not start finds the far server, in the attached namespace and nowhere else.
 fn attach_server() {
-    let (near, far, other) =
-        (NetNamespace::new().unwrap(), NetNamespace::new().unwrap(), NetNamespace::new().unwrap());
+    let (near, far, other) = (NetNamespace::new().unwrap(), NetNamespace::new().unwrap(), NetNamespace::new().unwrap());
     let (at_near, at_far) = (Resident::sleeper(&near), Resident::sleeper(&far));
     let home = tempfile::tempdir().unwrap();
     let run_in = |namespace: &NetNamespace, words: &[&str]| {

@@ -48,11 +48,7 @@ fn main() -> ExitCode {
                 ("timetables_start_with_the_command", Needs::Namespaces, timetables_start_with_the_command),
                 ("hostile_control_peers_do_no_harm", Needs::Namespaces, hostile_control_peers_do_no_harm),
                 ("other_users_are_refused", Needs::Namespaces, other_users_are_refused),
-                (
-                    "root_does_not_guess_the_run_of_a_user",
-                    Needs::Namespaces,
-                    root_does_not_guess_the_run_of_a_user,
-                ),
+                ("root_does_not_guess_the_run_of_a_user", Needs::Namespaces, root_does_not_guess_the_run_of_a_user),
                 ("unmapped_users_are_refused", Needs::Programs(&["unshare"]), unmapped_users_are_refused),
                 ("report_longer_than_a_pipe_is_read", Needs::Namespaces, report_longer_than_a_pipe_is_read),
                 ("killed_run_cannot_be_controlled", Needs::Namespaces, killed_run_cannot_be_controlled),

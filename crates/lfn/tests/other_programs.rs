@@ -316,7 +316,8 @@ fn tcpdump_captures_packets_of_ping() {
         "ping -c 3 -i 0.2 far > seen.txt"
     };
     over_a_path(&flags, "none", script, home.path());
-    let read = Command::new("tcpdump").args(["-n", "-r", "logged.near.pcapng"]).current_dir(home.path()).output().unwrap();
+    let read =
+        Command::new("tcpdump").args(["-n", "-r", "logged.near.pcapng"]).current_dir(home.path()).output().unwrap();
     let logged = stdout(&read);
     let seen = fs::read_to_string(home.path().join("seen.txt")).unwrap();
     let captures = if UserIdentity::current().is_root() { vec![seen, logged] } else { vec![logged] };

@@ -35,6 +35,8 @@ pub struct Setup {
     pub calibrate: bool,
     /// Run even if this machine is too slow for the settings.
     pub force: bool,
+    /// Print no introduction to a user who gave no command.
+    pub quiet: bool,
 }
 
 /// Location of the two sides.
@@ -81,6 +83,7 @@ impl Setup {
             watch: WatchOptions::default(),
             calibrate: true,
             force: false,
+            quiet: false,
         }
     }
 

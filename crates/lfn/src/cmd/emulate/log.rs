@@ -17,7 +17,8 @@ pub fn open(path: &Path) -> Result<LogFiles, Failure> {
         }
         LogError::Open { .. } => {
             let suffix = if path.extension().is_some_and(|suffix| suffix == "pcapng") { "pcapng" } else { "jsonl" };
-            Failure::msg(format!("--log {error}")).hint(format!("use a file that you may write: --log packets.{suffix}"))
+            Failure::msg(format!("--log {error}"))
+                .hint(format!("use a file that you may write: --log packets.{suffix}"))
         }
     })
 }

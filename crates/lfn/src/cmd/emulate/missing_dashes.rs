@@ -97,7 +97,8 @@ fn misplaced(words: &[OsString], at: usize) -> Option<Failure> {
         return Some(Failure::usage(message).hint(settings_as_flags(words)));
     }
     // For example `lfn emulate sett rate=50mbit`. A command has no settings as arguments.
-    if at == 0 && rest.iter().all(|word| is_setting(word) || word.to_string_lossy().starts_with("--"))
+    if at == 0
+        && rest.iter().all(|word| is_setting(word) || word.to_string_lossy().starts_with("--"))
         && let Some(action) = nearest_word(word, ACTIONS.into_iter())
         && (!rest.is_empty() || word.len() > 2)
     {
@@ -120,7 +121,10 @@ fn misplaced(words: &[OsString], at: usize) -> Option<Failure> {
 fn setting(word: &str) -> Option<(&str, &str)> {
     let (key, value) = word.split_once('=')?;
     let is_known = |known: &&str| *known == key;
-    KEYS.iter().flat_map(|key| [key.name].into_iter().chain(key.one_way)).any(|name| is_known(&name)).then_some((key, value))
+    KEYS.iter()
+        .flat_map(|key| [key.name].into_iter().chain(key.one_way))
+        .any(|name| is_known(&name))
+        .then_some((key, value))
 }
 
 /// Writes all settings as flags, up to `--`.
@@ -203,7 +207,15 @@ mod tests {
 
     #[test]
     fn valid_command_lines_are_not_explained() {
-        for line in ["", "set rate=1mbit", "--rtt 20ms --rate 5mbit -- ping far", "--list acts", "--unknown x", "--dry-run", "-x far"] {
+        for line in [
+            "",
+            "set rate=1mbit",
+            "--rtt 20ms --rate 5mbit -- ping far",
+            "--list acts",
+            "--unknown x",
+            "--dry-run",
+            "-x far",
+        ] {
             assert_eq!(explained(line), None, "{line}");
         }
     }

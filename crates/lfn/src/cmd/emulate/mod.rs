@@ -221,6 +221,7 @@ impl EmulateArgs {
             placement: self.placement(),
             calibrate,
             force,
+            quiet: print::settings::is_quiet(),
             ..Setup::new(self.path()?, self.seed()?, self.far_side()?)
         };
         for spec in &self.parallel {

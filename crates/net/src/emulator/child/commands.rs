@@ -47,13 +47,14 @@ pub(super) fn run(
 ) -> Result<CommandExits, EmulateError> {
     let early = take_pending_signals(signals)?;
     let mut near_command = NearCommand::new(setup, command);
+    if command.is_empty() && !setup.quiet {
+        // Before the first prompt.
+        print_introduction(setup, control, near_command.command().is_some());
+    }
     let pid = match near_command.command() {
         Some(command) => Some(start_command(command, setup, control, near, far.ticket.as_deref())?),
         None => None,
     };
-    if command.is_empty() {
-        print_introduction(setup, control, pid.is_some());
-    }
     let mut watcher = CommandWatcher::new(pid);
     let exit = match watcher.deliver_early_signals(&early)? {
         ControlFlow::Continue(()) => watcher.wait(signals, &mut far)?,
@@ -113,17 +114,19 @@ fn print_introduction(setup: &Setup, control: ControlAddress, has_shell: bool) {
 }
 
 fn introduction(setup: &Setup, control: ControlAddress, has_shell: bool) -> Vec<String> {
+    let [near_end, far_end] = [SideName::Near, SideName::Far].map(|side| PathEnd::new(side, 0));
+    let [here, there] = [near_end.v4(), far_end.v4()];
     let service = match &setup.far {
         FarSide::Nothing => "no command runs there".to_owned(),
         FarSide::Shell(_) => "the --far-command runs there".to_owned(),
         FarSide::Server { arguments, .. } => {
             let has_iperf3 = arguments.iter().any(|word| word == "--iperf3");
-            let iperf3 = if has_iperf3 { ", `iperf3 -c far`" } else { "" };
+            // Only new namespaces resolve the names for all programs.
+            let name = if has_shell { "far".to_owned() } else { there.to_string() };
+            let iperf3 = if has_iperf3 { format!(" and `iperf3 -c {name}`") } else { String::new() };
             format!("a server for `lfn test far`, `lfn copy FILE far:`{iperf3} runs there")
         }
     };
-    let [near_end, far_end] = [SideName::Near, SideName::Far].map(|side| PathEnd::new(side, 0));
-    let [here, there] = [near_end.v4(), far_end.v4()];
     let interface = near_end.interface();
     let location = |attached: &Option<NamespaceRef>| attached.as_ref().map(|namespace| format!(" in {namespace}"));
     match &setup.placement {
@@ -309,8 +312,11 @@ mod tests {
         let placement = Placement::Namespaces { near, far: None };
         let setup = Setup { placement, ..Setup::new(path, 1, far) };
         let lines = introduction(&setup, ControlAddress::own(), false);
-        assert!(lines[0].contains("near is lfn0 10.73.23.1 in process 77; far is lfn0 10.73.23.2, a server"), "{lines:?}");
-        assert!(lines[0].contains("`iperf3 -c far` runs there"), "{lines:?}");
+        assert!(
+            lines[0].contains("near is lfn0 10.73.23.1 in process 77; far is lfn0 10.73.23.2, a server"),
+            "{lines:?}"
+        );
+        assert!(lines[0].contains(" and `iperf3 -c 10.73.23.2` runs there"), "{lines:?}");
         assert!(lines[1].starts_with("lfn: in another terminal: nsenter -t 77 "), "{lines:?}");
         assert!(lines[1].ends_with("lfn test far"), "{lines:?}");
         assert!(lines[2].ends_with(" ping -c 3 10.73.23.2"), "{lines:?}");

@@ -91,7 +91,8 @@ impl fmt::Display for RunSummary {
         let user = self.other_user.as_ref().map(|user| format!("user {user}"));
         let settings = Some(&self.settings).filter(|settings| !settings.is_empty()).cloned();
         let details: Vec<String> = user.into_iter().chain(settings).collect();
-        write!(f, "process {} ({})", self.pid, details.join(", "))
+        write!(f, "process {}", self.pid)?;
+        if details.is_empty() { Ok(()) } else { write!(f, " ({})", details.join(", ")) }
     }
 }
 

@@ -225,16 +225,7 @@ struct FileWriter {
 
 impl FileWriter {
     fn new(output: OutputFile, encoder: Box<dyn Encode>, is_optional: bool) -> Self {
-        FileWriter {
-            output,
-            encoder,
-            is_optional,
-            out: Vec::new(),
-            pending: 0,
-            written: 0,
-            unwritten: 0,
-            error: None,
-        }
+        FileWriter { output, encoder, is_optional, out: Vec::new(), pending: 0, written: 0, unwritten: 0, error: None }
     }
 
     fn begin(&mut self) {
