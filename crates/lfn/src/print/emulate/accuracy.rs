@@ -247,7 +247,10 @@ fn grouped(count: u64) -> String {
 }
 
 fn per_cent(share: Ratio) -> String {
-    format!("{:.1} %", share.get() * 100.0)
+    match share.get() * 100.0 {
+        value if value > 0.0 && value < 0.05 => "below 0.1 %".to_owned(),
+        value => format!("{value:.1} %"),
+    }
 }
 
 /// Formats ascending times in the unit of the largest, `0.02 / 3.1 / 12 ms`. A time that would be zero in this unit has
@@ -406,6 +409,8 @@ mod tests {
         assert_eq!(grouped, ["0", "7", "999", "1,000", "1,234,567"]);
         assert_eq!(times([0.0, 0.000_05, 0.0125]), "0 / 0.05 / 12 ms");
         assert_eq!(times([0.0, 0.0]), "0 s");
+        let shares = [0.0, 1e-7, 0.001, 1.0].map(|share| per_cent(Ratio::new(share).unwrap()));
+        assert_eq!(shares, ["0.0 %", "below 0.1 %", "0.1 %", "100.0 %"]);
         assert_eq!(times([20e-6, 50e-6, 4.0]), "20 / 50 µs / 4.0 s");
         assert_eq!(times([0.0, 20e-6, 4.0]), "0 / 20 µs / 4.0 s");
         assert_eq!(times([100e-6, 200e-6, 0.0091, 99.0]), "100/200 µs/9.1 ms/99 s");

@@ -42,7 +42,7 @@ pub(in crate::emulator) struct ControlSocket {
 
 /// Environment variables of the commands, for processes that do not inherit them.
 pub(in crate::emulator) struct SideEnvironment {
-    /// Near and far.
+    /// Variables of the near side and of the far side.
     pub(in crate::emulator) variables: [BTreeMap<String, String>; 2],
     /// Variables that only the near side has and that are known later: the ticket of the far server.
     pub(in crate::emulator) near_only: Arc<OnceLock<(String, String)>>,
