@@ -56,7 +56,7 @@ fn front_page(program: &Command) -> String {
         let _ = writeln!(page, "| [`lfn {name}`](lfn-{name}.md) | {about} |");
     }
     page += "\n";
-    options(program, 2, &mut page);
+    options(program.get_arguments(), 2, &mut page);
     after(program, &mut page);
     page
 }
@@ -69,7 +69,8 @@ fn describe(command: &Command, name: &str, level: usize, page: &mut String) {
     let lines: Vec<_> = usage.trim_start_matches("Usage:").trim().lines().map(str::trim).collect();
     let _ = writeln!(page, "```text\n{}\n```\n", lines.join("\n"));
     arguments(command, level + 1, page);
-    options(command, level + 1, page);
+    // The page of the program has the options of all commands.
+    options(command.get_arguments().filter(|option| !option.is_global_set()), level + 1, page);
     after(command, page);
     for subcommand in shown_commands(command) {
         describe(subcommand, &format!("{name} {}", subcommand.get_name()), level + 1, page);
@@ -86,9 +87,10 @@ fn arguments(command: &Command, level: usize, page: &mut String) {
 }
 
 /// Appends the options under their headings, in the order of the first option of each heading.
-fn options(command: &Command, level: usize, page: &mut String) {
+fn options<'a>(options: impl Iterator<Item = &'a Arg>, level: usize, page: &mut String) {
     let mut groups: Vec<(&str, Vec<&Arg>)> = Vec::new();
-    for option in command.get_arguments().filter(|option| !option.is_positional() && !option.is_hide_set()) {
+    let is_shown = |option: &&Arg| !option.is_positional() && !option.is_hide_set() && option.get_id() != "help";
+    for option in options.filter(is_shown) {
         let heading = option.get_help_heading().unwrap_or("Options");
         match groups.iter_mut().find(|(name, _)| *name == heading) {
             Some((_, options)) => options.push(option),
