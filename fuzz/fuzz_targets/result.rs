@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
         let text = serde_json::to_vec(document).unwrap();
         match read_result(&text).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&text))) {
             StoredResult::Test(again) => assert_eq!(again.runs.len(), document.runs.len()),
-            StoredResult::Iperf3(_) => panic!("lfn's result became iperf3's"),
+            StoredResult::Iperf3(_) | StoredResult::Tuning(_) => panic!("the result became another kind"),
         }
     }
     let files = [("a".to_owned(), stored.clone()), ("b".to_owned(), stored)];

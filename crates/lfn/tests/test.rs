@@ -246,6 +246,48 @@ fn unreachable_or_untrusted_server_is_named() {
 }
 
 #[test]
+fn early_failures_print_a_result_in_json() {
+    let output = test("no-such-name", &["--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["schema"], &document["runs"]), (&"lfn.test/3".into(), &serde_json::json!([])));
+    assert!(document["error"]["message"].as_str().unwrap().contains("unknown host 'no-such-name'"), "{document}");
+    let compared = test("no-such-name", &["--json", "--compare", "--rate", "1gbit"]);
+    let document: Value = serde_json::from_slice(&compared.stdout).unwrap();
+    assert_eq!((&document["schema"], &document["comparisons"]), (&"lfn.test.compare/1".into(), &serde_json::json!([])));
+    assert!(document["error"]["message"].is_string(), "{document}");
+}
+
+#[test]
+fn tuning_needs_a_capacity_and_fitting_flags() {
+    let server = Server::start(&[]);
+    assert_refused(&server.test(&["--tuned"]), 2, "--tuned needs the capacity of the path");
+    assert_refused(&server.test(&["--compare"]), 2, "--compare needs the capacity of the path");
+    let compare = ["--compare", "--rate", "1gbit"];
+    for other in [&["--tuned"][..], &["--path"], &["--udp"], &["--bidir"]] {
+        assert_refused(&server.test(&[&compare[..], other].concat()), 2, "cannot be used with");
+    }
+    for (flags, name) in [(["--stamp", "127.0.0.1"], "--stamp"), (["--iperf3", "127.0.0.1"], "--iperf3")] {
+        let output = support::lfn().arg("test").args(flags).args(compare).output().unwrap();
+        assert_refused(&output, 2, name);
+    }
+}
+
+#[test]
+fn a_finding_repeats_the_test_with_its_flags() {
+    let server = Server::start(&[]);
+    let most: u64 = std::fs::read_to_string("/proc/sys/net/core/wmem_max").unwrap().trim().parse().unwrap();
+    let output = server.test(&["-t", "300ms", "--rate", "100gbit", "--sndbuf", &(most + 4096).to_string(), "-P", "2"]);
+    let page = text(&output.stdout);
+    let hints: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("hint: lfn test ")).collect();
+    for hint in hints {
+        assert!(hint.contains("-t 300ms") || hint.contains("--time"), "{page}");
+        assert!(hint.contains("--rate 100gbit") && hint.contains(" -P 2"), "{page}");
+    }
+    assert!(!page.contains("   (on "), "a hint is a shell command: {page}");
+}
+
+#[test]
 fn server_limits_are_reported() {
     let server = Server::start(&["--max-streams", "2", "--max-test-time", "1s"]);
     let busy = ["--time", "200ms"];

@@ -5,7 +5,7 @@
 mod support;
 
 use std::fs;
-use std::process::ExitCode;
+use std::process::{ExitCode, Output};
 
 use serde_json::Value;
 use support::Needs;
@@ -20,6 +20,10 @@ fn main() -> ExitCode {
         ("missing_window_scaling_is_found", Needs::Namespaces, missing_window_scaling_is_found),
         ("reverse_direction_has_its_own_prediction", Needs::Namespaces, reverse_direction_has_its_own_prediction),
         ("healthy_paths_have_no_findings", Needs::Namespaces, healthy_paths_have_no_findings),
+        ("default_test_keeps_the_settings_of_the_host", Needs::Namespaces, default_test_keeps_the_settings_of_the_host),
+        ("tuned_test_uses_the_plan", Needs::Namespaces, tuned_test_uses_the_plan),
+        ("comparison_shows_the_changed_settings", Needs::Namespaces, comparison_shows_the_changed_settings),
+        ("interrupted_comparison_has_a_result", Needs::Namespaces, interrupted_comparison_has_a_result),
     ])
 }
 
@@ -67,6 +71,91 @@ fn reverse_direction_has_its_own_prediction() {
 
 fn healthy_paths_have_no_findings() {
     retry_up_to_3(&[], |run| !found(run).iter().any(|name| LIMITS.contains(&name.as_str())));
+}
+
+/// Reno, which every kernel permits, is the default of the emulated near host. The loss needs BBR.
+const LOSSY: &str = "echo reno > /proc/sys/net/ipv4/tcp_congestion_control || exit 77; ";
+
+/// Returns the output of `lfn test far` with these flags over a path of 20 ms and 40 Mb/s with a loss of 1 %, from a host
+/// whose default is Reno. None if this default cannot be set.
+fn lossy(flags: &str) -> Option<Output> {
+    let mut command = support::lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "40mbit", "--loss", "1%", "--", "sh", "-c"]);
+    let output = command.arg(format!("{LOSSY}\"$0\" test far {flags}")).arg(support::lfn_path()).output().unwrap();
+    if output.status.code() == Some(77) {
+        eprintln!("skipped: the default congestion control cannot be set");
+        return None;
+    }
+    Some(output)
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", support::stderr(output)))
+}
+
+fn default_test_keeps_the_settings_of_the_host() {
+    let Some(output) = lossy("--time 1s --rate 40mbit --json") else { return };
+    let run = json(&output)["runs"][0].take();
+    let sender = &run["near"]["streams"][0]["socket"];
+    assert_eq!((&sender["congestion"], &sender["congestion_planned"]), (&"reno".into(), &Value::Null));
+    let receiver = &run["far"]["streams"][0]["socket"];
+    for requested in [&sender["sndbuf_requested_bytes"], &receiver["rcvbuf_requested_bytes"]] {
+        assert_eq!(*requested, Value::Null);
+    }
+    assert_eq!(receiver["window_limit_bytes"], Value::Null);
+    assert!(run["predicted"]["goodput_bits_per_second"].is_u64(), "{run}");
+    assert!(run["verdict"]["summary"].as_str().is_some_and(|verdict| !verdict.is_empty()), "{run}");
+}
+
+fn tuned_test_uses_the_plan() {
+    let Some(output) = lossy("--time 1s --tuned --json") else { return };
+    let run = json(&output)["runs"][0].take();
+    let sender = &run["near"]["streams"][0]["socket"];
+    assert_eq!(sender["congestion_planned"], "bbr");
+    if sender["congestion"] == "bbr" {
+        let page = support::unwrapped(&lossy("--time 1s --tuned").unwrap());
+        assert!(page.contains("congestion control changed from reno to bbr"), "{page}");
+    }
+    assert!(run["far"]["streams"][0]["socket"]["window_limit_bytes"].is_u64(), "{run}");
+}
+
+fn comparison_shows_the_changed_settings() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("both.json");
+    let Some(output) = lossy(&format!("--time 2s --compare --reverse --json --report {}", file.display())) else {
+        return;
+    };
+    let document = json(&output);
+    assert_eq!(document["schema"], "lfn.test.compare/1");
+    let pair = &document["comparisons"][0];
+    assert_eq!((&pair["direction"], document["comparisons"].as_array().unwrap().len()), (&"reverse".into(), 1));
+    for run in ["now", "tuned"] {
+        assert!(pair[run]["steady_goodput_bits_per_second"].is_u64(), "{document}");
+    }
+    assert_eq!(pair["now"]["far"]["streams"][0]["socket"]["congestion_planned"], Value::Null);
+    assert!(pair["goodput_factor"].is_number() && pair["changes"].is_array(), "{pair}");
+    let stored: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(stored, document);
+    // `lfn show` prints a stored comparison as its command does.
+    let shown = support::lfn().arg("show").arg(&file).output().unwrap();
+    assert!(shown.status.success(), "{}", support::stderr(&shown));
+    let page = support::stdout(&shown);
+    let headline = page.lines().find(|line| line.starts_with("now ")).unwrap_or_else(|| panic!("{page}"));
+    assert!(headline.contains(", tuned ") && headline.contains("b/s"), "{page}");
+    let table = support::lfn().args(["show", "--json"]).args([&file, &file]).output().unwrap();
+    assert_eq!(json(&table)["results"].as_array().unwrap().len(), 4);
+}
+
+/// Ctrl-C during the first test ends the command with the result of this test.
+fn interrupted_comparison_has_a_result() {
+    let mut command = support::lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "40mbit", "--", "sh", "-c"]);
+    let script = "\"$0\" test far --time 60s --compare --json & p=$!; sleep 3; kill -INT $p; wait $p; exit $?";
+    let output = command.arg(script).arg(support::lfn_path()).output().unwrap();
+    let document = json(&output);
+    let pair = &document["comparisons"][0];
+    assert_eq!((&pair["now"]["ended"], &pair["tuned"]), (&"interrupted".into(), &Value::Null), "{document}");
+    assert!([Some(130), Some(4)].contains(&output.status.code()), "{output:?}");
 }
 
 fn first(run: &Value, name: &str) -> bool {

@@ -121,6 +121,7 @@ fn run_request_until(
         request,
         near_socket: SocketRequest { pacing: vec![BitRate(20_000_000)], ..SocketRequest::default() },
         path: None,
+        tuned: false,
         round_to_rtt: false,
         target_precision: None,
         omit: None,

@@ -29,6 +29,7 @@ fn test(direction: TestDirection, time: Duration) -> Test {
         request: TestRequest { direction, load: TestLoad::TimeSeconds(time), ..TestRequest::default() },
         near_socket: SocketRequest::default(),
         path: None,
+        tuned: false,
         round_to_rtt: false,
         target_precision: None,
         omit: None,

@@ -328,6 +328,7 @@ fn test_needs_the_minimum_of_round_trips() {
             request,
             near_socket: near,
             path: None,
+            tuned: false,
             round_to_rtt: false,
             target_precision: None,
             omit: None,

@@ -164,13 +164,13 @@ fn remedy_on(host: &str, command: String) -> Remedy {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Cause, diagnose};
+    use super::super::{Cause, rule_findings};
     use super::*;
     use crate::diagnose::window::tests::half_bdp_window;
     use std::time::Duration;
 
     fn causes(evidence: &Evidence) -> Vec<Cause> {
-        diagnose(evidence).iter().map(|finding| finding.cause).collect()
+        rule_findings(evidence).iter().map(|finding| finding.cause).collect()
     }
 
     /// The same path with a large receive window and a small send buffer.
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_full_send_buffer_is_found() {
         let evidence = small_send_buffer();
-        let findings = diagnose(&evidence);
+        let findings = rule_findings(&evidence);
         assert_eq!(causes(&evidence), [Cause::SendBuffer]);
         assert_eq!(findings[0].remedy.to_string(), "lfn test far.example --sndbuf 9095625");
         assert!(
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_send_buffer_is_found_without_the_kernels_count() {
-        let findings = diagnose(&uncounted_send_buffer());
+        let findings = rule_findings(&uncounted_send_buffer());
         assert_eq!(findings.iter().map(|finding| finding.cause).collect::<Vec<_>>(), [Cause::SendBuffer]);
         let expected = "the send buffer of 128 KiB on near.example allowed 242.9 kB in flight per 50 ms RTT; \
                         cwnd and receive window allowed 867.4 kB";
@@ -259,11 +259,11 @@ mod tests {
         socket.window_requested_bytes = None;
         socket.rcvbuf_requested_bytes = Some(Bytes(62 << 20));
         socket.rcvbuf_granted_bytes = Bytes(4 << 20);
-        let findings = diagnose(&evidence);
+        let findings = rule_findings(&evidence);
         assert_eq!(causes(&evidence), [Cause::KernelCap, Cause::ReceiveWindow]);
         let expected = "the receive buffer on far.example is limited to 4 MiB, 62 MiB were requested: net.core.rmem_max is 4194304";
         assert_eq!(findings[0].summary, expected);
-        assert_eq!(findings[0].remedy.to_string(), "sysctl -w net.core.rmem_max=65011712   (on far.example)");
+        assert_eq!(findings[0].remedy.to_string(), "sysctl -w net.core.rmem_max=65011712   # on far.example");
         // A buffer that was granted in full is no finding.
         evidence.streams[0].receiver_socket.rcvbuf_requested_bytes = Some(Bytes(4 << 20));
         assert_eq!(causes(&evidence), [Cause::ReceiveWindow]);
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(causes(&evidence), [Cause::ReceiveWindow]);
         let mut evidence = small_send_buffer();
         evidence.streams[0].sender_socket.sndbuf_requested_bytes = None;
-        let findings = diagnose(&evidence);
+        let findings = rule_findings(&evidence);
         assert_eq!(causes(&evidence), [Cause::SendBuffer, Cause::KernelCap]);
         assert!(findings[1].remedy.command.starts_with("sysctl -w net.ipv4.tcp_wmem='4096 16384 "));
     }

@@ -10,10 +10,11 @@ use serde_json::json;
 
 use super::drops::{receive_drops, send_drops};
 use super::limit::raise_limits;
+use super::processor::busy_processes;
 use super::{Cause, Evidence, Finding, Remedy};
 use crate::udp::figures::{UdpReceived, UdpSent};
 use crate::udp::ramp::RampReport;
-use crate::units::{BitRate, Bytes};
+use crate::units::{BitRate, Bytes, show_duration};
 use crate::wire::measure::{EndReport, StreamReport};
 
 /// Minimum achieved share of the requested rate, for a sender that kept its rate.
@@ -22,6 +23,8 @@ const MIN_RATE_SHARE: f64 = 0.98;
 const MIN_SHARE_OF_LIMIT: f64 = 0.95;
 /// Minimum number of lost datagrams and minimum share; fewer are chance.
 const MIN_LOSS: (u64, f64) = (5, 1e-4);
+/// Minimum share of the time in which the sender of a ramp is behind its schedule, for a result that is not certain.
+const MIN_LATE_SHARE: f64 = 0.05;
 /// Minimum receive buffer that a remedy requests, in bytes.
 const MIN_RCVBUF: u64 = 4 << 20;
 
@@ -109,7 +112,7 @@ impl<'a> DatagramTest<'a> {
         }
         let effect = if self.ramp.is_some() { "the ramp ended at this rate" } else { "the sender kept this rate" };
         let summary = format!("{requested} requested, but the server limits this session to {limit}: {effect}");
-        let mut finding = self.finding(Cause::ServerLimit, summary, raise_limits(self.evidence), None);
+        let mut finding = self.finding(Cause::ServerLimit, summary, raise_limits(self.evidence, limit), None);
         finding.evidence = BTreeMap::from([
             ("requested_bits_per_second", json!(requested.0)),
             ("limit_bits_per_second", json!(limit.0)),
@@ -119,8 +122,8 @@ impl<'a> DatagramTest<'a> {
 
     /// Finds a sender that sent less than the effective rate.
     fn slow_sender(&self) -> Option<Finding> {
-        if self.ramp.is_some() {
-            return None;
+        if let Some(ramp) = self.ramp {
+            return self.late_ramp(ramp);
         }
         let (requested, limit) = self.requested_and_limit();
         let target = limit.unwrap_or(requested);
@@ -155,6 +158,20 @@ impl<'a> DatagramTest<'a> {
             ("behind_schedule_share", json!(worst.behind_schedule_share)),
             ("queue_full", json!(worst.queue_full)),
         ]);
+        Some(finding)
+    }
+
+    /// Finds a sender that was late in a ramp whose result is a failed step: lateness causes bursts, which fill a queue.
+    fn late_ramp(&self, ramp: &RampReport) -> Option<Finding> {
+        let sent = self.streams.first().map(|(sent, _)| *sent)?;
+        let late = late_sender(ramp, Some(sent))?;
+        let host = &self.evidence.sender;
+        let summary = format!("{} sent late ({late}): its bursts may have failed the steps, not the path", host.name);
+        let mut finding = self.finding(Cause::SlowSender, summary, busy_processes(&host.name), None);
+        finding.evidence = BTreeMap::from([("behind_schedule_share", json!(sent.behind_schedule_share))]);
+        if let Some(lateness) = sent.lateness {
+            finding.evidence.insert("p99_lateness_seconds", json!(lateness.p99.as_secs_f64()));
+        }
         Some(finding)
     }
 
@@ -242,7 +259,7 @@ buffer: the place is unknown"
                 self.repeat_command(&format!("--pacing {}", self.per_stream(received_rate(sent, share)).to_argument()))
             }
             // A ramp has one stream.
-            None => Remedy { command: format!("lfn test {} --ramp", self.evidence.repeat_arguments), host: None },
+            None => self.evidence.repeat_command("--ramp"),
         };
         let mut finding = self.finding(Cause::Loss, summary, remedy, max);
         finding.evidence = BTreeMap::from([("lost_datagrams", json!(lost)), ("lost_share", json!(share))]);
@@ -262,6 +279,18 @@ buffer: the place is unknown"
         let bytes = self.streams.first().map(|(sent, _)| sent.datagram_bytes)?;
         Some(crate::udp::payload_capacity(&self.evidence.path?, bytes))
     }
+}
+
+/// Describes the lateness of the sender of a ramp, if it may have failed the steps that are the result.
+pub(super) fn late_sender(ramp: &RampReport, sent: Option<&UdpSent>) -> Option<String> {
+    let sent = sent?;
+    let behind = sent.behind_schedule_share.get();
+    // Steps that passed are certain, and so is a sender that reached its maximum.
+    if ramp.lowest_failed.is_none() || ramp.sender_limit || behind < MIN_LATE_SHARE {
+        return None;
+    }
+    let p99 = sent.lateness.map(|late| format!(", {} at p99", show_duration(late.p99))).unwrap_or_default();
+    Some(format!("{:.0} % of the time{p99}", behind * 100.0))
 }
 
 /// Returns the rate that arrives if this share is lost.
@@ -440,7 +469,7 @@ mod tests {
         let host = HostReport { interface: Some(interface), qdiscs: vec![qdisc], ..HostReport::default() };
         let findings = found(sent, lost, socket, host, None);
         assert_eq!(causes(&findings), [Cause::LocalDrops]);
-        assert_eq!(findings[0].remedy.to_string(), "tc qdisc replace dev eth0 root fq   (on near)");
+        assert_eq!(findings[0].remedy.to_string(), "tc qdisc replace dev eth0 root fq   # on near");
     }
 
     #[test]

@@ -165,8 +165,8 @@ fn larger_receive_buffer(evidence: &Evidence) -> Remedy {
 mod tests {
     use std::time::Duration;
 
-    use super::super::diagnose;
     use super::super::host::tests::{causes, first_finding, half_goodput};
+    use super::super::rule_findings;
     use super::*;
     use crate::host::QdiscCounters;
     use crate::units::BitRate;
@@ -186,11 +186,11 @@ mod tests {
         let counters = QdiscCounters { dropped_packets: 300, sent_packets: 9_700, ..QdiscCounters::default() };
         let mut evidence = slowed_by_loss();
         evidence.sender.qdisc = Some(("tbf".into(), counters));
-        let found = &diagnose(&evidence)[0];
+        let found = &rule_findings(&evidence)[0];
         let expected = "the queueing discipline tbf of eth0 on near.example dropped 300 of 10000 packets (3.00 %), which \
                         TCP does not count as resent";
         assert_eq!(found.summary, expected);
-        assert_eq!(found.remedy.to_string(), "tc qdisc replace dev eth0 root fq   (on near.example)");
+        assert_eq!(found.remedy.to_string(), "tc qdisc replace dev eth0 root fq   # on near.example");
         evidence.streams[0].rtt = Duration::from_secs(2);
         assert_eq!(causes(&evidence), [Cause::LocalDrops], "the queue is on this host");
         // One drop is enough if it explains the goodput, and no finding if it does not.
@@ -214,7 +214,7 @@ mod tests {
             interface.counters.received_missed = 900;
         });
         assert!(ring.summary.starts_with("the interface eth0 on far.example dropped 900 of"), "{}", ring.summary);
-        assert_eq!(ring.remedy.to_string(), "ethtool -G eth0 rx 4096   (on far.example)");
+        assert_eq!(ring.remedy.to_string(), "ethtool -G eth0 rx 4096   # on far.example");
         let sockets = first_finding(|e| {
             *e = slowed_by_loss();
             e.receiver.sockets_dropped = Some(900);
@@ -238,7 +238,7 @@ mod tests {
             "{}",
             damaged.summary
         );
-        assert_eq!(damaged.remedy.to_string(), "ethtool -S eth0   (on far.example)");
+        assert_eq!(damaged.remedy.to_string(), "ethtool -S eth0   # on far.example");
         // A few frames of an unknown protocol are counted with the kernel's own drops.
         let unclear = |dropped| {
             let mut evidence = slowed_by_loss();

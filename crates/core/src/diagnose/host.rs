@@ -140,7 +140,7 @@ pub(super) fn competing_traffic(evidence: &Evidence) -> Option<Finding> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::{Cause, HostEvidence, Spread, StreamEvidence, diagnose};
+    use super::super::{Cause, HostEvidence, Spread, StreamEvidence, rule_findings};
     use super::*;
     use crate::diagnose::window::tests::half_bdp_window;
     use crate::host::{Interface, InterfaceCounters, QdiscCounters};
@@ -179,13 +179,13 @@ pub(super) mod tests {
     }
 
     pub(in super::super) fn causes(evidence: &Evidence) -> Vec<Cause> {
-        diagnose(evidence).iter().map(|finding| finding.cause).collect()
+        rule_findings(evidence).iter().map(|finding| finding.cause).collect()
     }
 
     pub(in super::super) fn first_finding(change: fn(&mut Evidence)) -> super::Finding {
         let mut evidence = half_goodput();
         change(&mut evidence);
-        diagnose(&evidence).into_iter().next().expect("a finding")
+        rule_findings(&evidence).into_iter().next().expect("a finding")
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::{Cause, Evidence, Finding, Remedy, finding};
+use crate::units::BitRate;
 
 /// Minimum goodput as a share of the limit. Retransmissions and the ends of a test take the rest.
 const MIN_SHARE_OF_LIMIT: f64 = 0.95;
@@ -18,15 +19,19 @@ pub(super) fn server_limit(evidence: &Evidence) -> Option<Finding> {
     let summary =
         format!("the server limits the test to {limit} (--max-rate, --client-rate); the goodput was {goodput}");
     let mut finding =
-        finding(evidence, Cause::ServerLimit, summary, raise_limits(evidence), evidence.possible_goodput());
+        finding(evidence, Cause::ServerLimit, summary, raise_limits(evidence, limit), evidence.possible_goodput());
     finding.evidence =
         BTreeMap::from([("rate_limit_bits_per_second", json!(limit.0)), ("goodput_bits_per_second", json!(goodput.0))]);
     Some(finding)
 }
 
 /// Returns the command that starts the server with higher limits.
-pub(super) fn raise_limits(evidence: &Evidence) -> Remedy {
-    Remedy { command: "lfn serve --max-rate RATE --client-rate RATE".into(), host: Some(evidence.far.clone()) }
+///
+/// The new limit is the capacity of the path, or twice the old limit.
+pub(super) fn raise_limits(evidence: &Evidence, limit: BitRate) -> Remedy {
+    let capacity = evidence.path.map(|path| path.capacity).filter(|capacity| *capacity > limit);
+    let rate = capacity.unwrap_or(BitRate(limit.0.saturating_mul(2))).to_argument();
+    Remedy { command: format!("lfn serve --max-rate {rate} --client-rate {rate}"), host: Some(evidence.far.clone()) }
 }
 
 #[cfg(test)]
@@ -61,7 +66,7 @@ mod tests {
         let found = server_limit(&evidence(79_000_000, Some(80_000_000))).unwrap();
         assert_eq!(found.evidence["rate_limit_bits_per_second"], 80_000_000);
         assert!(found.summary.contains("80 Mb/s"), "{}", found.summary);
-        assert_eq!(found.remedy.to_string(), "lfn serve --max-rate RATE --client-rate RATE   (on far.example)");
+        assert_eq!(found.remedy.to_string(), "lfn serve --max-rate 160mbit --client-rate 160mbit   # on far.example");
         assert!(server_limit(&evidence(60_000_000, Some(80_000_000))).is_none(), "the path is slower");
         assert!(server_limit(&evidence(79_000_000, None)).is_none());
     }

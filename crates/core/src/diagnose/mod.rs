@@ -15,14 +15,20 @@ mod limit;
 mod path;
 mod processor;
 mod startup;
+mod unexplained;
+mod verdict;
 mod window;
 
 #[cfg(test)]
 pub(crate) use window::tests::half_bdp_window;
 
 pub use datagrams::diagnose_datagrams;
-pub use evidence::{Evidence, HostEvidence, NamedReport, SendTotals, Spread, SteadyPart, StreamEvidence, WorkerTime};
+pub use evidence::{
+    Evidence, HostEvidence, NamedReport, SendTotals, Spread, SteadyPart, StreamEvidence, TypedArgument, WorkerTime,
+};
 pub(crate) use evidence::{full_intervals, steady_part};
+
+pub use verdict::{Verdict, VerdictLimit, datagram_verdict, tcp_verdict};
 
 use std::collections::BTreeMap;
 
@@ -50,6 +56,13 @@ pub struct Finding {
     pub gain: Option<BitRate>,
 }
 
+impl Finding {
+    /// Returns true unless the goodput would be the same without this cause.
+    pub fn is_limit(&self) -> bool {
+        self.gain != Some(BitRate(0))
+    }
+}
+
 /// Causes that can limit a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
@@ -75,6 +88,8 @@ pub enum Cause {
     Loss,
     /// Packets wait in a queue on the path.
     Queueing,
+    /// Much of the sent data was sent more than once.
+    Retransmissions,
     /// The path MTU is smaller than the MTU of both interfaces.
     SmallMtu,
     /// The congestion control in use is not the requested one.
@@ -85,8 +100,10 @@ pub enum Cause {
     StartUp,
     /// Datagrams arrived while the receiver's socket buffer was full.
     ReceiverOverflow,
-    /// A sender of datagrams did not reach the requested rate.
+    /// A sender of datagrams was late, or did not reach the requested rate.
     SlowSender,
+    /// The goodput is below the prediction, and no rule explains this.
+    Unexplained,
 }
 
 impl Cause {
@@ -104,12 +121,14 @@ impl Cause {
             Cause::LocalDrops => "local drops",
             Cause::Loss => "loss",
             Cause::Queueing => "queueing",
+            Cause::Retransmissions => "retransmissions",
             Cause::SmallMtu => "small MTU",
             Cause::CongestionControl => "congestion control",
             Cause::Competing => "competing traffic",
             Cause::StartUp => "slow start",
             Cause::ReceiverOverflow => "receiver overflow",
             Cause::SlowSender => "slow sender",
+            Cause::Unexplained => "unexplained",
         }
     }
 
@@ -126,8 +145,9 @@ impl Cause {
             Cause::SlowWriter => &[Cause::SendBuffer, Cause::ReceiveWindow, Cause::StartUp],
             // Both ends keep the rate: the sender waits, and the receiver reads no faster.
             Cause::ServerLimit => &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::SendBuffer],
-            Cause::LocalDrops => &[Cause::Loss, Cause::Queueing],
-            Cause::Competing => &[Cause::Loss, Cause::Queueing],
+            Cause::LocalDrops => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
+            Cause::Competing => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
+            Cause::Loss => &[Cause::Retransmissions],
             _ => &[],
         }
     }
@@ -152,14 +172,27 @@ pub struct Remedy {
 impl std::fmt::Display for Remedy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.host {
-            Some(host) => write!(f, "{}   (on {host})", self.command),
+            // A comment, so that the line works when pasted.
+            Some(host) => write!(f, "{}   # on {host}", self.command),
             None => f.write_str(&self.command),
         }
     }
 }
 
 /// Returns all findings. A test with another congestion control than requested comes first, then the largest gain.
+///
+/// A goodput below the prediction that no finding explains is the finding [`Cause::Unexplained`].
 pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
+    let mut findings = rule_findings(evidence);
+    if !findings.iter().any(Finding::is_limit) {
+        let unexplained = unexplained::unexplained(evidence);
+        findings.splice(0..0, unexplained);
+    }
+    findings
+}
+
+/// Returns the findings of the rules, without [`Cause::Unexplained`].
+fn rule_findings(evidence: &Evidence) -> Vec<Finding> {
     // If gains are equal, the earlier rule is the cause and the later one is a consequence.
     let rules = [
         path::congestion_control,
@@ -174,6 +207,7 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
         buffers::send_buffer,
         buffers::kernel_cap_on_autotuning,
         path::loss,
+        path::retransmissions,
         host::competing_traffic,
         path::small_mtu,
         startup::start_up,

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Cause, Evidence, Finding, Remedy, finding};
 use crate::path::PathProfile;
-use crate::tcp_model::{self, Congestion, loss_budget};
+use crate::tcp_model::{self, Congestion, congestion_loss_budget};
 use crate::units::{BitRate, Ratio, show_duration};
 
 /// Goodput below this share of the lossless goodput is limited.
@@ -36,6 +36,11 @@ const BBR_SLOWED_BY_LOSS: (f64, f64) = (0.0005, 0.9);
 const BBR_WINDOW_BDPS: u64 = 4;
 /// Minimum number of lost segments; fewer are chance.
 const MIN_LOST_SEGMENTS: u64 = 3;
+/// Maximum retransmitted share of the sent data that is not reported, and minimum number of segments that is.
+const MAX_RETRANSMITTED_SHARE: f64 = 0.01;
+const MIN_RETRANSMITTED_SEGMENTS: u64 = 20;
+/// Pacing of a remedy as a share of the goodput: below the capacity, so that no queue grows.
+const PACED_SHARE: f64 = 0.95;
 /// RTT under load in base RTTs that shows a standing queue.
 const STANDING_QUEUE_RTT_FACTOR: f64 = 2.0;
 /// Minimum delay of a standing queue: half of the CoDel interval (RFC 8289 section 4.2). A shorter delay disturbs no
@@ -46,7 +51,7 @@ const LOCAL_QUEUE_SHARE: f64 = 0.5;
 /// Minimum difference in bytes between the path MTU and both interfaces' MTU; the MTU of loopback is one byte short.
 const MIN_MTU_DIFFERENCE: u32 = 20;
 
-/// Finds loss above the loss budget (the model of pathdiag) without an overflowed queue.
+/// Finds loss above the loss budget of the congestion control without an overflowed queue.
 pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
     let lost = StreamLoss::of(evidence)?;
     let lossless = evidence.path.map(|path| PathProfile { loss: Ratio::default(), ..path });
@@ -55,9 +60,16 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
         Some(path) => path.payload_capacity(),
         None => BitRate(evidence.steady_goodput().0.saturating_mul(2)),
     };
-    let budget = loss_budget(lost.mss, BitRate(target.0 / u64::from(streams)), evidence.base_rtt).get();
     let congestion = evidence.streams.first()?.sender_socket.congestion.clone();
     let bbr = congestion.starts_with("bbr");
+    // BBR has no budget: each loss delays the data behind it.
+    let budget = match bbr {
+        true => 0.0,
+        false => {
+            let path = lossless.unwrap_or(PathProfile::new(target, evidence.base_rtt));
+            congestion_loss_budget(&path, streams, congestion.parse().unwrap_or_default()).get()
+        }
+    };
     let is_limited = match &lossless {
         Some(path) => evidence.steady_goodput().as_f64() < FULL_SHARE * path.payload_capacity().as_f64(),
         None => follows_formula(evidence, lost.share) && evidence.rwnd_share().unwrap_or(0.0) <= 0.3,
@@ -80,16 +92,24 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
     {
         return None;
     }
+    let [each, tolerated] = [lost.share, budget].map(|share| (1.0 / share.max(f64::MIN_POSITIVE)).round());
+    let tolerance = match bbr {
+        true => format!("{congestion} slows down at this loss"),
+        false => format!(
+            "{target} at {} with {congestion} tolerates at most 1 loss in {} segments",
+            show_duration(evidence.base_rtt),
+            group_digits(tolerated)
+        ),
+    };
     let summary = format!(
-        "{:.3} % of the sent data was lost ({} segments); {target} at {} tolerates at most {:.4} %; RTT {} under load: the \
-queue did not overflow",
-        lost.share * 100.0,
+        "1 of {} segments was lost ({} segments, {:.3} %); {tolerance}; RTT {} under load: the queue did not overflow",
+        group_digits(each),
         lost.segments,
-        show_duration(evidence.base_rtt),
-        budget * 100.0,
+        lost.share * 100.0,
         show_duration(evidence.rtt_under_load()),
     );
     let remedy = match evidence.needed_in_flight().filter(|_| lost.share < BBR_LOSS_LIMIT) {
+        _ if !bbr && evidence.is_tuned && has_bbr_by_default(evidence) => evidence.repeat_without("tuned"),
         _ if !bbr => evidence.repeat_command("--congestion bbr"),
         // Window for the data behind a lost segment while it is retransmitted.
         Some(needed) => {
@@ -111,6 +131,69 @@ queue did not overflow",
     Some(finding)
 }
 
+/// Returns true if the kernel of the sender uses BBR for new sockets, so that only the plan replaced it.
+fn has_bbr_by_default(evidence: &Evidence) -> bool {
+    evidence.sender.kernel.as_ref().is_some_and(|kernel| kernel.congestion.starts_with("bbr"))
+}
+
+/// Formats an integer with commas between groups of three digits.
+fn group_digits(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
+    groups.join(",")
+}
+
+/// Finds much data that was sent more than once although no rule names lost packets as the limit: a queue that
+/// overflows, or acknowledgements that come late.
+pub(super) fn retransmissions(evidence: &Evidence) -> Option<Finding> {
+    // The losses of slow start may be repaired in the steady window.
+    let later: Vec<super::SendTotals> = evidence.streams.iter().map(|flow| flow.sent_later).collect::<Option<_>>()?;
+    let sum = |figure: fn(&super::SendTotals) -> u64| later.iter().map(figure).fold(0, u64::saturating_add);
+    let resent = sum(|totals| totals.resent_bytes);
+    let share = resent as f64 / sum(|totals| totals.sent_bytes).max(1) as f64;
+    if share <= MAX_RETRANSMITTED_SHARE {
+        return None;
+    }
+    let mss = evidence.streams.iter().map(|flow| flow.mss).max().filter(|mss| *mss > 0)?;
+    let segments = resent / u64::from(mss);
+    if segments < MIN_RETRANSMITTED_SEGMENTS {
+        return None;
+    }
+    let (base, loaded) = (evidence.base_rtt, evidence.rtt_under_load());
+    let queue = if loaded.as_secs_f64() > NEARLY_FULL_PATH.1 * base.as_secs_f64() {
+        "the streams overflow a queue on the path"
+    } else {
+        "packets are lost or delayed in bursts"
+    };
+    let summary = format!(
+        "{:.1} % of the sent data was retransmitted in the second half ({} segments); {queue} (RTT {} without load, {} under load)",
+        share * 100.0,
+        group_digits(segments as f64),
+        show_duration(base),
+        show_duration(loaded),
+    );
+    let each = evidence.steady_goodput().0 / u64::from(evidence.stream_count().max(1));
+    let paced = BitRate((each as f64 * PACED_SHARE) as u64 / 1000 * 1000).to_argument();
+    let remedy = evidence.repeat_command(&format!("--pacing {paced}"));
+    // The data arrives once in any case: retransmissions cost capacity, not goodput that is known.
+    let mut finding = finding(evidence, Cause::Retransmissions, summary, remedy, Some(evidence.steady_goodput()));
+    finding.evidence = BTreeMap::from([
+        ("retransmitted_share", json!(share)),
+        ("retransmitted_segments", json!(segments)),
+        ("base_rtt_seconds", json!(base.as_secs_f64())),
+        ("rtt_under_load_seconds", json!(loaded.as_secs_f64())),
+    ]);
+    Some(finding)
+}
+
+/// Returns the retransmitted share of the sent payload; none if a stream does not report it.
+pub(super) fn retransmitted_share(evidence: &Evidence) -> Option<f64> {
+    let moved: Vec<super::SendTotals> = evidence.streams.iter().map(|flow| flow.sent).collect::<Option<_>>()?;
+    let sum = |figure: fn(&super::SendTotals) -> u64| moved.iter().map(figure).fold(0, u64::saturating_add);
+    let sent = sum(|totals| totals.sent_bytes);
+    (sent > 0).then(|| sum(|totals| totals.resent_bytes) as f64 / sent as f64)
+}
+
 fn slows_bbr(evidence: &Evidence, share: f64) -> bool {
     let capacity = evidence.path.map(|path| path.payload_capacity().as_f64());
     share >= BBR_SLOWED_BY_LOSS.0
@@ -121,7 +204,6 @@ fn slows_bbr(evidence: &Evidence, share: f64) -> bool {
 struct StreamLoss {
     share: f64,
     segments: u64,
-    mss: u32,
 }
 
 impl StreamLoss {
@@ -135,7 +217,7 @@ impl StreamLoss {
             mss = mss.max(flow.mss);
         }
         let share = again as f64 / (sent as f64).max(1.0);
-        (sent > 0 && mss > 0).then_some(StreamLoss { share, segments: again / u64::from(mss.max(1)), mss })
+        (sent > 0 && mss > 0).then_some(StreamLoss { share, segments: again / u64::from(mss.max(1)) })
     }
 }
 
@@ -298,7 +380,7 @@ fn has_other_congestion_control(flow: &super::StreamEvidence) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Cause, SendTotals, Spread, SteadyPart, StreamEvidence, diagnose};
+    use super::super::{Cause, SendTotals, Spread, SteadyPart, StreamEvidence, rule_findings};
     use super::*;
     use crate::diagnose::window::tests::half_bdp_window;
     use crate::host::Interface;
@@ -342,7 +424,7 @@ mod tests {
     }
 
     fn causes(evidence: &Evidence) -> Vec<Cause> {
-        diagnose(evidence).iter().map(|finding| finding.cause).collect()
+        rule_findings(evidence).iter().map(|finding| finding.cause).collect()
     }
 
     #[test]
@@ -354,7 +436,7 @@ mod tests {
             evidence.steady = evidence.steady.map(|steady| SteadyPart { goodput, ..steady });
             evidence.streams[0].sender_socket.congestion = "bbr".into();
             evidence.streams[0].sent = Some(SendTotals { sent_bytes: 90_000_000, resent_bytes, duplicates: 0 });
-            diagnose(&evidence)
+            rule_findings(&evidence)
         };
         let found = with(73_000_000, 900_000);
         assert_eq!(found[0].cause, Cause::Loss);
@@ -369,7 +451,7 @@ mod tests {
     #[test]
     fn loss_beyond_the_budget_is_found_with_both_figures() {
         assert_eq!(causes(&quarter()), []);
-        let found = &diagnose(&lossy())[0];
+        let found = &rule_findings(&lossy())[0];
         let expected = "0.037 % of the sent data was lost (22 segments); 95.64 Mb/s at 50 ms tolerates at most 0.0003 %; RTT \
 51 ms under load: the queue did not overflow";
         assert_eq!((found.cause, found.summary.as_str()), (Cause::Loss, expected));
@@ -428,7 +510,7 @@ mod tests {
         let mut evidence = quarter();
         evidence.steady = evidence.steady.map(|steady| SteadyPart { goodput: BitRate(95_500_000), ..steady });
         evidence.streams[0].rtt = Duration::from_millis(250);
-        let found = &diagnose(&evidence)[0];
+        let found = &rule_findings(&evidence)[0];
         assert_eq!(found.summary, "RTT 250 ms under load, 50 ms without: packets wait 200 ms in a queue");
         assert_eq!(found.remedy.to_string(), "lfn test far.example --pacing 90725kbit");
         assert_eq!(found.gain, Some(BitRate(0)), "it costs time, not goodput");
@@ -437,9 +519,9 @@ mod tests {
         let mut backlog = |backlog_bytes| {
             let counters = crate::host::QdiscCounters { backlog_bytes, ..Default::default() };
             evidence.sender.qdisc = Some(("pfifo_fast".into(), counters));
-            diagnose(&evidence)[0].remedy.to_string()
+            rule_findings(&evidence)[0].remedy.to_string()
         };
-        assert_eq!(backlog(2_000_000), "tc qdisc replace dev eth0 root fq_codel   (on near.example)");
+        assert_eq!(backlog(2_000_000), "tc qdisc replace dev eth0 root fq_codel   # on near.example");
         assert_eq!(backlog(3_000), "lfn test far.example --pacing 90725kbit");
         evidence.streams[0].rtt = Duration::from_millis(98);
         assert_eq!(causes(&evidence), [], "less than twice");
@@ -451,7 +533,7 @@ mod tests {
     fn an_mtu_below_both_interfaces_is_the_paths() {
         let mut evidence = quarter();
         evidence.streams[0].pmtu = 1400;
-        let found = &diagnose(&evidence)[0];
+        let found = &rule_findings(&evidence)[0];
         let expected = "packets of 1400 B are the maximum of the path; the interface MTU is 1500 B on near.example and 1500 B on far.example";
         assert_eq!((found.cause, found.summary.as_str()), (Cause::SmallMtu, expected));
         assert!(found.gain.unwrap().0 > 0);
@@ -469,17 +551,17 @@ mod tests {
     fn probes_count_if_tcp_does_not_know_the_path_mtu() {
         let mut evidence = quarter();
         evidence.probed_mtu = Some(1400);
-        let found = &diagnose(&evidence)[0];
+        let found = &rule_findings(&evidence)[0];
         assert_eq!(found.cause, Cause::SmallMtu);
         assert!(found.summary.starts_with("packets of 1400 B are the maximum"), "{}", found.summary);
-        assert_eq!(found.remedy.to_string(), "sysctl -w net.ipv4.tcp_mtu_probing=1   (on near.example)");
+        assert_eq!(found.remedy.to_string(), "sysctl -w net.ipv4.tcp_mtu_probing=1   # on near.example");
         assert_eq!(
             (&found.evidence["tcp_path_mtu_bytes"], &found.evidence["probed_path_mtu_bytes"]),
             (&json!(1500), &json!(1400))
         );
         // TCP knows the path MTU: the remedy finds the hop.
         evidence.streams[0].pmtu = 1400;
-        assert!(diagnose(&evidence)[0].remedy.command.starts_with("tracepath -n far.example"));
+        assert!(rule_findings(&evidence)[0].remedy.command.starts_with("tracepath -n far.example"));
         (evidence.probed_mtu, evidence.streams[0].pmtu) = (Some(1500), 1500);
         assert_eq!(causes(&evidence), [], "probes of full size arrived");
         (evidence.probed_mtu, evidence.streams[0].pmtu) = (Some(1400), 0);
@@ -490,7 +572,7 @@ mod tests {
     fn another_congestion_control_than_requested_is_found() {
         let mut evidence = quarter();
         evidence.streams[0].sender_socket.congestion_requested = Some("bbr".into());
-        let found = &diagnose(&evidence)[0];
+        let found = &rule_findings(&evidence)[0];
         assert_eq!(found.summary, "bbr was requested, but cubic is in use on near.example");
         assert!(found.remedy.command.starts_with("ip route show table all | grep congctl"));
         // This finding is first: all other findings are of another congestion control.
@@ -504,5 +586,19 @@ mod tests {
         assert_eq!(causes(&evidence), [Cause::CongestionControl]);
         evidence.steady = evidence.steady.map(|steady| SteadyPart { goodput: BitRate(95_000_000), ..steady });
         assert_eq!(causes(&evidence), []);
+    }
+
+    #[test]
+    fn many_retransmissions_are_found_in_the_second_half_only() {
+        let mut evidence = half_bdp_window();
+        let totals = |resent| SendTotals { sent_bytes: 100_000_000, resent_bytes: resent, ..SendTotals::default() };
+        let flow = &mut evidence.streams[0];
+        (flow.mss, flow.sent, flow.sent_later) = (1448, Some(totals(9_000_000)), Some(totals(500_000)));
+        assert_eq!(retransmissions(&evidence), None, "the losses of slow start");
+        evidence.streams[0].sent_later = Some(totals(9_000_000));
+        let found = retransmissions(&evidence).unwrap();
+        assert!(found.summary.starts_with("9.0 % of the sent data was retransmitted"), "{}", found.summary);
+        assert!(found.summary.contains("(6,215 segments)") && !found.is_limit(), "{}", found.summary);
+        assert_eq!(found.remedy.command, "lfn test far.example --pacing 64030kbit");
     }
 }

@@ -104,7 +104,7 @@ fn busy_thread(evidence: &Evidence, sends: bool, stream: usize, worker: &WorkerT
     let remedy = if starved && own {
         fewer_threads(evidence, host).unwrap_or_else(|| relieve_processor(evidence, host, worker))
     } else if starved {
-        Remedy { command: "ps -eo pcpu,psr,pid,comm --sort=-pcpu | head".into(), host: Some(host.name.clone()) }
+        busy_processes(&host.name)
     } else if idle >= 1.0 {
         let more = evidence.stream_count().saturating_add(idle as u32);
         evidence.repeat_command(&format!("--streams {more}"))
@@ -128,6 +128,11 @@ fn busy_thread(evidence: &Evidence, sends: bool, stream: usize, worker: &WorkerT
     finding
 }
 
+/// Returns the command that shows the processes with the most CPU time of a host.
+pub(super) fn busy_processes(host: &str) -> Remedy {
+    Remedy { command: "ps -eo pcpu,psr,pid,comm --sort=-pcpu | head".into(), host: Some(host.to_owned()) }
+}
+
 /// Returns the command with one thread for each CPU, if there are more threads than CPUs.
 fn fewer_threads(evidence: &Evidence, host: &HostEvidence) -> Option<Remedy> {
     let directions = if evidence.bidirectional { 2 } else { 1 };
@@ -145,7 +150,7 @@ fn relieve_processor(evidence: &Evidence, host: &HostEvidence, worker: &WorkerTi
             here(format!("ethtool -K {} tso on gso on gro on", interface.name))
         }
         _ if !host.no_copy => evidence.repeat_command("--no-copy"),
-        _ => here(format!("perf top -C {}   # functions that use the CPU", worker.processor)),
+        _ => here(format!("perf top -C {}", worker.processor)),
     }
 }
 
@@ -167,7 +172,7 @@ fn softirq_bound(evidence: &Evidence, host: &HostEvidence) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::super::host::tests::{causes, first_finding, half_goodput};
-    use super::super::{StreamEvidence, diagnose};
+    use super::super::{StreamEvidence, rule_findings};
     use super::*;
     use crate::host::Interface;
     use crate::units::{BitRate, Bytes};
@@ -183,17 +188,17 @@ mod tests {
             e.receiver.idle = Some(0.1);
             e.streams[0].receiver_thread = Some(WorkerTime { running: 0.97, waiting: 0.02, processor: 0 });
         });
-        assert_eq!(all.remedy.to_string(), "ethtool -K eth0 tso on gso on gro on   (on far.example)");
+        assert_eq!(all.remedy.to_string(), "ethtool -K eth0 tso on gso on gro on   # on far.example");
         // A virtual device cannot take over work.
         for change in [|i: &mut Interface| i.loopback = true, |i: &mut Interface| i.kind = Some("veth".into())] {
             let mut evidence = half_goodput();
             evidence.receiver.idle = Some(0.1);
             evidence.receiver.interface.iter_mut().for_each(change);
             evidence.streams[0].receiver_thread = Some(WorkerTime { running: 0.97, waiting: 0.02, processor: 1 });
-            assert_eq!(diagnose(&evidence)[0].remedy.to_string(), "lfn test far.example --no-copy");
+            assert_eq!(rule_findings(&evidence)[0].remedy.to_string(), "lfn test far.example --no-copy");
             evidence.receiver.no_copy = true;
-            let remedy = diagnose(&evidence)[0].remedy.to_string();
-            assert_eq!(remedy, "perf top -C 1   # functions that use the CPU   (on far.example)");
+            let remedy = rule_findings(&evidence)[0].remedy.to_string();
+            assert_eq!(remedy, "perf top -C 1   # on far.example");
         }
         let starved = first_finding(|e| {
             e.streams[0].sender_thread = Some(WorkerTime { running: 0.3, waiting: 0.68, processor: 2 })
@@ -230,7 +235,7 @@ mod tests {
             (host.processors, host.idle, host.busy_on_programs) = (Some(2), Some(0.0), Some(1.9));
         }
         change(&mut evidence);
-        let found = diagnose(&evidence).into_iter().find(|finding| finding.cause == Cause::Processor);
+        let found = rule_findings(&evidence).into_iter().find(|finding| finding.cause == Cause::Processor);
         found.expect("a finding")
     }
 

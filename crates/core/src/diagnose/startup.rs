@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Cause, Evidence, Finding, Remedy, finding};
+use crate::prediction;
 use crate::units::show_duration;
 
 /// Minimum start-up as a share of the test, above the one interval in ten that every test starts with.
@@ -28,7 +29,9 @@ pub(super) fn start_up(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     let Some(steady) = evidence.steady else {
-        let growing = elapsed < evidence.base_rtt * MIN_ROUND_TRIPS && evidence.intervals >= MIN_INTERVALS;
+        // A test below its prediction is too short even if it has few intervals.
+        let growing = elapsed < evidence.base_rtt * MIN_ROUND_TRIPS
+            && (evidence.intervals >= MIN_INTERVALS || is_below_prediction(evidence));
         return growing.then(|| still_growing(evidence));
     };
     let share = steady.start.as_secs_f64() / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
@@ -60,6 +63,10 @@ pub(super) fn start_up(evidence: &Evidence) -> Option<Finding> {
     Some(finding)
 }
 
+fn is_below_prediction(evidence: &Evidence) -> bool {
+    prediction::predict_test(evidence).is_some_and(|(_, expected)| evidence.steady_goodput() < expected.min)
+}
+
 fn still_growing(evidence: &Evidence) -> Finding {
     let summary = format!(
         "the goodput was still growing at the end of the test, after {} ({:.0} round trips of {}); run longer",
@@ -89,7 +96,7 @@ fn longer_test(evidence: &Evidence, start_up: Duration) -> Remedy {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{SteadyPart, diagnose};
+    use super::super::{SteadyPart, rule_findings};
     use super::*;
     use crate::diagnose::window::tests::half_bdp_window;
     use crate::units::{BitRate, Bytes};
@@ -107,7 +114,7 @@ mod tests {
 
     #[test]
     fn long_slow_start_is_found_with_its_share() {
-        let findings = diagnose(&filled_after(6, 104_000_000));
+        let findings = rule_findings(&filled_after(6, 104_000_000));
         assert_eq!(findings.iter().map(|f| f.cause).collect::<Vec<_>>(), [Cause::StartUp]);
         let expected =
             "growth took 6 s of 30 s (20 %): 104 Mb/s over the whole test, 128.5 Mb/s in the steady part; run longer";
@@ -118,21 +125,21 @@ mod tests {
 
     #[test]
     fn short_slow_start_is_no_finding() {
-        assert_eq!(diagnose(&filled_after(2, 120_000_000)), []);
+        assert_eq!(rule_findings(&filled_after(2, 120_000_000)), []);
         // A long time, but only a small loss.
-        assert_eq!(diagnose(&filled_after(10, 127_000_000)), []);
+        assert_eq!(rule_findings(&filled_after(10, 127_000_000)), []);
         // Thousands of round trips: a noisy host, not slow start.
         let mut evidence = filled_after(6, 104_000_000);
         evidence.base_rtt = Duration::from_micros(20);
         evidence.streams[0].rtt = evidence.base_rtt;
-        assert_eq!(diagnose(&evidence), []);
+        assert_eq!(rule_findings(&evidence), []);
     }
 
     #[test]
     fn an_omitted_warm_up_is_no_finding() {
         let mut evidence = filled_after(6, 104_000_000);
         evidence.omit = Some(Duration::from_secs(6));
-        assert_eq!(diagnose(&evidence), []);
+        assert_eq!(rule_findings(&evidence), []);
         // No part of the test is left.
         (evidence.steady, evidence.elapsed) = (None, Duration::from_secs(5));
         assert_eq!(start_up(&evidence), None);
@@ -144,10 +151,10 @@ mod tests {
         evidence.steady = None;
         evidence.streams[0].goodput = evidence.goodput;
         evidence.elapsed = Duration::from_secs(5);
-        assert_eq!(diagnose(&evidence)[0].cause, Cause::StartUp);
+        assert_eq!(rule_findings(&evidence)[0].cause, Cause::StartUp);
         // Long enough, but unsteady for another reason.
         evidence.elapsed = Duration::from_secs(60);
-        assert_eq!(diagnose(&evidence), []);
+        assert_eq!(rule_findings(&evidence), []);
     }
 
     #[test]
@@ -155,7 +162,7 @@ mod tests {
         let mut evidence = half_bdp_window();
         evidence.goodput = BitRate(50_000_000);
         evidence.steady = evidence.steady.map(|steady| SteadyPart { start: Duration::from_secs(7), ..steady });
-        let causes: Vec<_> = diagnose(&evidence).iter().map(|finding| finding.cause).collect();
+        let causes: Vec<_> = rule_findings(&evidence).iter().map(|finding| finding.cause).collect();
         assert_eq!(causes, [Cause::ReceiveWindow, Cause::StartUp]);
     }
 }

@@ -159,7 +159,7 @@ pub(super) fn autotuning_command(key: &str, [least, first, most]: [u64; 3], need
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::evidence::Spread;
-    use super::super::{SteadyPart, diagnose};
+    use super::super::{SteadyPart, rule_findings};
     use super::*;
     use crate::path::PathProfile;
     use crate::wire::measure::SocketReport;
@@ -196,7 +196,8 @@ pub(crate) mod tests {
             sender: host("near.example"),
             receiver: host("far.example"),
             far: "far.example".into(),
-            repeat_arguments: "far.example".into(),
+            repeat_arguments: vec![crate::diagnose::TypedArgument { flag: None, text: "far.example".into() }],
+            is_tuned: false,
             bidirectional: false,
             is_one_host: false,
             no_gso: false,
@@ -221,12 +222,12 @@ pub(crate) mod tests {
     }
 
     fn names(evidence: &Evidence) -> Vec<&'static str> {
-        diagnose(evidence).iter().map(|finding| finding.cause.name()).collect()
+        rule_findings(evidence).iter().map(|finding| finding.cause.name()).collect()
     }
 
     #[test]
     fn a_limiting_window_is_found_with_its_arithmetic() {
-        let findings = diagnose(&half_bdp_window());
+        let findings = rule_findings(&half_bdp_window());
         assert_eq!(findings[0].cause, Cause::ReceiveWindow);
         assert_eq!(
             findings[0].summary,
@@ -241,11 +242,11 @@ pub(crate) mod tests {
     fn low_autotuning_has_a_remedy_on_the_receiver() {
         let mut evidence = half_bdp_window();
         evidence.streams[0].receiver_socket.window_requested_bytes = None;
-        let remedy = diagnose(&evidence)[0].remedy.clone();
+        let remedy = rule_findings(&evidence)[0].remedy.clone();
         assert_eq!(remedy.host.as_deref(), Some("far.example"));
         assert!(remedy.command.starts_with("sysctl -w net.ipv4.tcp_rmem='4096 131072 "), "{remedy}");
         evidence.receiver.kernel.as_mut().unwrap().moderate_rcvbuf = false;
-        assert_eq!(diagnose(&evidence)[0].remedy.command, "sysctl -w net.ipv4.tcp_moderate_rcvbuf=1");
+        assert_eq!(rule_findings(&evidence)[0].remedy.command, "sysctl -w net.ipv4.tcp_moderate_rcvbuf=1");
     }
 
     #[test]
@@ -275,7 +276,7 @@ pub(crate) mod tests {
     fn without_capacity_the_window_has_an_unknown_gain() {
         let mut evidence = half_bdp_window();
         evidence.path = None;
-        let finding = &diagnose(&evidence)[0];
+        let finding = &rule_findings(&evidence)[0];
         assert_eq!((finding.cause, finding.gain), (Cause::ReceiveWindow, None));
         assert_eq!(finding.remedy.to_string(), "lfn test far.example --window 9095680");
     }
@@ -288,7 +289,7 @@ pub(crate) mod tests {
         flow.snd_wnd = Some(Spread { min: 1_136_960, median: 1_136_960, max: 1_136_960 });
         flow.cwnd = Bytes(2_000_000);
         evidence.streams = vec![flow; 4];
-        let finding = &diagnose(&evidence)[0];
+        let finding = &rule_findings(&evidence)[0];
         assert_eq!(finding.cause, Cause::ReceiveWindow);
         assert!(finding.summary.starts_with("4 streams with 1.137 MB each per 539 ms"), "{}", finding.summary);
         // One of the four streams is not enough for a finding.
@@ -314,11 +315,11 @@ pub(crate) mod tests {
         assert_eq!(names(&evidence), ["receive window"], "scale 0, but negotiated");
         evidence.streams[0].window_scaling = false;
         evidence.receiver.kernel.as_mut().unwrap().window_scaling = false;
-        let findings = diagnose(&evidence);
+        let findings = rule_findings(&evidence);
         assert_eq!(findings.iter().map(|f| f.cause).collect::<Vec<_>>(), [Cause::WindowScaleAbsent]);
-        assert_eq!(findings[0].remedy.to_string(), "sysctl -w net.ipv4.tcp_window_scaling=1   (on far.example)");
+        assert_eq!(findings[0].remedy.to_string(), "sysctl -w net.ipv4.tcp_window_scaling=1   # on far.example");
         assert!(findings[0].summary.contains("13.11 Mb/s over 40 ms"), "{}", findings[0].summary);
         evidence.receiver.kernel.as_mut().unwrap().window_scaling = true;
-        assert!(diagnose(&evidence)[0].remedy.command.starts_with("tcpdump"));
+        assert!(rule_findings(&evidence)[0].remedy.command.starts_with("tcpdump"));
     }
 }

@@ -176,6 +176,10 @@ fn summaries(file: &str, stored: &StoredResult) -> Vec<RunSummary> {
         StoredResult::Test(document) => {
             document.runs.iter().enumerate().map(|(number, run)| lfn_summary(file, number, run, document)).collect()
         }
+        StoredResult::Tuning(document) => {
+            let document = document.as_ref().clone().into_test_document();
+            document.runs.iter().enumerate().map(|(number, run)| lfn_summary(file, number, run, &document)).collect()
+        }
         StoredResult::Iperf3(result) => result.summaries(file),
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Figure, Iperf3Report};
 use crate::block_timing::ReceivedBlocks;
-use crate::diagnose::{self, Remedy, SteadyPart};
+use crate::diagnose::{self, Remedy, SteadyPart, Verdict};
 use crate::discover::report::PathReport;
 use crate::host::clock::ClockAlignment;
 use crate::latency::Latency;
@@ -155,6 +155,9 @@ pub struct Run {
     pub request: TestRequest,
     /// Socket options requested at the client's end.
     pub near_socket: SocketRequest,
+    /// Limit of the test, with or without a finding.
+    #[serde(default)]
+    pub verdict: Verdict,
     /// Causes that limit the test, the largest gain first.
     pub findings: Vec<StoredFinding>,
     /// Intervals of the receiver, which give the goodput. `near` and `far` have the intervals of each end for every

@@ -11,7 +11,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{Comparison, StoredResult, TestDocument, TestEvent, compare, interval_csv, read_result, schema};
+use super::{
+    Comparison, Run, StoredResult, TestDocument, TestEvent, TuningDocument, compare, interval_csv, read_result, schema,
+};
 use crate::diagnose::{self, Cause, Remedy};
 
 /// Generates random values of a schema.
@@ -178,6 +180,11 @@ fn round_trip<T: JsonSchema + DeserializeOwned + Serialize + PartialEq + std::fm
     (read, text)
 }
 
+/// Returns a run with arbitrary figures.
+pub(super) fn arbitrary_run() -> Run {
+    round_trip::<Run>(7).0
+}
+
 /// Asserts that the stored schema accepts the value.
 fn assert_valid(schema: &str, value: &Value) {
     let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
@@ -195,6 +202,15 @@ proptest! {
         assert_valid(include_str!("../../../../doc/schema/lfn.test.3.schema.json"), &serde_json::from_str(&text).unwrap());
         // `read_result` refuses duplicate keys.
         let StoredResult::Test(read) = read_result(text.as_bytes()).unwrap() else { panic!("a result is a result") };
+        prop_assert_eq!(*read, document);
+    }
+
+    #[test]
+    fn every_comparison_matches_its_schema_and_round_trips(seed: u64) {
+        let (document, text) = round_trip::<TuningDocument>(seed);
+        let schema = include_str!("../../../../doc/schema/lfn.test.compare.1.schema.json");
+        assert_valid(schema, &serde_json::from_str(&text).unwrap());
+        let StoredResult::Tuning(read) = read_result(text.as_bytes()).unwrap() else { panic!("a result is a result") };
         prop_assert_eq!(*read, document);
     }
 

@@ -20,6 +20,7 @@ mod laws;
 mod read;
 #[cfg(test)]
 mod schema;
+mod tuning;
 
 pub use crate::figure::Figure;
 pub use compare::{Comparison, ComparisonSchema, GoodputDifference, ResultSource, RunSummary, compare};
@@ -33,3 +34,4 @@ pub use event::{EventSchema, TestEvent};
 pub use iperf3::{Iperf3Report, Iperf3Stream};
 pub use iperf3_json::Iperf3Output;
 pub use read::{MAX_RESULT_BYTES, ReadError, StoredResult, read_result};
+pub use tuning::{KernelSetting, SettingChange, TunedSetting, TuningComparison, TuningDocument, TuningSchema};

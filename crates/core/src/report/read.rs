@@ -12,12 +12,15 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IgnoredAny, 
 use super::document::{Origin, TestDocument, UnfinishedTest};
 use super::event::TestEvent;
 use super::iperf3_json::{self, Iperf3Output};
+use super::tuning::TuningDocument;
 use super::{Side, TestSchema};
 
 /// Maximum length of a result file in bytes: one stream at both ends for a day, one interval each second.
 pub const MAX_RESULT_BYTES: u64 = 512 << 20;
 /// Schema of a stored result, with its version.
 const TEST_SCHEMA: &str = "lfn.test/3";
+/// Schema of a comparison by `lfn test --compare`, with its version.
+const TUNING_SCHEMA: &str = "lfn.test.compare/1";
 /// Schema of the events of a test, with its version.
 const EVENT_SCHEMA: &str = "lfn.test.event/3";
 
@@ -26,6 +29,8 @@ const EVENT_SCHEMA: &str = "lfn.test.event/3";
 pub enum StoredResult {
     /// A result of `lfn test`.
     Test(Box<TestDocument>),
+    /// A result of `lfn test --compare`.
+    Tuning(Box<TuningDocument>),
     /// A result of iperf3.
     Iperf3(Box<Iperf3Output>),
 }
@@ -85,6 +90,9 @@ pub fn read_result(bytes: &[u8]) -> Result<StoredResult, ReadError> {
     let head = read_head(bytes)?;
     match (head.schema.as_deref(), head.event.as_deref()) {
         (Some(TEST_SCHEMA), None) => read_document(bytes, true).map(|document| StoredResult::Test(Box::new(document))),
+        (Some(TUNING_SCHEMA), None) => {
+            read_document(bytes, true).map(|document| StoredResult::Tuning(Box::new(document)))
+        }
         (Some(EVENT_SCHEMA), Some(_)) => read_events(bytes).map(|document| StoredResult::Test(Box::new(document))),
         (Some(other), _) => Err(ReadError::Schema(other.chars().take(40).filter(|c| !c.is_control()).collect())),
         (None, Some(_)) if head.data.is_some() => read_iperf3_lines(iperf3_json::Iperf3Lines::default(), bytes),

@@ -11,7 +11,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::{Comparison, ErrorDocument, TestDocument, TestEvent};
+use super::{Comparison, ErrorDocument, TestDocument, TestEvent, TuningDocument};
 use crate::figure::Figure;
 use crate::path::{optional_seconds, seconds};
 use crate::stamp::report::StampDocument;
@@ -119,6 +119,10 @@ fn event_schema() -> String {
     schema::<TestEvent>("lfn.test.3.event", "A line of lfn test --output ndjson, lfn.test.event/3")
 }
 
+fn tuning_schema() -> String {
+    schema::<TuningDocument>("lfn.test.compare.1", "Result of lfn test --compare, lfn.test.compare/1")
+}
+
 fn comparison_schema() -> String {
     schema::<Comparison>("lfn.show.2", "Comparison of lfn show --json, lfn.show/2")
 }
@@ -132,10 +136,11 @@ fn error_schema() -> String {
 }
 
 /// Returns all schemas with their file names.
-fn all_schemas() -> [(&'static str, String); 5] {
+fn all_schemas() -> [(&'static str, String); 6] {
     [
         ("lfn.test.3", test_schema()),
         ("lfn.test.3.event", event_schema()),
+        ("lfn.test.compare.1", tuning_schema()),
         ("lfn.show.2", comparison_schema()),
         ("lfn.stamp.2", stamp_schema()),
         ("lfn.error.1", error_schema()),
@@ -156,6 +161,7 @@ fn the_schemas_kept_are_those_of_the_types() {
     let current = "a type of the report has changed: bash doc/schema/make";
     assert_eq!(include_str!("../../../../doc/schema/lfn.test.3.schema.json"), test_schema(), "{current}");
     assert_eq!(include_str!("../../../../doc/schema/lfn.test.3.event.schema.json"), event_schema(), "{current}");
+    assert_eq!(include_str!("../../../../doc/schema/lfn.test.compare.1.schema.json"), tuning_schema(), "{current}");
     assert_eq!(include_str!("../../../../doc/schema/lfn.show.2.schema.json"), comparison_schema(), "{current}");
     assert_eq!(include_str!("../../../../doc/schema/lfn.stamp.2.schema.json"), stamp_schema(), "{current}");
     assert_eq!(include_str!("../../../../doc/schema/lfn.error.1.schema.json"), error_schema(), "{current}");

@@ -48,10 +48,15 @@ pub fn run(args: ShowArgs) -> Result<Exit, Failure> {
         [(_, StoredResult::Test(document))] if args.intervals => {
             print::csv().write_all(report::interval_csv(document).as_bytes()).map_err(Failure::from)
         }
+        [(_, StoredResult::Tuning(document))] if args.intervals => {
+            let document = std::mem::take(document.as_mut()).into_test_document();
+            print::csv().write_all(report::interval_csv(&document).as_bytes()).map_err(Failure::from)
+        }
         _ if args.intervals => Err(Failure::usage("--intervals needs exactly one result of lfn test")
             .hint("to compare several results, use --output csv")),
         _ if format == OutputFormat::Csv => Ok(print::csv().write_all(comparison.csv().as_bytes())?),
         [(_, StoredResult::Test(document))] => Ok(measure::show(std::mem::take(document.as_mut()))?),
+        [(_, StoredResult::Tuning(document))] => Ok(measure::tuning::show(document)?),
         _ => Ok(print::out().write_all(show::side_by_side(&comparison).as_bytes())?),
     })?;
     Ok(Exit::Ok)

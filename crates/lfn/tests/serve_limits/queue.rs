@@ -201,6 +201,7 @@ fn counted(records: u64) -> tester::Test {
         request,
         near_socket: Default::default(),
         path: None,
+        tuned: false,
         round_to_rtt: false,
         target_precision: None,
         omit: None,

@@ -101,7 +101,7 @@ pub enum SessionError {
         while_doing: &'static str,
     },
     /// No answer over UDP, while TCP works.
-    #[error("no answer over UDP from {address} within {} s", .after.as_secs_f32())]
+    #[error("no answer over UDP from {address} within {} s", .after.as_secs_f32().round().max(1.0))]
     NoDatagrams { address: String, after: Duration },
     /// The peer sent an invalid frame.
     #[error("{0}")]

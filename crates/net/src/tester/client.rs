@@ -55,7 +55,7 @@ pub(super) fn run_with_barrier(
         return super::udp::run(target, test, watch);
     }
     let kernel = options::read_kernel();
-    let (request, near, dialled, mut control) = match test.path {
+    let (request, near, dialled, mut control) = match test.path.filter(|_| test.tuned) {
         Some(path) if path.base_rtt.is_zero() => {
             let connection = TcpConnection::connect(target)?;
             let path = PathProfile { base_rtt: connection.min_rtt(), ..path };

@@ -20,9 +20,11 @@ use lfn_core::wire::measure::{EndReport, Interval, Kernel, SocketRequest, TestDi
 pub struct Test {
     pub request: TestRequest,
     pub near_socket: SocketRequest,
-    /// Path, if its capacity is known. Both ends derive the planned buffers from it. A base RTT of zero is unknown: it
-    /// is measured before the data streams are dialled, which costs one round trip.
+    /// Path, if its capacity is known.
     pub path: Option<PathProfile>,
+    /// Both ends use the buffers of the plan for `path`, not their own. A base RTT of zero is then measured before the
+    /// data streams are dialled, which costs one round trip.
+    pub tuned: bool,
     /// Round the interval up to whole round trips, if one burst more or less changes an interval's goodput visibly. A
     /// window-limited sender sends one burst per round trip, and an interval with an extra burst would show a wrong
     /// rate.
@@ -127,6 +129,7 @@ mod tests {
             request,
             near_socket: SocketRequest::default(),
             path: None,
+            tuned: false,
             round_to_rtt: true,
             target_precision: None,
             omit: None,

@@ -89,7 +89,7 @@ impl TestError {
         match self {
             TestError::Session(error) => error.hint(),
             TestError::Window { requested, host, .. } => {
-                Some(format!("sysctl -w net.core.rmem_max={requested}   (on {host})"))
+                Some(format!("sysctl -w net.core.rmem_max={requested}   # on {host}"))
             }
             TestError::NotSimultaneous => {
                 Some("use --both to run one after the other, or start the server with --max-sessions 2 or more".into())

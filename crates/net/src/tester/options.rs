@@ -40,6 +40,7 @@ pub fn read_kernel() -> Kernel {
         tcp_wmem_bytes: three("net.ipv4.tcp_wmem"),
         moderate_rcvbuf: number(TCP_MODERATE_RCVBUF) == 1,
         window_scaling: number("net.ipv4.tcp_window_scaling") == 1,
+        congestion: sysctl::read("net.ipv4.tcp_congestion_control").unwrap_or_default().trim().to_owned(),
     }
 }
 
@@ -321,7 +322,7 @@ mod tests {
         let request = SocketRequest { window: Some(Bytes(4_547_813)), ..SocketRequest::default() };
         let error = SocketOptions::new(&request, false, &kernel()).unwrap_err();
         assert!(error.to_string().contains("net.core.rmem_max is 4194304"), "{error}");
-        assert_eq!(error.hint().unwrap(), "sysctl -w net.core.rmem_max=4547813   (on far)");
+        assert_eq!(error.hint().unwrap(), "sysctl -w net.core.rmem_max=4547813   # on far");
     }
 
     #[test]

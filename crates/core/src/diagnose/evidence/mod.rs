@@ -47,8 +47,10 @@ pub struct Evidence {
     pub receiver: HostEvidence,
     /// Name of the far host as the user typed it.
     pub far: String,
-    /// Arguments of `lfn test` that repeat the test: the far end as it was typed, and the direction.
-    pub repeat_arguments: String,
+    /// Arguments of `lfn test` that repeat the test, as they were typed, with its direction.
+    pub repeat_arguments: Vec<TypedArgument>,
+    /// The streams used the settings of the plan (`--tuned`).
+    pub is_tuned: bool,
     /// Both directions ran at the same time, so each used the interfaces of the other.
     pub bidirectional: bool,
     /// Both ends are on one host and share its CPUs.
@@ -62,6 +64,41 @@ pub struct Evidence {
     /// Figures of each stream.
     pub streams: Vec<StreamEvidence>,
 }
+
+/// An argument of `lfn test` as it was typed: the host, or a flag with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypedArgument {
+    /// Long name of the flag, without dashes; none for the host.
+    pub flag: Option<String>,
+    /// The argument, quoted for a shell.
+    pub text: String,
+}
+
+/// Flags that another flag replaces: the flag of a remedy, and the flags that are removed with it.
+const REPLACED_FLAGS: &[(&str, &[&str])] = &[
+    ("time", &["count", "bytes", "precision"]),
+    ("window", &["near-window", "far-window"]),
+    ("sndbuf", &["near-sndbuf", "far-sndbuf"]),
+    ("rcvbuf", &["near-rcvbuf", "far-rcvbuf"]),
+    ("no-copy", &["near-no-copy", "far-no-copy", "check-data"]),
+    ("compare", &["tuned", "bidir", "path", "path-names"]),
+    (
+        "ramp",
+        &[
+            "udp",
+            "time",
+            "count",
+            "bytes",
+            "precision",
+            "streams",
+            "pacing",
+            "bidir",
+            "check-data",
+            "block-timing",
+            "congestion",
+        ],
+    ),
+];
 
 /// Steady part of a test, after start-up, on the receiver's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -161,6 +198,8 @@ pub struct StreamEvidence {
     pub pmtu: u32,
     /// Sent and retransmitted bytes; none on a kernel before 4.19.
     pub sent: Option<SendTotals>,
+    /// The same in the second half of the steady window, after all losses of slow start; none with few intervals.
+    pub sent_later: Option<SendTotals>,
     /// Median of the unread bytes at the receiver.
     pub unread_bytes: Option<u64>,
     /// Median of the window that the receiver advertised, in bytes.
@@ -227,7 +266,8 @@ impl Evidence {
             sender: host::host_evidence(sender_name, sender, window, true),
             receiver: host::host_evidence(receiver_name, receiver, window, false),
             far: far.to_owned(),
-            repeat_arguments: far.to_owned(),
+            repeat_arguments: vec![TypedArgument { flag: None, text: far.to_owned() }],
+            is_tuned: false,
             bidirectional: false,
             is_one_host: uses_loopback(sender) || uses_loopback(receiver),
             no_gso: false,
@@ -263,15 +303,33 @@ impl Evidence {
         self.path.map(|path| Bytes(path.bdp().0.div_ceil(u64::from(self.stream_count()).max(1))))
     }
 
-    /// Returns the command that repeats the test with `flags`, and with the same number of streams unless `flags` sets
-    /// it.
+    /// Returns the command that repeats the test with `flags`, which replace the same flags of the user. The number of
+    /// streams stays unless `flags` sets it.
     pub(super) fn repeat_command(&self, flags: &str) -> Remedy {
+        let new: Vec<&str> = flags.split_whitespace().filter_map(|word| word.strip_prefix("--")).collect();
+        let is_replaced = |flag: &str| {
+            let by = |name: &&str| REPLACED_FLAGS.iter().any(|(new, old)| new == name && old.contains(&flag));
+            new.contains(&flag) || new.iter().any(by)
+        };
+        let keeps = |argument: &&TypedArgument| !argument.flag.as_deref().is_some_and(is_replaced);
+        let mut words: Vec<&str> =
+            self.repeat_arguments.iter().filter(keeps).map(|argument| argument.text.as_str()).collect();
+        words.extend((!flags.is_empty()).then_some(flags));
+        let sets_streams = |flag: &str| flag == "streams" || flag == "ramp";
+        let typed = self.repeat_arguments.iter().filter_map(|argument| argument.flag.as_deref());
+        let is_set = new.iter().copied().chain(typed).any(sets_streams);
         let streams = match self.stream_count() {
             0 | 1 => String::new(),
-            _ if flags.contains("--streams") => String::new(),
+            _ if is_set => String::new(),
             streams => format!(" --streams {streams}"),
         };
-        Remedy { command: format!("lfn test {} {flags}{streams}", self.repeat_arguments), host: None }
+        Remedy { command: format!("lfn test {}{streams}", words.join(" ")), host: None }
+    }
+
+    /// Returns the command that repeats the test without `flag`.
+    pub(super) fn repeat_without(&self, flag: &str) -> Remedy {
+        let kept = self.repeat_arguments.iter().filter(|argument| argument.flag.as_deref() != Some(flag)).cloned();
+        Evidence { repeat_arguments: kept.collect(), ..self.clone() }.repeat_command("")
     }
 
     /// Returns the CPU time of lfn's own threads on the host of one end, in CPUs.
@@ -477,10 +535,27 @@ mod tests {
         assert!(of(&sender).is_tcp());
     }
 
+    fn typed(arguments: &[(&str, &str)]) -> Vec<TypedArgument> {
+        let flag = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+        arguments.iter().map(|(name, text)| TypedArgument { flag: flag(name), text: (*text).to_owned() }).collect()
+    }
+
+    #[test]
+    fn a_remedy_keeps_the_flags_that_it_does_not_replace() {
+        let mut evidence = half_bdp_window();
+        evidence.repeat_arguments =
+            typed(&[("", "far1"), ("time", "-t 15"), ("rate", "--rate 200mbit"), ("congestion", "-C cubic")]);
+        let command = |flags| evidence.repeat_command(flags).command;
+        assert_eq!(command("--congestion bbr"), "lfn test far1 -t 15 --rate 200mbit --congestion bbr");
+        assert_eq!(command("--time 60"), "lfn test far1 --rate 200mbit -C cubic --time 60");
+        assert_eq!(command("--ramp"), "lfn test far1 --rate 200mbit --ramp");
+        assert_eq!(evidence.repeat_without("congestion").command, "lfn test far1 -t 15 --rate 200mbit");
+    }
+
     #[test]
     fn a_remedy_repeats_the_test_with_as_many_streams() {
         let mut evidence = half_bdp_window();
-        evidence.repeat_arguments = "far.example --reverse".into();
+        evidence.repeat_arguments = typed(&[("", "far.example"), ("reverse", "--reverse")]);
         assert_eq!(evidence.repeat_command("--window 1").command, "lfn test far.example --reverse --window 1");
         evidence.streams.push(evidence.streams[0].clone());
         assert_eq!(

@@ -60,6 +60,7 @@ pub(super) fn stream_evidence(
         mss: last.map_or(0, |info| info.snd_mss_bytes),
         pmtu: last.map_or(0, |info| info.pmtu_bytes),
         sent: send_totals(|figure| grown(last, figure)),
+        sent_later: later_totals(&sent),
         unread_bytes: of_receiver(&|sample| sample.unread_bytes),
         rcv_wnd: of_receiver(&offered),
         sender_thread: worker_time(&sender.intervals, number, window),
@@ -82,6 +83,16 @@ fn send_totals(grown: impl Fn(fn(&TcpInfo) -> Option<u64>) -> Option<u64>) -> Op
         resent_bytes: grown(|info| info.retransmitted_bytes)?,
         duplicates: grown(|info| info.duplicate_segments.map(u64::from))?,
     })
+}
+
+/// Minimum samples of a steady window whose second half is examined.
+const MIN_SAMPLES: usize = 4;
+
+/// Returns the totals from the middle sample to the last one.
+fn later_totals(sent: &[&TcpInfo]) -> Option<SendTotals> {
+    let (middle, last) = (sent.get(sent.len() / 2)?, sent.last()?);
+    let grown = |figure: fn(&TcpInfo) -> Option<u64>| Some(figure(last)?.saturating_sub(figure(middle)?));
+    (sent.len() >= MIN_SAMPLES).then(|| send_totals(grown)).flatten()
 }
 
 /// Returns the CPU time of a stream's thread over the steady window; none if the end does not report it.

@@ -33,6 +33,9 @@ pub struct Kernel {
     pub moderate_rcvbuf: bool,
     /// `net.ipv4.tcp_window_scaling`: window scaling is enabled.
     pub window_scaling: bool,
+    /// `net.ipv4.tcp_congestion_control`: congestion control of new sockets; empty if it cannot be read.
+    #[serde(default)]
+    pub congestion: String,
 }
 
 /// One interval of a test at one end. Times count from that end's own start: its first payload byte.

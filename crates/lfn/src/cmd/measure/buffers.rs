@@ -10,8 +10,7 @@ use crate::exit::Failure;
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Buffers")]
 pub(super) struct BufferArgs {
-    /// Set the send buffer (SO_SNDBUF) of both ends [default: kernel autotuning, or the plan if autotuning is too
-    /// small]
+    /// Set the send buffer (SO_SNDBUF) of both ends [default: kernel autotuning]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     sndbuf: Option<String>,
     /// Set the receive buffer (SO_RCVBUF) of both ends [default: as for --sndbuf]

@@ -173,6 +173,7 @@ fn test_for_display(plan: &TestPlan, request: TestRequest) -> Test {
         path: plan.path(request.direction),
         request,
         near_socket: plan.near.clone(),
+        tuned: false,
         round_to_rtt: false,
         target_precision: None,
         omit: None,

@@ -9,19 +9,22 @@ mod iperf3;
 pub mod iperf3_flags;
 mod load;
 mod path;
+mod repeat;
 mod report;
 mod stamp;
 mod tcp;
+mod tuning;
 mod udp;
 mod values;
 
 use std::time::{Duration, SystemTime};
 
 use lfn_core::date::rfc3339;
-use lfn_core::diagnose::{Evidence, NamedReport};
+use lfn_core::diagnose::{Cause, Evidence, NamedReport, TypedArgument};
 use lfn_core::path::PathProfile;
-use lfn_core::plan::select_congestion;
+use lfn_core::plan::recommend_congestion;
 use lfn_core::report::{HostNames, Origin};
+use lfn_core::tcp_model::Congestion;
 use lfn_core::units::Ratio;
 use lfn_core::wire::CongestionRequest;
 use lfn_core::wire::measure::{Modes, RequestError, SocketRequest, TestDirection, TestRequest};
@@ -57,6 +60,8 @@ pub struct TestArgs {
     #[command(flatten)]
     udp: udp::UdpArgs,
     #[command(flatten)]
+    tuning: tuning::TuningArgs,
+    #[command(flatten)]
     buffers: buffers::BufferArgs,
     #[command(flatten)]
     report: report::ReportArgs,
@@ -71,7 +76,8 @@ pub struct TestArgs {
 const EXAMPLES: &str = "Examples:
   lfn test far.example                            runs for 10 s
   lfn test far.example --both --streams 4
-  lfn test far.example --rate 10gbit --time 30s   adds a plan and a prediction
+  lfn test far.example --rate 10gbit --time 30s   adds a prediction
+  lfn test far.example --rate 10gbit --compare    shows what tuning changes
   lfn emulate --rtt 539ms --rate 135mbit -- lfn test far --window 4547813
   lfn test far.example --udp --pacing 50mbit --latency
   lfn test far.example --ramp                     finds the rate at which loss begins
@@ -79,8 +85,9 @@ const EXAMPLES: &str = "Examples:
   lfn test far.example --output nettest --count 100 --length 3000000
   lfn test --stamp far.example                    delay and loss of each direction
 
-Exit codes: 0 measured, with or without findings; 1 the test failed; 2 usage; 4 measured, but --check-data found wrong
-bytes; 130 interrupted: the first Ctrl-C ends the load and prints the result, the second one ends the command.";
+Exit codes: 0 measured, with or without findings; 1 the test failed; 2 usage; 4 measured, but not reliable
+(--check-data found wrong bytes, or the sender of a --ramp was late); 130 interrupted: the first Ctrl-C ends the load
+and prints the result, the second one ends the command.";
 
 /// Runs `lfn test` and returns its exit code.
 pub fn run(args: TestArgs) -> Result<Exit, Failure> {
@@ -91,11 +98,13 @@ pub fn run(args: TestArgs) -> Result<Exit, Failure> {
         return iperf3::run(&args, server);
     }
     let plan = args.plan()?;
-    let target = args.tcp.bind_target(remote::resolve(args.host(), &args.trust, &args.waiting)?)?;
-    let hosts = HostNames { near: args.near_name(), far: args.far_name(&target.address()) };
-    let mut printer =
-        Printer::new(args.report.output.open()?, origin(hosts.clone()), plan.omit, args.report.live_enabled());
-    let tested = args.run_tests(&plan, &target, &hosts, &mut printer);
+    let hosts = HostNames { near: args.near_name(), far: args.far_name("the server") };
+    let mut printer = Printer::new(args.report.output.open()?, origin(hosts), plan.omit, args.report.live_enabled());
+    if args.tuning.compare {
+        printer.compare();
+    }
+    // From here on, a failure is a part of the result.
+    let tested = args.resolve_and_run(&plan, &mut printer);
     let printed = printer.finish(tested.as_ref().err());
     tested.and_then(|exit| printed.map(|()| exit))
 }
@@ -125,6 +134,18 @@ fn has_wrong_bytes(measurement: &Measurement) -> bool {
     checks.any(|check| check.wrong_bytes > 0)
 }
 
+/// Returns true if the ends used the settings of the plan.
+fn is_tuned(measurement: &Measurement) -> bool {
+    let sockets = [measurement.sender(), measurement.receiver()];
+    let mut sockets = sockets.into_iter().filter_map(|end| end.streams.first()?.socket.as_ref());
+    measurement.request.socket.planned.is_some() || sockets.any(|socket| socket.congestion_planned.is_some())
+}
+
+/// Returns true if the figures of a test are not reliable.
+fn is_unreliable(run: &TestRun) -> bool {
+    has_wrong_bytes(&run.measurement) || !run.verdict.reliable
+}
+
 /// Describes an invalid request.
 fn request_error(error: RequestError) -> Failure {
     let hint = error.hint().unwrap_or_else(|| "see `lfn test --help`".into());
@@ -144,20 +165,31 @@ fn test_error(error: TestError) -> Failure {
     }
 }
 
+/// Returns the share of the sent data that was lost, if loss limited the test.
+fn limiting_loss(run: &TestRun) -> Option<Ratio> {
+    let loss = run.findings.iter().find(|finding| finding.name == Cause::Loss.name())?;
+    Ratio::new(loss.evidence.get("lost_share")?.as_f64()?)
+}
+
 /// The tests to run, derived from the flags.
+#[derive(Clone)]
 struct TestPlan {
     directions: Vec<TestDirection>,
     request: TestRequest,
     near: SocketRequest,
     /// Figures of the path, forward and reverse.
     paths: [Option<PathProfile>; 2],
-    /// lfn chooses the congestion control if the path is known.
+    /// The streams use the buffers of the plan.
+    tuned: bool,
+    /// A plan chooses the congestion control, because none is requested.
     choose_congestion: bool,
     omit: Option<Duration>,
     /// lfn chooses the interval.
     round_to_rtt: bool,
     bidirectional: bool,
     target_precision: Option<Ratio>,
+    /// Flags as typed, for the hints.
+    typed_flags: Vec<TypedArgument>,
 }
 
 impl TestPlan {
@@ -169,19 +201,42 @@ impl TestPlan {
     fn test(&self, direction: TestDirection, stop: &Interrupt) -> Test {
         let mut request = TestRequest { direction, ..self.request.clone() };
         let (mut near, path) = (self.near.clone(), self.path(direction));
-        if let (true, Some(path)) = (self.choose_congestion, &path) {
-            let planned = vec![CongestionRequest::Planned(select_congestion(path, request.streams.into()).to_string())];
+        if let (true, Some(path)) = (self.tuned && self.choose_congestion, &path) {
+            // The host keeps its own congestion control unless the plan gives a better one for the loss of the path.
+            let own = tester::read_kernel().congestion.parse().ok();
+            let planned = recommend_congestion(path, request.streams.into(), &Congestion::ALL, own);
+            let planned: Vec<_> =
+                planned.iter().map(|planned| CongestionRequest::Planned(planned.to_string())).collect();
             (request.socket.congestion, near.congestion) = (planned.clone(), planned);
         }
         Test {
             request,
             near_socket: near,
             path,
+            tuned: self.tuned,
             round_to_rtt: self.round_to_rtt,
             target_precision: self.target_precision,
             omit: self.omit,
             stop: stop.stop.clone(),
         }
+    }
+
+    /// Returns a test of a comparison. The plan of the tuned test knows the loss that limited the other test.
+    fn compared_test(
+        &self,
+        direction: TestDirection,
+        tuned: bool,
+        measured_loss: Option<Ratio>,
+        stop: &Interrupt,
+    ) -> Test {
+        let mut plan = TestPlan { tuned, ..self.clone() };
+        let path = &mut plan.paths[usize::from(direction == TestDirection::Reverse)];
+        if let (Some(loss), Some(path)) = (measured_loss, path) {
+            path.loss = if loss > path.loss { loss } else { path.loss };
+        }
+        let test = plan.test(direction, stop);
+        // The prediction of both tests is for the path as it was given.
+        Test { path: self.path(direction), ..test }
     }
 
     /// Returns the evidence for the diagnosis. `omit` is the omitted time, `typed` the name of the server on the
@@ -203,11 +258,16 @@ impl TestPlan {
             far,
         );
         // The remedy is tried in the same direction.
-        evidence.repeat_arguments = match direction {
-            _ if measurement.bidirectional => format!("{typed} --bidir"),
-            TestDirection::Forward => typed.to_owned(),
-            TestDirection::Reverse => format!("{typed} --reverse"),
+        let direction_flag = match direction {
+            _ if measurement.bidirectional => Some("bidir"),
+            TestDirection::Forward => None,
+            TestDirection::Reverse => Some("reverse"),
         };
+        let host = TypedArgument { flag: None, text: typed.to_owned() };
+        let direction_flag =
+            direction_flag.map(|name| TypedArgument { flag: Some(name.to_owned()), text: format!("--{name}") });
+        evidence.repeat_arguments = [host].into_iter().chain(self.typed_flags.clone()).chain(direction_flag).collect();
+        evidence.is_tuned = is_tuned(measurement);
         evidence.bidirectional = measurement.bidirectional;
         evidence.is_one_host |= measurement.clock.is_some_and(|clock| clock.is_one_clock());
         evidence.no_gso = self.request.udp.as_ref().is_some_and(|udp| udp.no_gso);
@@ -216,6 +276,13 @@ impl TestPlan {
 }
 
 impl TestArgs {
+    fn resolve_and_run(&self, plan: &TestPlan, printer: &mut Printer) -> Result<Exit, Failure> {
+        let target = self.tcp.bind_target(remote::resolve(self.host(), &self.trust, &self.waiting)?)?;
+        let hosts = HostNames { near: self.near_name(), far: self.far_name(&target.address()) };
+        printer.set_far_name(hosts.far.clone());
+        self.run_tests(plan, &target, &hosts, printer)
+    }
+
     fn run_tests(
         &self,
         plan: &TestPlan,
@@ -231,14 +298,35 @@ impl TestArgs {
         }
         let path = self.path.discover(target)?;
         let stop = Interrupt::listen()?;
-        let mut found_wrong_bytes = false;
-        let mut judge = |printer: &mut Printer, number, mut measurement: Measurement| -> Result<(), Failure> {
-            measurement.path = path::with_tcp_mtu(path.as_ref(), &measurement);
-            found_wrong_bytes |= has_wrong_bytes(&measurement);
-            let mut evidence = plan.evidence(&measurement, hosts, plan.omit, &self.remote_argument());
-            evidence.probed_mtu = path::probed_mtu(measurement.path.as_ref(), measurement.request.direction);
-            Ok(printer.end_test(number, TestRun::new(measurement, evidence))?)
-        };
+        let mut found_unreliable = false;
+        let mut judge =
+            |printer: &mut Printer, number, mut measurement: Measurement| -> Result<Option<Ratio>, Failure> {
+                measurement.path = path::with_tcp_mtu(path.as_ref(), &measurement);
+                let mut evidence = plan.evidence(&measurement, hosts, plan.omit, &self.remote_argument());
+                evidence.probed_mtu = path::probed_mtu(measurement.path.as_ref(), measurement.request.direction);
+                let run = TestRun::new(measurement, evidence);
+                found_unreliable |= is_unreliable(&run);
+                let loss = limiting_loss(&run);
+                printer.end_test(number, run)?;
+                Ok(loss)
+            };
+        if self.tuning.compare {
+            for &direction in &plan.directions {
+                let mut loss = None;
+                for tuned in [false, true] {
+                    let test = plan.compared_test(direction, tuned, loss, &stop);
+                    let number = printer.begin_test(&test, false);
+                    let mut watch = |progress: TestProgress<'_>| report_progress(printer, number, &progress, &stop);
+                    let measured = tester::run(target, &test, &mut watch)
+                        .map_err(|error| stop.with_exit_code(test_error(error)))?;
+                    loss = judge(printer, number, measured)?;
+                    if stop.is_interrupted() {
+                        return Ok(Exit::Interrupted);
+                    }
+                }
+            }
+            return Ok(Exit::Ok);
+        }
         let tests = plan.directions.iter().map(|&direction| plan.test(direction, &stop));
         match <[Test; 2]>::try_from(tests.clone().collect::<Vec<_>>()) {
             Ok(both) if plan.bidirectional => {
@@ -250,7 +338,7 @@ impl TestArgs {
                 let mut failure = None;
                 for (number, measured) in numbers.into_iter().zip(done) {
                     match measured {
-                        Ok(measurement) => judge(printer, number, measurement)?,
+                        Ok(measurement) => drop(judge(printer, number, measurement)?),
                         // The other direction was stopped because of the first failure.
                         Err(error) if matches!(failure, None | Some(TestError::Stopped)) => failure = Some(error),
                         Err(_) => {}
@@ -271,7 +359,7 @@ impl TestArgs {
                 }
             }
         }
-        Ok(match (stop.is_interrupted(), found_wrong_bytes) {
+        Ok(match (stop.is_interrupted(), found_unreliable) {
             (true, _) => Exit::Interrupted,
             (false, true) => Exit::Unreliable,
             _ => Exit::Ok,
@@ -328,16 +416,21 @@ impl TestArgs {
         for check in [request.check(), near.check()] {
             check.map_err(request_error)?;
         }
+        let paths = self.report.paths()?;
+        self.tuning.check_capacity(paths.iter().all(Option::is_some), &self.remote_argument())?;
+        self.tuning.check_format(self.report.output.format())?;
         Ok(TestPlan {
             directions: self.load.directions(self.report.is_nettest())?,
-            paths: self.report.paths()?,
-            choose_congestion: near.congestion.is_empty() && request.udp.is_none(),
+            paths,
+            tuned: self.tuning.tuned,
+            choose_congestion: near.congestion.is_empty(),
             request,
             near,
             omit: self.report.omit(load)?,
             round_to_rtt: self.report.chooses_interval(),
             bidirectional: self.load.is_bidirectional(),
             target_precision: self.load.precision()?,
+            typed_flags: repeat::typed_flags(),
         })
     }
 

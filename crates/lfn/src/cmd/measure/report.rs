@@ -16,7 +16,7 @@ use crate::print::settings::is_quiet;
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Report")]
 pub(super) struct ReportArgs {
-    /// Set the capacity of the bottleneck, if known; used for the plan and the prediction
+    /// Set the capacity of the bottleneck, if known; used for the prediction, the findings and --tuned
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
     /// Set the time between periodic reports [default: 1s; a tenth of a shorter test; whole round trips on a long path]

@@ -42,7 +42,7 @@ pub(super) struct StampProbeArgs {
 }
 
 /// Flags of a load, which conflict with --stamp. clap would report all flags of a group, so they are listed one by one.
-const LOAD_FLAGS: [&str; 50] = [
+const LOAD_FLAGS: [&str; 52] = [
     "host",
     "reverse",
     "both",
@@ -58,6 +58,8 @@ const LOAD_FLAGS: [&str; 50] = [
     "data",
     "check_data",
     "block_timing",
+    "tuned",
+    "compare",
     "sndbuf",
     "rcvbuf",
     "window",

@@ -8,15 +8,16 @@ mod ndjson;
 mod nettest;
 mod stored;
 mod text;
+pub mod tuning;
 
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lfn_core::diagnose::{Evidence, diagnose, diagnose_datagrams};
+use lfn_core::diagnose::{Evidence, Verdict, datagram_verdict, diagnose, diagnose_datagrams, tcp_verdict};
 use lfn_core::path::PathProfile;
 use lfn_core::prediction::{self, ExpectedRange};
 use lfn_core::report::{
-    self, CommandError, Iperf3Report, Origin, StoredFinding, TestDocument, TestSchema, UnfinishedTest,
+    self, CommandError, Iperf3Report, Origin, StoredFinding, TestDocument, TestSchema, TuningDocument, UnfinishedTest,
 };
 use lfn_core::tcp_model::Prediction;
 use lfn_core::udp;
@@ -34,6 +35,8 @@ pub struct TestRun {
     pub measurement: Measurement,
     /// Evidence for the rules of the diagnosis.
     pub evidence: Evidence,
+    /// Limit of the test, with or without a finding.
+    pub verdict: Verdict,
     /// Findings, the largest gain first.
     pub findings: Vec<StoredFinding>,
     /// Predicted steady goodput with the requested window, if the capacity is known.
@@ -58,16 +61,23 @@ impl TestRun {
     fn diagnosed(measurement: Measurement, evidence: Evidence, iperf3: Option<Iperf3Report>) -> Self {
         let (sender, receiver) = (measurement.sender(), measurement.receiver());
         let of_datagrams = |sender: &EndReport, receiver: &EndReport| {
-            (diagnose_datagrams(&evidence, sender, receiver), predict_datagrams(&evidence, sender))
+            let findings = diagnose_datagrams(&evidence, sender, receiver);
+            let verdict = datagram_verdict(&evidence, &findings, sender);
+            (findings, verdict, predict_datagrams(&evidence, sender))
         };
         let udp_reports = iperf3.as_ref().and_then(|report| report.udp_reports(&measurement.request, sender, receiver));
-        let (findings, predicted) = match udp_reports {
+        let (findings, verdict, predicted) = match udp_reports {
             Some((sender, receiver)) => of_datagrams(&sender, &receiver),
             None if measurement.request.udp.is_some() => of_datagrams(sender, receiver),
-            None => (diagnose(&evidence), prediction::predict_test(&evidence)),
+            None => {
+                let (findings, predicted) = (diagnose(&evidence), prediction::predict_test(&evidence));
+                let known = predicted.as_ref().map(|(predicted, expected)| (predicted, expected));
+                let verdict = tcp_verdict(&evidence, &findings, known);
+                (findings, verdict, predicted)
+            }
         };
         let (findings, (predicted, expected)) = (findings.iter().map(StoredFinding::from).collect(), predicted.unzip());
-        TestRun { measurement, evidence, findings, predicted, expected, iperf3 }
+        TestRun { measurement, evidence, verdict, findings, predicted, expected, iperf3 }
     }
 
     /// Returns the window scale of the advertised window, if it was negotiated.
@@ -98,6 +108,8 @@ pub struct Printer {
     runs: Vec<report::Run>,
     /// Tests so far; two may run at once.
     tests: Vec<TestView>,
+    /// The tests are compared at the end, without tables and summaries of their own.
+    compares: bool,
 }
 
 /// State of a test.
@@ -119,7 +131,17 @@ impl Printer {
             events.start(&origin);
         }
         let live = if watched && format == OutputFormat::Text { live::LiveDisplay::new() } else { None };
-        Printer { output, origin, omit, live, events, runs: Vec::new(), tests: Vec::new() }
+        Printer { output, origin, omit, live, events, runs: Vec::new(), tests: Vec::new(), compares: false }
+    }
+
+    /// Prints one comparison at the end instead of each test.
+    pub fn compare(&mut self) {
+        self.compares = true;
+    }
+
+    /// Sets the name of the server once it is known.
+    pub fn set_far_name(&mut self, name: String) {
+        self.origin.hosts.far = name;
     }
 
     /// Starts a test, alone or together with another one, and returns its number.
@@ -155,10 +177,13 @@ impl Printer {
                 TestProgress::Step(ramp) => unfinished.ramp = Some((*ramp).clone()),
             }
         }
+        let compares = self.compares;
         match self.output.format() {
             OutputFormat::Text => match &mut self.live {
                 // The drawn lines make room for new lines of the table.
+                Some(live) if compares => live.progress(number, progress, || ()),
                 Some(live) => live.progress(number, progress, || seen.table.progress(progress)),
+                None if compares => {}
                 None => seen.table.progress(progress),
             },
             OutputFormat::Ndjson => self.events.progress(number, progress),
@@ -171,6 +196,7 @@ impl Printer {
         self.live.iter_mut().for_each(live::LiveDisplay::end);
         let seen = &mut self.tests[number];
         match self.output.format() {
+            OutputFormat::Text if self.compares => {}
             OutputFormat::Text => seen.table.finish(&run)?,
             OutputFormat::Ndjson => self.events.findings(number, &run.findings),
             _ => {}
@@ -187,12 +213,15 @@ impl Printer {
             let (message, hint) = failure.lines();
             CommandError { message, hint }
         });
-        let Printer { mut output, origin, events, runs, tests, .. } = self;
+        let Printer { mut output, origin, events, runs, tests, compares, .. } = self;
         // If two tests failed together, the first one is stored.
         let (mut table, unfinished) = match tests.into_iter().find(|seen| seen.unfinished.is_some()) {
             Some(seen) => (Some(seen.table), seen.unfinished),
             None => (None, None),
         };
+        if compares {
+            return tuning::finish(&TuningDocument::new(origin, runs, unfinished, error), output);
+        }
         let document = TestDocument { schema: TestSchema::V3, origin, runs, unfinished, error };
         output.write_report(&document)?;
         match output.format() {
@@ -242,6 +271,7 @@ fn test(request: &TestRequest, near: &SocketRequest, path: Option<PathProfile>) 
         request: request.clone(),
         near_socket: near.clone(),
         path,
+        tuned: false,
         round_to_rtt: false,
         target_precision: None,
         omit: None,

@@ -16,7 +16,7 @@ use super::{TestRun, text};
 /// by the user.
 pub fn store(run: TestRun, near_socket: SocketRequest, omit: Option<Duration>) -> report::Run {
     let (retransmits, window_scale) = (text::resent(&run), run.window_scale());
-    let TestRun { measurement, evidence, findings, predicted, expected, iperf3 } = run;
+    let TestRun { measurement, evidence, verdict, findings, predicted, expected, iperf3 } = run;
     let (bytes, elapsed) = (measurement.receiver().bytes, evidence.elapsed);
     let steady = evidence.steady;
     let intervals = measurement.receiver().intervals.iter().map(|i| GoodputInterval::new(i, steady.as_ref())).collect();
@@ -59,6 +59,7 @@ pub fn store(run: TestRun, near_socket: SocketRequest, omit: Option<Duration>) -
         cpu_seconds_per_gigabyte: PerEnd { near: per_gigabyte(&near), far: per_gigabyte(&far) },
         request,
         near_socket,
+        verdict,
         findings,
         intervals,
         near,
@@ -79,7 +80,17 @@ pub fn restore(stored: report::Run, hosts: &report::HostNames) -> TestRun {
     let (sender, receiver) = (hosts.name(stored.sender).to_owned(), hosts.name(stored.receiver).to_owned());
     let report::Run { request, handshake_rtt: rtt, near, far, clock, path_report, blocks, latency, .. } = stored;
     let report::Run {
-        path, omit, findings, predicted, expected, iperf3, estimate, ended, bidirectional: at_once, ..
+        path,
+        omit,
+        verdict,
+        findings,
+        predicted,
+        expected,
+        iperf3,
+        estimate,
+        ended,
+        bidirectional: at_once,
+        ..
     } = stored;
     let measurement = Measurement {
         path: path_report,
@@ -102,7 +113,7 @@ pub fn restore(stored: report::Run, hosts: &report::HostNames) -> TestRun {
         &hosts.far,
     );
     evidence.bidirectional = at_once;
-    TestRun { measurement, evidence, findings, predicted, expected, iperf3 }
+    TestRun { measurement, evidence, verdict, findings, predicted, expected, iperf3 }
 }
 
 fn per_gigabyte(report: &EndReport) -> Option<Figure> {

@@ -60,7 +60,7 @@ fn buffer(socket: &SocketReport, kernel: Option<&Kernel>, sends: bool) -> String
     };
     let window = match (socket.window_requested_bytes, socket.window_limit_bytes) {
         (Some(window), _) if !sends => format!("fixed receive window of {} B, ", window.0),
-        (None, Some(bound)) if !sends => format!("window limited to {} by lfn (see --window), ", bound.decimal()),
+        (None, Some(bound)) if !sends => format!("window limited to {} by --tuned, ", bound.decimal()),
         _ => String::new(),
     };
     let congestion = match &socket.congestion_requested {
@@ -68,7 +68,11 @@ fn buffer(socket: &SocketReport, kernel: Option<&Kernel>, sends: bool) -> String
             format!(", {} ({requested} requested)", socket.congestion)
         }
         None if socket.congestion_planned.as_ref() == Some(&socket.congestion) => {
-            format!(", {} chosen by lfn", socket.congestion)
+            let own = kernel.map(|kernel| kernel.congestion.as_str()).filter(|own| !own.is_empty());
+            match own.filter(|own| *own != socket.congestion) {
+                Some(own) => format!(", congestion control changed from {own} to {} by --tuned", socket.congestion),
+                None => format!(", {}", socket.congestion),
+            }
         }
         _ => format!(", {}", socket.congestion),
     };

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lfn_core::units::{BitRate, Bytes};
+
 use crate::print::terminal::columns;
 
 /// Width of the label column.
@@ -12,7 +14,7 @@ fn label(name: &str) -> String {
 }
 
 /// Returns a labelled text, wrapped between words.
-pub(super) fn wrapped(name: &str, text: &str) -> String {
+pub(in crate::print::measure) fn wrapped(name: &str, text: &str) -> String {
     wrapped_at(columns(), name, text)
 }
 
@@ -32,7 +34,7 @@ fn wrapped_at(columns: usize, name: &str, text: &str) -> String {
 }
 
 /// Wraps text between words at this number of columns, except for the lines of hints, which are copied.
-pub(super) fn paragraphs(text: &str, columns: Option<usize>) -> String {
+pub(in crate::print::measure) fn paragraphs(text: &str, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return text.to_owned() };
     let mut page = String::new();
     for line in text.lines() {
@@ -88,6 +90,30 @@ impl<const N: usize> Grid<N> {
     }
 }
 
+/// Formats a rate for a column: one decimal place, two from 1 Gb/s, so that the points are below each other.
+pub(super) fn rate_cell(rate: BitRate) -> String {
+    fixed(rate.as_f64(), &[(1e9, "Gb/s", 2), (1e6, "Mb/s", 1), (1e3, "kb/s", 1), (1.0, "b/s", 0)])
+}
+
+/// Formats bytes for a column.
+pub(super) fn bytes_cell(bytes: Bytes) -> String {
+    fixed(bytes.0 as f64, &[(1e9, "GB", 2), (1e6, "MB", 1), (1e3, "kB", 1), (1.0, "B", 0)])
+}
+
+/// Formats a time for a column.
+pub(super) fn time_cell(time: Duration) -> String {
+    fixed(time.as_secs_f64(), &[(10.0, "s", 1), (1e-3, "ms", 1), (1e-6, "µs", 0)])
+}
+
+/// Formats a value in the first unit that is not larger, with its decimal places. The last unit has all smaller values.
+fn fixed(value: f64, units: &[(f64, &str, usize)]) -> String {
+    let unit = units.iter().find(|(size, ..)| value >= *size).or(units.last());
+    // 10 s is the size from which seconds are used.
+    let &(size, name, places) = unit.unwrap_or(&(1.0, "", 0));
+    let size = if name == "s" { 1.0 } else { size };
+    format!("{:.places$} {name}", value / size)
+}
+
 /// Rounds a time to a tenth of a second if it is at least one second.
 pub(super) fn round(time: Duration) -> Duration {
     if time < Duration::from_secs(1) { time } else { Duration::from_millis((time.as_millis() as u64 + 50) / 100 * 100) }
@@ -108,6 +134,17 @@ mod tests {
             "goodput 1 Gb/s: a cause.\nIt shows in this figure\nand in that one.\nhint: a command that is to be copied\n"
         );
         assert!(wrapped_at(40, "label", "some words that go on and on and on").lines().all(|line| line.len() <= 40));
+    }
+
+    #[test]
+    fn cells_of_a_column_have_equal_decimal_places() {
+        let rates = [191_000_000, 191_340_000, 8_700_000, 999].map(|rate| rate_cell(BitRate(rate)));
+        assert_eq!(rates, ["191.0 Mb/s", "191.3 Mb/s", "8.7 Mb/s", "999 b/s"]);
+        assert_eq!(
+            [80_000, 541_234, 12_000_000].map(|us| time_cell(Duration::from_micros(us))),
+            ["80.0 ms", "541.2 ms", "12.0 s"]
+        );
+        assert_eq!([240_000, 4_500_000].map(|bytes| bytes_cell(Bytes(bytes))), ["240.0 kB", "4.5 MB"]);
     }
 
     /// Cells of five letters.

@@ -14,5 +14,7 @@ mod summary;
 mod table;
 mod udp;
 
+pub(super) use layout::{paragraphs, wrapped};
+pub(super) use summary::finding_text;
 pub use summary::resent;
 pub use table::{Table, TablePosition};

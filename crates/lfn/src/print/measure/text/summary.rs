@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lfn_core::diagnose::Evidence;
+use lfn_core::diagnose::{Evidence, VerdictLimit};
 use lfn_core::iperf3::LoadProtocol;
 use lfn_core::report::StoredFinding;
 use lfn_core::tcp_model::GoodputLimit;
-use lfn_core::units::{BitRate, show_duration};
+use lfn_core::units::show_duration;
 
 use super::ends::{end, server};
 use super::host::hosts;
@@ -20,11 +20,15 @@ pub(super) fn summary(run: &TestRun, sender: &str, receiver: &str) -> String {
         return super::udp::summary(run, sender, receiver);
     }
     let evidence = &run.evidence;
-    let mut page = String::new();
-    let mut line = |name: &str, text: String| page += &wrapped(name, &text);
-    let whole = format!("{} over all {}", evidence.goodput, show_duration(evidence.elapsed));
     // Datagrams of an iperf3 server have no window and no start-up.
     let datagrams = run.iperf3.as_ref().filter(|iperf3| iperf3.protocol == LoadProtocol::Udp);
+    let verdict = match datagrams {
+        Some(iperf3) => super::iperf3::verdict(iperf3, &run.findings, evidence.goodput),
+        None => verdict(run),
+    };
+    let mut page = format!("{}\n", paragraphs(&verdict, wrap_columns()));
+    let mut line = |name: &str, text: String| page += &wrapped(name, &text);
+    let whole = format!("{} over all {}", evidence.goodput, show_duration(evidence.elapsed));
     line("goodput", whole + &datagrams.map_or_else(|| past_start_up(evidence), |_| String::new()));
     if let Some(predicted) = run.predicted {
         let measured = evidence.steady_goodput().as_f64() / predicted.goodput.as_f64().max(1.0);
@@ -66,12 +70,6 @@ pub(super) fn summary(run: &TestRun, sender: &str, receiver: &str) -> String {
     if let Some(latency) = &run.measurement.latency {
         page += &super::latency::lines(latency);
     }
-    page.push('\n');
-    let verdict = match datagrams {
-        Some(iperf3) => super::iperf3::verdict(iperf3, &run.findings, evidence.goodput),
-        None => verdict(run),
-    };
-    page += &paragraphs(&verdict, wrap_columns());
     page += &run.iperf3.as_ref().map(super::iperf3::printed).unwrap_or_default();
     page
 }
@@ -91,62 +89,38 @@ fn past_start_up(evidence: &Evidence) -> String {
     }
 }
 
-/// Maximum measurement error: a higher share of the possible goodput means that the given capacity is too low.
-const MAX_MEASUREMENT_ERROR: f64 = 1.05;
-
-/// Returns `goodput A of B possible: cause. Summary` with the remedy, then the other findings.
+/// Returns `goodput A of B possible:` with the limit: the first finding and its remedy, or the verdict. The other
+/// findings follow.
 fn verdict(run: &TestRun) -> String {
     let goodput = run.evidence.steady_goodput();
     let possible =
         run.evidence.possible_goodput().map(|possible| format!(" of {possible} possible")).unwrap_or_default();
-    match all_findings(&run.findings) {
-        Some(found) => format!("goodput {goodput}{possible}: {found}"),
-        None => format!("goodput {goodput}{possible}: {}\n", without_finding(run, goodput)),
+    if run.verdict.limit == VerdictLimit::Finding {
+        let found = all_findings(&run.findings).unwrap_or_default();
+        return format!("goodput {goodput}{possible}: {found}");
     }
+    format!("goodput {goodput}{possible}: {}\n{}", run.verdict.summary, more_findings(&run.findings))
 }
 
 /// Returns all findings, the largest gain first; none without findings.
 pub(super) fn all_findings(findings: &[StoredFinding]) -> Option<String> {
     let (first, more) = findings.split_first()?;
-    let more: String = more.iter().map(|finding| format!("also: {}", finding_text(finding))).collect();
-    Some(finding_text(first) + &more)
+    Some(finding_text(first) + &more_findings(more))
 }
 
-/// Returns the verdict on a goodput without a finding.
-fn without_finding(run: &TestRun, goodput: BitRate) -> String {
-    let is_beyond = |max: BitRate| goodput.as_f64() > MAX_MEASUREMENT_ERROR * max.as_f64();
-    if run.expected.as_ref().is_some_and(|expected| goodput < expected.min) {
-        return "less than predicted, and no cause found".into();
-    }
-    let within = run.expected.as_ref().is_some_and(|expected| goodput <= expected.max);
-    if !within && run.evidence.path.is_some_and(|path| is_beyond(path.payload_capacity())) {
-        return "the path carries more than the given capacity".into();
-    }
-    if !within && run.evidence.possible_goodput().is_some_and(is_beyond) {
-        return "more than the formulas predict for a path with this loss".into();
-    }
-    if is_limited_by_pacing(run, goodput) {
-        return "limited by the requested pacing (--pacing)".into();
-    }
-    "limited by the path (no other bottleneck found)".into()
+/// Returns findings that are not the limit, or not the first one.
+pub(super) fn more_findings(findings: &[StoredFinding]) -> String {
+    findings.iter().map(|finding| format!("also: {}", finding_text(finding))).collect()
 }
 
-/// Returns true if the goodput is close to the pacing rate; headers and clocks take the rest.
-fn is_limited_by_pacing(run: &TestRun, goodput: BitRate) -> bool {
-    const NEAR: f64 = 0.9;
-    let paces = run.evidence.streams.iter().map(|flow| flow.sender_socket.pacing_requested);
-    let pace = paces.map(|pace| pace.map(|pace| pace.as_f64())).sum::<Option<f64>>();
-    pace.is_some_and(|pace| pace > 0.0 && goodput.as_f64() >= NEAR * pace)
-}
-
-pub(super) fn finding_text(finding: &StoredFinding) -> String {
+pub(in crate::print::measure) fn finding_text(finding: &StoredFinding) -> String {
     format!("{}. {}\nhint: {}\n", finding.name, finding.summary, finding.remedy)
 }
 
 fn tcp(run: &TestRun) -> String {
     let resent = resent(run).map_or("an unknown number of segments".into(), segments);
     let share_text =
-        resent_share(run).map(|share| format!(" ({:.3} % of the sent data)", share * 100.0)).unwrap_or_default();
+        resent_share(run).map(|share| format!(" ({:.2} % of the sent data)", share * 100.0)).unwrap_or_default();
     if run.measurement.sender().streams.iter().all(|stream| stream.tcp_info.is_none()) {
         return format!("no figures of the sender's kernel; {resent} retransmitted");
     }
@@ -188,9 +162,10 @@ pub fn resent(run: &TestRun) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::diagnose::{NamedReport, StreamEvidence};
+    use lfn_core::diagnose::{NamedReport, Remedy, StreamEvidence};
     use lfn_core::path::PathProfile;
-    use lfn_core::wire::measure::{EndReport, Interval, SocketReport, TestRequest};
+    use lfn_core::units::BitRate;
+    use lfn_core::wire::measure::{EndReport, Interval, TestRequest};
     use lfn_net::tester::Measurement;
 
     use super::*;
@@ -232,36 +207,29 @@ mod tests {
     }
 
     #[test]
-    fn without_a_finding_the_verdict_has_the_reason() {
-        let verdict_of = |goodput: u64, pace: Option<u64>, capacity: Option<u64>| {
-            let mut evidence = received(&[1_000_000; 3], None);
-            (evidence.goodput, evidence.steady) = (BitRate(goodput), None);
-            evidence.path = capacity.map(|rate| PathProfile::new(BitRate(rate), Duration::from_millis(10)));
-            let sender_socket = SocketReport { pacing_requested: pace.map(BitRate), ..SocketReport::default() };
-            evidence.streams = vec![StreamEvidence { sender_socket, ..StreamEvidence::default() }];
-            let ends = (EndReport::default(), EndReport::default());
-            let measurement = Measurement::new(TestRequest::default(), Duration::ZERO, ends.0, ends.1);
-            let mut run = TestRun::new(measurement, evidence);
-            run.findings.clear();
-            verdict(&run)
+    fn the_verdict_comes_first_and_other_findings_after_it() {
+        let mut evidence = received(&[1_000_000; 3], None);
+        evidence.path = Some(PathProfile::new(BitRate(8_400_000), Duration::from_millis(10)));
+        evidence.streams = vec![StreamEvidence::default()];
+        let ends = (EndReport::default(), EndReport::default());
+        let measurement = Measurement::new(TestRequest::default(), Duration::ZERO, ends.0, ends.1);
+        let run = TestRun::new(measurement, evidence);
+        let page = verdict(&run);
+        assert_eq!(
+            page,
+            "goodput 8 Mb/s of 8.036 Mb/s possible: limited by the path, 8.4 Mb/s (no other bottleneck found)\n"
+        );
+        assert!(summary(&run, "near", "far").starts_with("goodput 8 Mb/s of "));
+        let remedy = Remedy { command: "true".into(), host: Some("near".into()) };
+        let finding = StoredFinding {
+            name: "queueing".into(),
+            summary: "packets wait".into(),
+            evidence: Default::default(),
+            remedy,
+            predicted: None,
+            gain: Some(BitRate(0)),
         };
-        assert_eq!(
-            verdict_of(5_000_000, None, None),
-            "goodput 5 Mb/s: limited by the path (no other bottleneck found)\n"
-        );
-        assert_eq!(
-            verdict_of(5_000_000, Some(5_000_000), None),
-            "goodput 5 Mb/s: limited by the requested pacing (--pacing)\n"
-        );
-        assert_eq!(
-            verdict_of(2_000_000, Some(5_000_000), None),
-            "goodput 2 Mb/s: limited by the path (no other bottleneck found)\n"
-        );
-        let paced = verdict_of(4_900_000, Some(5_000_000), Some(20_000_000));
-        assert_eq!(paced, "goodput 4.9 Mb/s of 19.13 Mb/s possible: limited by the requested pacing (--pacing)\n");
-        let less = verdict_of(9_000_000, None, Some(20_000_000));
-        assert!(less.ends_with("possible: less than predicted, and no cause found\n"), "{less}");
-        let more = verdict_of(25_000_000, None, Some(20_000_000));
-        assert!(more.ends_with("possible: the path carries more than the given capacity\n"), "{more}");
+        let run = TestRun { findings: vec![finding], ..run };
+        assert!(verdict(&run).ends_with("\nalso: queueing. packets wait\nhint: true   # on near\n"));
     }
 }

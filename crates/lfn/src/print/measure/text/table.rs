@@ -13,7 +13,7 @@ use lfn_core::units::{Bytes, show_duration};
 use lfn_core::wire::measure::{Interval, TestDirection, TestLoad};
 use lfn_net::tester::{Test, TestProgress};
 
-use super::layout::{Grid, wrapped};
+use super::layout::{Grid, bytes_cell, rate_cell, time_cell, wrapped};
 use super::summary::summary;
 use crate::print;
 use crate::print::measure::TestRun;
@@ -132,7 +132,7 @@ impl Table {
             write!(out, "\n{}{}", self.heading, wrapped("goodput", &text))?;
         }
         if let Some(ramp) = &seen.ramp {
-            write!(out, "{}", super::udp::ramp_lines(ramp, false, columns()))?;
+            write!(out, "{}", super::udp::ramp_lines(ramp, None, columns()))?;
         }
         out.flush()
     }
@@ -247,7 +247,7 @@ fn row(sent: &Interval, received: &Interval, resent: u64, columns: usize) -> Str
     if kernel_samples(sent).next().is_none() {
         // An end without figures of its kernel.
         let seconds = format!("{:.1}-{:.1}", received.start.as_secs_f64(), received.end.as_secs_f64());
-        let goodput = Bytes(received.bytes).per(time).to_string();
+        let goodput = rate_cell(Bytes(received.bytes).per(time));
         return GRID.line([&seconds, &goodput, "-", "-", "-", "-"], columns);
     }
     let cwnd: u64 = kernel_samples(sent).map(|info| info.cwnd().0).sum();
@@ -256,11 +256,11 @@ fn row(sent: &Interval, received: &Interval, resent: u64, columns: usize) -> Str
     let rtt = rtts / u32::try_from(kernel_samples(sent).count()).unwrap_or(1).max(1);
     let cells = [
         format!("{:.1}-{:.1}", received.start.as_secs_f64(), received.end.as_secs_f64()),
-        Bytes(received.bytes).per(time).to_string(),
+        rate_cell(Bytes(received.bytes).per(time)),
         resent.to_string(),
-        Bytes(cwnd).decimal(),
-        rwnd.map_or("-".into(), |rwnd| Bytes(rwnd).decimal()),
-        show_duration(rtt),
+        bytes_cell(Bytes(cwnd)),
+        rwnd.map_or("-".into(), |rwnd| bytes_cell(Bytes(rwnd))),
+        time_cell(rtt),
     ];
     GRID.line(cells.each_ref().map(String::as_str), columns)
 }

@@ -10,8 +10,8 @@ use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_core::wire::measure::{EndReport, Interval, TestLoad, TestRequest};
 
 use super::datagrams::{self, percent};
-use super::layout::{Grid, paragraphs, wrapped};
-use super::summary::finding_text;
+use super::layout::{Grid, paragraphs, rate_cell, time_cell, wrapped};
+use super::summary::{all_findings, more_findings};
 use crate::print::measure::TestRun;
 use crate::print::terminal::{columns, wrap_columns};
 
@@ -50,13 +50,13 @@ pub(super) fn row(got: &Interval, columns: usize) -> String {
     let jitter = samples.iter().filter_map(|sample| sample.jitter).max().unwrap_or_default();
     let mut cells = [
         format!("{:.1}-{:.1}", got.start.as_secs_f64(), got.end.as_secs_f64()),
-        Bytes(got.bytes).per(got.end.saturating_sub(got.start)).to_string(),
+        rate_cell(Bytes(got.bytes).per(got.end.saturating_sub(got.start))),
         datagrams.to_string(),
         lost.to_string(),
         percent(lost, datagrams + lost),
         sum(|s| s.reordered).to_string(),
         sum(|s| s.duplicates).to_string(),
-        show_duration(jitter),
+        time_cell(jitter),
     ];
     if samples.is_empty() {
         // The loss of iperf3's datagrams is known only at the end.
@@ -69,6 +69,9 @@ pub(super) fn row(got: &Interval, columns: usize) -> String {
 pub(super) fn summary(run: &TestRun, sender: &str, receiver: &str) -> String {
     let measurement = &run.measurement;
     let mut page = String::new();
+    let is_ramp = measurement.request.udp.as_ref().is_some_and(|udp| udp.ramp.is_some());
+    page += &paragraphs(&verdict(run, is_ramp), wrap_columns());
+    page.push('\n');
     let goodput = format!("{} over {}", run.evidence.goodput, show_duration(run.evidence.elapsed));
     page += &wrapped("goodput", &goodput);
     page += &predicted(run);
@@ -85,17 +88,24 @@ pub(super) fn summary(run: &TestRun, sender: &str, receiver: &str) -> String {
         page += &super::latency::lines(latency);
     }
     let ramps = measurement.sender().streams.iter().filter_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
-    ramps.for_each(|ramp| page += &ramp_lines(ramp, measurement.ended == EndReason::Completed, columns()));
+    let result = (measurement.ended == EndReason::Completed).then_some(run.verdict.summary.as_str());
+    ramps.for_each(|ramp| page += &ramp_lines(ramp, result, columns()));
     if let Some(path) = &measurement.path {
         page += &super::path::path(path);
     }
     page += &super::host::hosts(run);
     page += &datagrams::streams(measurement.sender(), measurement.receiver(), columns());
-    let findings: String = run.findings.iter().map(finding_text).collect();
-    if !findings.is_empty() {
-        page += &format!("\n{}", paragraphs(&findings, wrap_columns()));
-    }
     page
+}
+
+/// Returns the limit of the test and the findings.
+fn verdict(run: &TestRun, is_ramp: bool) -> String {
+    let head = if is_ramp { "ramp".to_owned() } else { format!("goodput {}", run.evidence.goodput) };
+    match all_findings(&run.findings) {
+        Some(found) if !is_ramp => format!("{head}: {found}"),
+        _ if is_ramp && run.measurement.ended != EndReason::Completed => more_findings(&run.findings),
+        _ => format!("{head}: {}\n{}", run.verdict.summary, more_findings(&run.findings)),
+    }
 }
 
 /// Returns the prediction if the capacity is known, with the measured share or the passed share of a ramp.
@@ -138,8 +148,8 @@ fn buffer(report: &EndReport) -> String {
     )
 }
 
-/// Returns the steps and the result of a ramp; `whole` is false if the ramp ended early.
-pub(super) fn ramp_lines(ramp: &RampReport, whole: bool, columns: usize) -> String {
+/// Returns the steps and the result of a ramp; `result` is none if the ramp ended early.
+pub(super) fn ramp_lines(ramp: &RampReport, result: Option<&str>, columns: usize) -> String {
     let heads = ["step", "requested", "sent", "received", "datagrams", "lost", "delay", "outcome"];
     let mut page = format!("\n{}", STEPS.line(heads, columns));
     for step in &ramp.steps {
@@ -163,23 +173,7 @@ pub(super) fn ramp_lines(ramp: &RampReport, whole: bool, columns: usize) -> Stri
         ];
         page += &STEPS.line(cells.each_ref().map(String::as_str), columns);
     }
-    page + "\n" + &wrapped("ramp", &if whole { ramp_result(ramp) } else { unfinished_ramp(ramp) })
-}
-
-/// Returns the result of a finished ramp.
-fn ramp_result(ramp: &RampReport) -> String {
-    let rate = |rate: BitRate| format!("{rate} of payload");
-    match (ramp.highest_passed, ramp.lowest_failed, ramp.sender_limit) {
-        (Some(highest), _, true) => format!("at least {}: the sender reached its maximum", rate(highest)),
-        (Some(highest), Some(failed), _) => format!("{} passed, {failed} failed", rate(highest)),
-        (Some(highest), None, _) => format!("{} passed, the highest requested rate", rate(highest)),
-        (None, failed, _) => {
-            let lowest = failed.map(|failed| format!(" down to {failed}")).unwrap_or_default();
-            format!(
-                "datagrams were lost at every rate{lowest}: allow loss that does not depend on the rate with --loss-allowed"
-            )
-        }
-    }
+    page + "\n" + &wrapped("ramp", &result.map_or_else(|| unfinished_ramp(ramp), str::to_owned))
 }
 
 /// Returns the result of a ramp that ended early.
@@ -246,7 +240,7 @@ mod tests {
         let steps = vec![step(1_000_000_000, StepOutcome::Passed), step(2_000_000_000, StepOutcome::SenderLimit)];
         let ramp = RampReport { steps, ..RampReport::default() };
         for width in WIDTHS {
-            let page = ramp_lines(&ramp, true, width);
+            let page = ramp_lines(&ramp, Some("done"), width);
             let table: Vec<&str> = page.lines().skip(1).take(3).collect();
             assert!(table.iter().all(|line| line.chars().count() <= width), "{width}: {page}");
             assert!(table[2].contains("2 Gb/s") && table[2].ends_with("sender limit"), "{width}: {page}");
@@ -263,27 +257,22 @@ mod tests {
             steps: steps.to_vec(),
             ..RampReport::default()
         };
-        let last = |ramp: &RampReport, whole| {
-            let page = ramp_lines(ramp, whole, 80);
+        let last = |ramp: &RampReport| {
+            let page = ramp_lines(ramp, None, 80);
             page.split("\nramp ").last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
         };
         let none = ramp(None, None, &[]);
-        assert_eq!(last(&none, false), "ended early before the end of its first step: no result");
-        assert!(last(&none, true).starts_with("datagrams were lost at every rate"));
+        assert_eq!(last(&none), "ended early before the end of its first step: no result");
         let low = ramp(Some(64_000_000), None, &[passed]);
-        assert_eq!(
-            last(&low, false),
-            "ended early after 1 step: 64 Mb/s of payload passed, higher rates were not tested"
-        );
+        assert_eq!(last(&low), "ended early after 1 step: 64 Mb/s of payload passed, higher rates were not tested");
         let next = RampReport { unfinished_step: Some(BitRate(128_000_000)), ..low.clone() };
-        assert!(last(&next, false).ends_with("higher rates were not tested; the step at 128 Mb/s is unfinished"));
-        assert_eq!(last(&low, true), "64 Mb/s of payload passed, the highest requested rate");
+        assert!(last(&next).ends_with("higher rates were not tested; the step at 128 Mb/s is unfinished"));
         let between = ramp(Some(64_000_000), Some(128_000_000), &[passed, failed]);
         assert_eq!(
-            last(&between, false),
+            last(&between),
             "ended early after 2 steps: 64 Mb/s of payload passed, 128 Mb/s failed, the rates between them were not tested"
         );
         let high = ramp(None, Some(128_000_000), &[failed]);
-        assert!(last(&high, false).ends_with("128 Mb/s of payload failed, lower rates were not tested"));
+        assert!(last(&high).ends_with("128 Mb/s of payload failed, lower rates were not tested"));
     }
 }

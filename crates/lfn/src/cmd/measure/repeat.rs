@@ -1,0 +1,107 @@
+//! The arguments of the user in the hints of findings: a hint repeats the test with one flag more.
+
+use std::ffi::OsString;
+
+use clap::{Arg, Args as _, Command};
+use lfn_core::diagnose::TypedArgument;
+
+use super::TestArgs;
+use super::values::without_secrets;
+
+/// Flags that change the output or the direction. The direction of a finding replaces that of the user.
+const SKIPPED: &[&str] = &[
+    "json", "ndjson", "csv", "output", "nettest", "save", "report", "plot", "no-live", "quiet", "verbose", "color",
+    "reverse", "both", "bidir",
+];
+
+/// Returns the flags of the command line, without the host, the output and the direction.
+pub(super) fn typed_flags() -> Vec<TypedArgument> {
+    let words = without_secrets(
+        std::env::args_os().skip_while(|word| word != "test").skip(1).collect::<Vec<OsString>>().into_iter(),
+    );
+    flags(&TestArgs::augment_args(Command::new("test")), words)
+}
+
+fn flags(command: &Command, words: Vec<String>) -> Vec<TypedArgument> {
+    let mut words = words.into_iter();
+    let mut flags = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            break;
+        }
+        let long = |name: &str| command.get_arguments().find(|argument| argument.get_long() == Some(name));
+        if let Some(rest) = word.strip_prefix("--") {
+            let (name, has_value) = rest.split_once('=').map_or((rest, false), |(name, _)| (name, true));
+            let Some(argument) = long(name) else { continue };
+            let value = if !has_value && takes_value(argument) { words.next() } else { None };
+            push(&mut flags, argument, &word, value);
+        } else if let Some(cluster) = word.strip_prefix('-').filter(|cluster| !cluster.is_empty()) {
+            for (at, letter) in cluster.char_indices() {
+                let known = command.get_arguments().find(|argument| argument.get_short() == Some(letter));
+                let Some(argument) = known else { break };
+                if !takes_value(argument) {
+                    push(&mut flags, argument, &format!("-{letter}"), None);
+                    continue;
+                }
+                let rest = &cluster[at + letter.len_utf8()..];
+                let value = if rest.is_empty() { words.next() } else { Some(rest.to_owned()) };
+                push(&mut flags, argument, &format!("-{letter}"), value);
+                break;
+            }
+        }
+    }
+    flags
+}
+
+fn takes_value(argument: &Arg) -> bool {
+    argument.get_action().takes_values() && !argument.is_require_equals_set()
+}
+
+fn push(flags: &mut Vec<TypedArgument>, argument: &Arg, word: &str, value: Option<String>) {
+    let name = argument.get_long().unwrap_or_default();
+    if SKIPPED.contains(&name) || argument.get_id() == "iperf3" {
+        return;
+    }
+    let text = match value {
+        Some(value) => format!("{} {}", quoted(word), quoted(&value)),
+        None => quoted(word),
+    };
+    flags.push(TypedArgument { flag: Some(name.to_owned()), text });
+}
+
+/// Quotes a word for a shell if it has characters with a meaning there.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-+=:,./@%".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Vec<(String, String)> {
+        let command = TestArgs::augment_args(Command::new("test"));
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        flags(&command, words).into_iter().map(|flag| (flag.flag.unwrap_or_default(), flag.text)).collect()
+    }
+
+    #[test]
+    fn flags_stay_as_typed_without_output_and_direction() {
+        let typed =
+            ["far1", "-t", "15", "--rate=200mbit", "-RP4", "--json", "--report", "a b.json", "--sndbuf", "64KiB"];
+        let kept = parsed(&typed);
+        let expected =
+            [("time", "-t 15"), ("rate", "--rate=200mbit"), ("streams", "-P 4"), ("sndbuf", "--sndbuf 64KiB")];
+        assert_eq!(kept, expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    }
+
+    #[test]
+    fn values_are_quoted_for_a_shell() {
+        assert_eq!(parsed(&["--bind", "10.0.0.1 $x"])[0].1, "--bind '10.0.0.1 $x'");
+        assert_eq!(parsed(&["--latency", "far1"])[0].1, "--latency");
+        assert_eq!(parsed(&["--latency=20ms", "far1"])[0].1, "--latency=20ms");
+    }
+}
