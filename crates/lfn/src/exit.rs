@@ -92,6 +92,7 @@ impl Failure {
     /// Returns the error line and the hint line as they are printed.
     pub fn lines(&self) -> (String, Option<String>) {
         let text = error_chain(&self.error);
+        let text = print::without_error_numbers(&text);
         if self.stdout_error_kind() == Some(io::ErrorKind::StorageFull) {
             let hint = "redirect the output to a disk with free space: > FILE";
             return (format!("standard output: {}", one_line(&text)), Some(hint.to_owned()));

@@ -15,6 +15,7 @@ mod prediction;
 mod print;
 mod remote;
 mod ssh;
+mod suggest;
 mod typed;
 
 use std::process::ExitCode;

@@ -56,6 +56,9 @@ pub struct InterfaceAddress {
     pub address: IpAddr,
     /// Prefix length of its network.
     pub prefix: u8,
+    /// Accepts connections, and stays for longer than a day: not tentative, failed or deprecated (RFC 4862), and not
+    /// temporary (RFC 8981).
+    pub is_lasting: bool,
 }
 
 /// A lifetime that never ends (`INFINITY_LIFE_TIME`).
@@ -126,11 +129,29 @@ impl Netlink {
                     _ => None,
                 };
                 let (_, address) = attributes.iter().filter_map(own).max_by_key(|(is_local, _)| *is_local)?;
-                Some(InterfaceAddress { interface: header.index, address, prefix: header.prefix_len })
+                Some(InterfaceAddress {
+                    interface: header.index,
+                    address,
+                    prefix: header.prefix_len,
+                    is_lasting: is_lasting(header.flags, address),
+                })
             }
             _ => None,
         };
         Ok(all.into_iter().filter_map(assigned).collect())
+    }
+
+    /// Returns the indices of the interfaces that are up and connected (`IFF_RUNNING`), without loopback.
+    pub fn connected_interfaces(&mut self) -> io::Result<Vec<u32>> {
+        let links = self.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+        let connected = |message| match message {
+            RouteNetlinkMessage::NewLink(LinkMessage { header, .. }) => {
+                let is_connected = header.flags.contains(LinkFlags::Up | LinkFlags::Running);
+                (is_connected && !header.flags.contains(LinkFlags::Loopback)).then_some(header.index)
+            }
+            _ => None,
+        };
+        Ok(links.into_iter().filter_map(connected).collect())
     }
 
     /// Returns the MTU of the interface with this local address, or `None` if no interface has the address.
@@ -343,6 +364,14 @@ impl Netlink {
         }
         Ok(answers)
     }
+}
+
+/// Reports whether the address accepts connections and stays. In IPv6 the flag of secondary addresses marks temporary
+/// ones (`IFA_F_TEMPORARY`).
+fn is_lasting(flags: AddressHeaderFlags, address: IpAddr) -> bool {
+    use AddressHeaderFlags as Flags;
+    let unusable = Flags::Tentative | Flags::Dadfailed | Flags::Deprecated;
+    !flags.intersects(unusable) && (address.is_ipv4() || !flags.contains(Flags::Secondary))
 }
 
 fn family(address: IpAddr) -> AddressFamily {

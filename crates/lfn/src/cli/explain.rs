@@ -7,6 +7,7 @@ use lfn_core::units::{BitRate, parse_unit_duration};
 use super::Cli;
 use crate::cmd;
 use crate::exit::{Exit, Failure};
+use crate::suggest;
 use crate::typed::corrected;
 
 /// Prints help or the version on standard output and returns success. Converts any other parse error into a [`Failure`]
@@ -27,15 +28,11 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     {
         return Err(failure);
     }
-    let text = error.to_string();
-    let what = text.split("\n\n").next().unwrap_or(&text).trim_start_matches("error: ");
-    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
-    let suggested = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
-        .into_iter()
-        .find_map(|kind| error.get(kind));
-    let missing_unit = missing_unit(error, &what);
-    let failure = Failure::usage(value_error(error).unwrap_or(what));
-    if let Some(hint) = missing_unit {
+    let missing_unit = missing_unit(error, &error.to_string());
+    let failure = Failure::usage(suggest::error_line(error));
+    // The times of a server are in seconds and hours, so milliseconds are no good guess.
+    let is_server = ["lfn serve", "lfn token"].iter().any(|verb| typed_command().starts_with(verb));
+    if let Some(hint) = missing_unit.filter(|_| !is_server) {
         return Err(failure.hint(hint));
     }
     if let (Some(typed), "lfn test") = (error.get(ContextKind::InvalidArg), typed_command().as_str())
@@ -57,7 +54,7 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     if typed_command() == "lfn test" && std::env::args().len() == 2 {
         let emulated = "lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
         return Err(failure.hint(format!(
-            "run `lfn serve` on the other host, then here: lfn test TICKET. Without a second host: {emulated}"
+            "run `lfn serve` on the other host: it prints the command for this host. Without a second host: {emulated}"
         )));
     }
     if typed_command() == "lfn copy"
@@ -65,8 +62,8 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     {
         return Err(failure.hint(format!("to read the ticket from standard input, write @-:{place}")));
     }
-    Err(match suggested {
-        Some(other) => failure.hint(format!("did you mean {other}?")),
+    Err(match suggest::error_hint(error, &typed_command()) {
+        Some(hint) => failure.hint(hint),
         None => failure.hint(format!("see `{} --help`", typed_command())),
     })
 }
@@ -97,17 +94,6 @@ fn missing_unit(error: &clap::Error, text: &str) -> Option<String> {
     let as_time = parse_unit_duration(value).err();
     let named = [as_rate, as_time].into_iter().flatten().find(|error| text.contains(&error.to_string()))?;
     Some(corrected(flag, &named.suggestion()?))
-}
-
-/// Returns the error of a value that its parser quotes itself: the flag and that error, without clap's own words.
-fn value_error(error: &clap::Error) -> Option<String> {
-    let (Some(flag), Some(value)) = (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue)) else {
-        return None;
-    };
-    let cause = std::error::Error::source(error).filter(|_| error.kind() == ErrorKind::ValueValidation)?.to_string();
-    let flag = flag.to_string();
-    let flag = flag.split(' ').next().unwrap_or(&flag);
-    cause.starts_with(&format!("'{value}'")).then(|| format!("{flag}: {cause}"))
 }
 
 /// Returns `lfn`, the command and the subcommand, as far as the user typed them.

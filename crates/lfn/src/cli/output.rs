@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::print::output::{Output, OutputFormat};
 use crate::print::report_file::{ReportFile, is_open_already};
 
@@ -102,15 +102,20 @@ impl<S: FormatSet> OutputArgs<S> {
 
     /// Does the same as [`OutputArgs::open`] for a result with a secret: only this user can read the report file.
     pub fn open_private(&self) -> Result<Output, Failure> {
-        let report = self.report.as_deref().map(ReportFile::create_private).transpose()?;
+        let report = self.report.as_deref().map(ReportFile::create_private).transpose().map_err(bad_report)?;
         Ok(Output::new(self.format(), report))
     }
 
     /// Creates the report file, so that an error is found before the work, and returns the destinations of the result.
     pub fn open(&self) -> Result<Output, Failure> {
-        let report = self.report.as_deref().map(ReportFile::create).transpose()?;
+        let report = self.report.as_deref().map(ReportFile::create).transpose().map_err(bad_report)?;
         Ok(Output::new(self.format(), report))
     }
+}
+
+/// A file that cannot be created is a bad value of the flag.
+fn bad_report(failure: Failure) -> Failure {
+    failure.with_exit(Exit::Usage)
 }
 
 /// Flag for the pictures of a command.

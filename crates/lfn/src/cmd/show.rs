@@ -69,7 +69,8 @@ fn name(path: &Path) -> String {
 fn read_result(path: &Path) -> Result<StoredResult, Failure> {
     let shown = path.display();
     let bytes = read_contents(path).map_err(|error| {
-        Failure::msg(format!("{shown}: {error}")).hint("create a result with: lfn test HOST --report result.json")
+        Failure::msg(format!("{shown}: {error}"))
+            .hint(format!("check the path; `lfn test HOST --report {shown}` creates a result"))
     })?;
     report::read_result(&bytes).map_err(|error| {
         let hint = match &error {

@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use clap::Subcommand;
 use lfn_core::date;
 use lfn_core::session::{DEFAULT_PORT, Rights, Ticket};
-use lfn_core::units::{BitRate, parse_duration};
+use lfn_core::units::{BitRate, QuantityError, parse_unit_duration};
 use lfn_net::server::tokens::file::{MAX_TOKENS, TokenFile, TokenRecord};
 use lfn_net::session::identity::{self, ServerIdentity};
 use serde_json::json;
 
-use super::serve::{root_directory, state_directory, token_file};
+use super::serve::{TicketHost, root_directory, state_directory, token_file};
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
@@ -66,7 +66,7 @@ struct AddArgs {
     /// revoked]
     #[arg(long, value_name = "DURATION|DATE", value_parser = parse_expiry)]
     expires: Option<Expiry>,
-    /// Write this name or address of the host into the ticket [default: the host's name]
+    /// Write this name or address of the host into the ticket [default: an address of this host]
     #[arg(long, value_name = "NAME")]
     ticket_host: Option<String>,
     /// Write this port of the server into the ticket
@@ -127,10 +127,11 @@ impl AddArgs {
         };
         let root = record.root.clone();
         self.save(record)?;
-        let host = self
-            .ticket_host
-            .clone()
-            .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+        let host = match &self.ticket_host {
+            Some(host) => TicketHost::chosen(host),
+            None => TicketHost::find(None),
+        };
+        let host = host.host;
         self.announce(&Ticket { host, port: self.ticket_port, token, fingerprint }, root.as_deref(), output)
     }
 
@@ -235,9 +236,10 @@ fn parse_expiry(text: &str) -> Result<Expiry, String> {
     if let Some(at) = date::parse(text) {
         return Ok(Expiry::At(at));
     }
-    match parse_duration(text) {
+    match parse_unit_duration(text) {
         // More than a century is probably a mistake.
         Ok(duration) if (1..=3_155_760_000).contains(&duration.as_secs()) => Ok(Expiry::After(duration)),
+        Err(QuantityError::NoUnit(number)) => Err(format!("'{number}' has no unit: write {number}min or {number}h")),
         _ => Err(format!("'{text}' is not a time from now (12h, 30min, at least 1s) and not a date (2026-12-31)")),
     }
 }

@@ -1,5 +1,6 @@
 //! Printers, one for each output format.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, StdoutLock, Write};
 
@@ -65,11 +66,29 @@ const NO_COLOUR: &str = "\x1b[0m";
 /// Writes the text to stderr. On a terminal the label before each text is coloured.
 fn write_text(text: impl Display, label: Label) {
     let mut plain = Vec::new();
-    let _ = write!(SafeWriter::text(&mut plain), "{text}");
+    let text = text.to_string();
+    let _ = write!(SafeWriter::text(&mut plain), "{}", without_error_numbers(&text));
     if has_colours(terminal::stderr_is_terminal()) {
         plain = with_coloured_labels(&String::from_utf8_lossy(&plain), label).into_bytes();
     }
     write_stderr(&plain);
+}
+
+/// Removes the error numbers that Rust appends to the texts of the operating system: `(os error 13)`.
+pub fn without_error_numbers(text: &str) -> Cow<'_, str> {
+    const BEGINS: &str = " (os error ";
+    if !text.contains(BEGINS) {
+        return text.into();
+    }
+    let mut parts = text.split(BEGINS);
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')').filter(|(number, _)| number.chars().all(|c| c.is_ascii_digit())) {
+            Some((_, rest)) => kept.push_str(rest),
+            None => kept.extend([BEGINS, part]),
+        }
+    }
+    kept.into()
 }
 
 /// Colours the labels `lfn:` and `hint:` at the start of each line. The text has no escape sequences of its own.
@@ -112,5 +131,16 @@ mod tests {
         let coloured = with_coloured_labels("lfn: no lfn: here\nhint: run it\n", Label::Error);
         assert_eq!(coloured, format!("{RED}lfn:{NO_COLOUR} no lfn: here\n{CYAN}hint:{NO_COLOUR} run it\n"));
         assert_eq!(with_coloured_labels("lfn: a notice\n", Label::Notice), "lfn: a notice\n");
+    }
+
+    #[test]
+    fn error_numbers_are_removed() {
+        for (text, expected) in [
+            ("a: Permission denied (os error 13)", "a: Permission denied"),
+            ("x (os error 2) (here), y (os error 5)", "x (here), y"),
+            ("no (os error x) and (os error 1", "no (os error x) and (os error 1"),
+        ] {
+            assert_eq!(without_error_numbers(text), expected);
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Failures of ssh before the server announced itself: standard error becomes one line and a hint.
 
+use lfn_core::link::settings::nearest_word;
+
 use crate::exit::Failure;
+use crate::remote::SavedHosts;
 
 /// Maximum length of standard error that is kept, bytes. The end is kept.
 const MAX_STDERR: usize = 4096;
@@ -36,10 +39,11 @@ pub(super) fn ssh_failure(host: &str, ssh: &str, remote: &str, code: Option<i32>
             .hint("check the architecture and the permissions of the binary, or use another one: --remote-lfn PATH");
     }
     if last.contains("Could not resolve hostname") {
+        let reason = last.rsplit(": ").next().unwrap_or(last);
         return Failure::msg(format!(
-            "unknown host '{host}': no ticket is saved under that name, and ssh cannot resolve it: {last}"
+            "unknown host '{host}': no ticket is saved under that name, and ssh cannot resolve it: {reason}"
         ))
-        .hint(format!("run `lfn serve` on that host and save the ticket it prints: lfn hosts add {host} TICKET"));
+        .hint(unknown_host_hint(host));
     }
     let hint = match last {
         last if last.contains("Host key verification failed") => {
@@ -57,6 +61,20 @@ pub(super) fn ssh_failure(host: &str, ssh: &str, remote: &str, code: Option<i32>
         (_, last) => format!("'{remote}' failed on that host: {last}"),
     };
     Failure::msg(format!("{host}: {what}")).hint(hint)
+}
+
+/// Suggests a saved name with almost the same spelling, or how to save one.
+fn unknown_host_hint(host: &str) -> String {
+    let name = host.rsplit('@').next().unwrap_or(host);
+    let saved = SavedHosts::load().unwrap_or_default();
+    match nearest_word(name, saved.iter().map(|(name, _)| name)) {
+        Some(near) => format!("did you mean the saved name {near}?"),
+        None => {
+            format!(
+                "check the spelling, or run `lfn serve` on that host and save its ticket: lfn hosts add {name} TICKET"
+            )
+        }
+    }
 }
 
 /// Extracts the error of the remote lfn, and its hint if there is one.

@@ -1,13 +1,14 @@
-//! Remote servers started over ssh: `lfn serve --stdio`, started for one copy and ended with the copy.
+//! Remote servers started over ssh: `lfn serve --stdio`, started for one copy or test and ended with it.
 //!
 //! ssh carries one line with the port, the token and the fingerprint of the server. So ssh decides who is authorised,
 //! and no secret appears in an argument on either host. The data use separate connections. Only if a firewall blocks
-//! these, the data go through ssh ([`tunnel`]). The server lives as long as the near end of ssh's standard input is
+//! these, the data of a copy go through ssh ([`tunnel`]). The server lives as long as the near end of ssh's standard input is
 //! open. The kernel closes this end even if lfn is killed.
 
 mod announcement;
 mod config;
 mod error;
+mod flags;
 mod shell_words;
 mod tunnel;
 
@@ -29,6 +30,7 @@ use lfn_sys::names::lookup;
 
 pub use announcement::{Announcement, PortRange};
 use config::SshConfig;
+pub use flags::{LOCAL, ReachedServer, SshFlags};
 use tunnel::{ControlSocket, Forward};
 
 use crate::exit::{Exit, Failure};
@@ -65,6 +67,8 @@ pub struct Ssh {
     remote_lfn: String,
     ports: Option<PortRange>,
     allow_third_party: bool,
+    /// The data may go through ssh if the server's port is unreachable.
+    allow_forwarding: bool,
 }
 
 /// A server started over ssh, with the ssh process that keeps it alive. Both end when it is dropped.
@@ -97,12 +101,18 @@ impl Ssh {
             remote_lfn: remote.to_owned(),
             ports,
             allow_third_party: false,
+            allow_forwarding: true,
         })
     }
 
     /// Sets whether the servers may send to other servers. A key that is bound to a command may not allow this flag.
     pub fn with_third_party(self, sends_on: bool) -> Self {
         Ssh { allow_third_party: sends_on, ..self }
+    }
+
+    /// Fails if the server's port is unreachable, instead of sending the data through ssh.
+    pub fn without_forwarding(self) -> Self {
+        Ssh { allow_forwarding: false, ..self }
     }
 
     /// Starts a server on `host`, which may be USER@HOST.
@@ -119,6 +129,7 @@ impl Ssh {
         let mut forward = None;
         let target = match first_reachable(&hosts, announced.port) {
             Ok(host) => Target::new(announced.ticket(host)),
+            Err(error) if !self.allow_forwarding => return Err(blocked_test(host, announced.port, &error)),
             Err(error) => {
                 let blocked = port_error(host, announced.port, &error);
                 let forwarded = control.forward(&self.command, &name, announced.port).map_err(|_| blocked)?;
@@ -331,9 +342,16 @@ fn first_reachable(hosts: &[String], port: u16) -> Result<String, io::Error> {
     Err(last)
 }
 
+fn blocked_test(host: &str, port: u16, error: &io::Error) -> Failure {
+    let what = "a test through ssh would measure ssh, not the path";
+    Failure::msg(format!("{host}: cannot reach port {port}: {error}; {what}")).hint(PORTS_HINT)
+}
+
+const PORTS_HINT: &str = "open a range of ports in the firewall of that host and use it: --ssh-ports 7400-7409";
+
 fn port_error(host: &str, port: u16, error: &io::Error) -> Failure {
     Failure::msg(format!("{host}: cannot reach port {port}: {error}; ssh port forwarding is refused too"))
-        .hint("open a range of ports in the firewall of that host and use it: --ssh-ports 7400-7409")
+        .hint(PORTS_HINT)
 }
 
 #[cfg(test)]

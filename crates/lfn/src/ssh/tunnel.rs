@@ -4,10 +4,9 @@
 //! ssh needs a control socket that only this user can access. If the user already shares connections, their socket is
 //! used. ssh removes its socket when it exits, even if lfn is killed.
 
-use std::fs::DirBuilder;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -40,8 +39,6 @@ impl Drop for Forward {
 #[derive(Debug)]
 struct OwnSocket {
     path: PathBuf,
-    /// Directory created for the socket.
-    directory: Option<PathBuf>,
 }
 
 impl ControlSocket {
@@ -92,28 +89,26 @@ impl Drop for OwnSocket {
     fn drop(&mut self) {
         // ssh removes its socket, unless it was killed.
         let _ = std::fs::remove_file(&self.path);
-        if let Some(directory) = &self.directory {
-            let _ = std::fs::remove_dir(directory);
-        }
     }
 }
 
 impl OwnSocket {
-    /// Chooses the user's runtime directory (mode 0700, XDG Base Directory Specification), or creates a private one.
+    /// Chooses the user's runtime directory (mode 0700, XDG Base Directory Specification), or a sticky directory such as
+    /// /tmp, where no other user can replace the socket. ssh gives the socket mode 0600.
     fn new() -> Option<Self> {
         let name = format!("lfn-{:08x}", getrandom::u32().ok()?);
         let fits = |path: &PathBuf| path.is_absolute() && path.as_os_str().len() < MAX_SOCKET_PATH;
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|directory| is_private(directory));
-        if let Some(path) = runtime.map(|directory| directory.join(&name)).filter(fits) {
-            return Some(OwnSocket { path, directory: None });
-        }
-        let places = [std::env::temp_dir(), "/tmp".into()].map(|directory| directory.join(&name));
-        let made = |directory: &PathBuf| {
-            fits(&directory.join("ssh")) && DirBuilder::new().mode(0o700).create(directory).is_ok()
-        };
-        let directory = places.into_iter().find(made)?;
-        Some(OwnSocket { path: directory.join("ssh"), directory: Some(directory) })
+        let temporary = [std::env::temp_dir(), "/tmp".into()];
+        let temporary = temporary.into_iter().filter(|directory| is_private(directory) || is_sticky(directory));
+        let path = runtime.into_iter().chain(temporary).map(|directory| directory.join(&name)).find(fits)?;
+        Some(OwnSocket { path })
     }
+}
+
+/// Reports whether only the owner of a file can remove or replace it in the directory.
+fn is_sticky(directory: &Path) -> bool {
+    std::fs::metadata(directory).is_ok_and(|it| it.is_dir() && it.mode() & 0o1000 != 0)
 }
 
 /// Reports whether the directory belongs to this user and no other user can enter it.

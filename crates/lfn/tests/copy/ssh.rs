@@ -92,8 +92,12 @@ impl Host {
 
     /// Returns `lfn copy` in the near directory. Its processes are recognised by the path of this home.
     fn command(&self, args: &[&str]) -> Command {
+        self.command_of("copy", args)
+    }
+
+    fn command_of(&self, verb: &str, args: &[&str]) -> Command {
         let mut command = lfn();
-        command.arg("copy").args(args).current_dir(self.path("near"));
+        command.arg(verb).args(args).current_dir(self.path("near"));
         if !args.contains(&"--remote-lfn") {
             command.arg("--remote-lfn").arg(self.path("bin/lfn"));
         }
@@ -115,17 +119,33 @@ impl Host {
         report_of(args, &self.copy(&[args, &["--json"]].concat()))
     }
 
-    #[track_caller]
-    fn refuses(&self, args: &[&str], code: i32, what: &str, hint: &str) {
-        let output = self.copy(args);
-        let errors = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
-        let lines: Vec<_> = errors.lines().collect();
-        let [line, hinted] = lines.as_slice() else { panic!("{args:?}: {errors}") };
-        assert!(line.starts_with("lfn: ") && line.contains(what), "{errors}");
-        assert!(hinted.starts_with("hint: ") && hinted.contains(hint), "{errors}");
+    /// Runs `lfn test` like [`copy`](Self::copy).
+    fn test(&self, args: &[&str]) -> Output {
+        finish(self.command_of("test", args).spawn().unwrap())
     }
 
+    #[track_caller]
+    fn refuses(&self, args: &[&str], code: i32, what: &str, hint: &str) {
+        refused(&self.copy(args), args, code, what, hint);
+    }
+
+    #[track_caller]
+    fn refuses_test(&self, args: &[&str], code: i32, what: &str, hint: &str) {
+        refused(&self.test(args), args, code, what, hint);
+    }
+}
+
+#[track_caller]
+fn refused(output: &Output, args: &[&str], code: i32, what: &str, hint: &str) {
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
+    let lines: Vec<_> = errors.lines().collect();
+    let [line, hinted] = lines.as_slice() else { panic!("{args:?}: {errors}") };
+    assert!(line.starts_with("lfn: ") && line.contains(what), "{errors}");
+    assert!(hinted.starts_with("hint: ") && hinted.contains(hint), "{errors}");
+}
+
+impl Host {
     /// Returns the running servers.
     fn far_ends(&self) -> Vec<String> {
         let marker = format!("{} serve", self.path("bin/lfn").display());
@@ -422,6 +442,60 @@ fn data_goes_through_ssh_behind_a_firewall() {
     let output = host.copy(&["walled:a", "b"]);
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     assert_eq!(fs::read(host.path("near/b")).unwrap(), content);
+    host.leaves_nothing();
+}
+
+#[test]
+fn path_is_tested_over_ssh() {
+    let Some(host) = Host::new() else { return };
+    let user = text(&Command::new("id").arg("-un").output().unwrap().stdout);
+    let named = format!("{}@there", user.trim());
+    for (args, directions) in [
+        (&["there", "--count", "200"][..], &["forward"][..]),
+        (&[&named, "--count", "200", "--reverse", "--remote-lfn", "lfn"], &["reverse"]),
+        (&["there", "--count", "200", "--both"], &["forward", "reverse"]),
+        (&["there", "-t", "300ms", "--bidir"], &["forward", "reverse"]),
+        (&["there", "-t", "300ms", "--udp"], &["forward"]),
+    ] {
+        let output = host.test(&[args, &["--json"]].concat());
+        let result = report_of(args, &output);
+        assert!(output.stderr.is_empty(), "{args:?}: {}", text(&output.stderr));
+        let runs: Vec<_> = result["runs"].as_array().unwrap().iter().map(|run| &run["direction"]).collect();
+        assert_eq!(runs, directions, "{args:?}");
+        assert_eq!(result["hosts"]["far"], args[0], "{args:?}");
+    }
+    host.leaves_nothing();
+}
+
+#[test]
+fn test_over_ssh_fails_with_a_clear_error() {
+    let Some(host) = Host::new() else { return };
+    // The result of a test through ssh would be about ssh.
+    let unknown = format!("env -u SSH_CONNECTION {}", host.path("bin/lfn").display());
+    let walled = ["walled", "--remote-lfn", &unknown];
+    host.refuses_test(&walled, 1, "would measure ssh, not the path", "--ssh-ports 7400-7409");
+    let none = ["there", "--remote-lfn", "no-such-lfn"];
+    host.refuses_test(&none, 1, "'no-such-lfn' is not installed on that host", "--remote-lfn PATH");
+    host.refuses_test(
+        &["me@no-such-host.invalid"],
+        1,
+        "unknown host 'me@no-such-host.invalid'",
+        "lfn hosts add no-such",
+    );
+    host.refuses_test(&["there:7323"], 1, "a host for ssh has no port", "lfn test there");
+    host.refuses_test(&["localhost"], 1, "no ticket is saved for 'localhost'", "lfn test --insecure localhost");
+    host.refuses_test(&["-oProxyCommand=x"], 2, "", "");
+    // A misspelt saved name is suggested.
+    let mut add = lfn();
+    let ticket = format!("lfn://{}@192.0.2.1:7323#{}", "A".repeat(22), "A".repeat(43));
+    add.args(["hosts", "add", "near1.invalid", &ticket]).env("HOME", host.home.path()).env_remove("XDG_CONFIG_HOME");
+    assert!(add.status().unwrap().success());
+    host.refuses_test(
+        &["naer1.invalid"],
+        1,
+        "unknown host 'naer1.invalid'",
+        "did you mean the saved name near1.invalid?",
+    );
     host.leaves_nothing();
 }
 

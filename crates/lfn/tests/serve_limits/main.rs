@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod announcement;
 mod crowds;
 mod log_and_metrics;
 mod queue;

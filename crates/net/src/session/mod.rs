@@ -92,7 +92,7 @@ pub enum SessionError {
         /// Completes "closed the connection …", for example "before the result".
         while_doing: &'static str,
     },
-    #[error("no answer from {peer} within {} s {while_doing}", .after.as_secs_f32().round().max(1.0))]
+    #[error("no answer from {peer} within {} {while_doing}", show_seconds(*.after))]
     Timeout {
         /// "the server" or "the client".
         peer: &'static str,
@@ -101,7 +101,7 @@ pub enum SessionError {
         while_doing: &'static str,
     },
     /// No answer over UDP, while TCP works.
-    #[error("no answer over UDP from {address} within {} s", .after.as_secs_f32().round().max(1.0))]
+    #[error("no answer over UDP from {address} within {}", show_seconds(*.after))]
     NoDatagrams { address: String, after: Duration },
     /// The peer sent an invalid frame.
     #[error("{0}")]
@@ -112,6 +112,12 @@ pub enum SessionError {
         peer: &'static str,
         source: io::Error,
     },
+}
+
+/// Formats a time-out in whole seconds from ten seconds on: the wait is never exact.
+fn show_seconds(after: Duration) -> String {
+    let seconds = Duration::from_secs(after.as_secs_f64().round() as u64);
+    show_duration(if seconds >= Duration::from_secs(10) { seconds } else { after })
 }
 
 impl SessionError {

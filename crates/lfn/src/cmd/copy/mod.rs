@@ -41,12 +41,12 @@ use crate::print::{
     settings::{is_quiet, is_verbose},
 };
 use crate::remote::{QueueArgs, SavedHosts, TrustArgs, session_failure};
+use crate::ssh::SshFlags;
 use ends::EndNames;
 use flags::clean::CleanFlags;
 use flags::integrity::IntegrityFlags;
 use flags::overwrite::OverwriteFlags;
 use flags::progress::ProgressFlags;
-use flags::ssh::SshFlags;
 use flags::streams::StreamFlags;
 use flags::streams::send_buffer;
 use flags::tree::TreeFlags;

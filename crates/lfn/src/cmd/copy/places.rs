@@ -17,9 +17,7 @@ use lfn_net::transfer::{LocalDestination, LocalSource};
 
 use super::source_size::total_size;
 use crate::exit::Failure;
-
-/// Server of a local copy. Users cannot type this name.
-pub(super) const LOCAL: &str = "";
+use crate::ssh::LOCAL;
 
 /// Direction of a copy as seen from this host. A third-party copy goes from one server to another, not through this
 /// host.

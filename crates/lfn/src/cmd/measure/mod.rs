@@ -11,6 +11,7 @@ mod load;
 mod path;
 mod repeat;
 mod report;
+mod server;
 mod stamp;
 mod tcp;
 mod tuning;
@@ -35,6 +36,7 @@ use crate::emulator_env;
 use crate::exit::{Exit, Failure};
 use crate::print::measure::{Printer, TestRun};
 use crate::remote::{self, QueueArgs, TrustArgs};
+use crate::ssh::SshFlags;
 use interrupt::Interrupt;
 
 /// Measure the throughput of a path under load and find its bottleneck
@@ -44,15 +46,18 @@ use interrupt::Interrupt;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TestArgs {
-    /// Server: a name saved with `lfn hosts add`, a ticket (lfn://…), or far inside `lfn emulate`
+    /// Server: a name saved with `lfn hosts add`, a ticket (lfn://…), USER@HOST for ssh, or far inside `lfn emulate`
     ///
-    /// With - the ticket is read from standard input, with @FILE from a file. Other users see arguments in `ps`.
+    /// A name without a saved ticket is a host for ssh, which starts lfn on that host for this test. With - the ticket is
+    /// read from standard input, with @FILE from a file. Other users see arguments in `ps`.
     #[arg(value_name = "HOST", required_unless_present_any = ["stamp", "iperf3"])]
     host: Option<String>,
     #[command(flatten)]
     trust: TrustArgs,
     #[command(flatten)]
     waiting: QueueArgs,
+    #[command(flatten)]
+    ssh: SshFlags,
     #[command(flatten)]
     load: load::LoadArgs,
     #[command(flatten)]
@@ -75,6 +80,7 @@ pub struct TestArgs {
 
 const EXAMPLES: &str = "Examples:
   lfn test far.example                            runs for 10 s
+  lfn test me@there                               starts the server over ssh
   lfn test far.example --both --streams 4
   lfn test far.example --rate 10gbit --time 30s   adds a prediction
   lfn test far.example --rate 10gbit --compare    shows what tuning changes
@@ -277,7 +283,8 @@ impl TestPlan {
 
 impl TestArgs {
     fn resolve_and_run(&self, plan: &TestPlan, printer: &mut Printer) -> Result<Exit, Failure> {
-        let target = self.tcp.bind_target(remote::resolve(self.host(), &self.trust, &self.waiting)?)?;
+        let server = server::reach(self.host(), &self.trust, &self.waiting, &self.ssh)?;
+        let target = self.tcp.bind_target(server.target.clone())?;
         let hosts = HostNames { near: self.near_name(), far: self.far_name(&target.address()) };
         printer.set_far_name(hosts.far.clone());
         self.run_tests(plan, &target, &hosts, printer)

@@ -10,6 +10,7 @@ use lfn_net::tester::emulated_path_sysctls;
 
 use crate::emulator_env;
 use crate::exit::Failure;
+use crate::typed::corrected;
 
 /// Flags that restrict clients below --root.
 #[derive(clap::Args, Debug)]
@@ -65,15 +66,18 @@ impl AccessArgs {
             return Ok(());
         }
         Err(Failure::usage(format!("{flag} needs --root, or a token with a directory"))
-            .hint(format!("lfn serve {flag} --root DIR")))
+            .hint(format!("serve the current directory: {}", corrected("root", "."))))
     }
 
     /// Opens the audit log.
     pub fn audit(&self) -> Result<Option<AuditLog>, Failure> {
         let Some(path) = &self.audit else { return Ok(None) };
         AuditLog::open(path).map(Some).map_err(|error| {
-            Failure::msg(format!("--audit {}: {error}", path.display()))
-                .hint("choose a file that this user may append to, on a disk with free space")
+            let failure = Failure::usage(format!("--audit {}: {error}", path.display()));
+            match path.parent().filter(|parent| !parent.exists()) {
+                Some(parent) => failure.hint(format!("create the directory: mkdir -p {}", parent.display())),
+                None => failure.hint("choose a file that this user may append to, on a disk with free space"),
+            }
         })
     }
 }

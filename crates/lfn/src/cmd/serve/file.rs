@@ -19,8 +19,8 @@ use super::ServeArgs;
 pub fn read(path: &Path) -> Result<ServeArgs, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| {
-        Failure::msg(format!("--config {shown}: {e}"))
-            .hint("use a TOML file with the names of flags as keys, as in doc/reference/serve.md")
+        Failure::usage(format!("--config {shown}: {e}"))
+            .hint("check the path; the keys of the file are the flags of `lfn serve --help`")
     })?;
     let mut flags = Vec::new();
     let error_at = |line: usize, what: String| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_core::units::{BitRate, Bytes, parse_duration};
+use lfn_core::units::{BitRate, Bytes, parse_unit_duration};
 use lfn_net::server::ConnectionLimits;
 use lfn_net::server::access::{Access, Prefix};
 use lfn_net::server::admission::{QuotaLimits, Quotas};
@@ -75,6 +75,12 @@ pub struct LimitArgs {
 }
 
 impl LimitArgs {
+    /// Allows tests of any duration.
+    pub fn allow_long_tests(&mut self) {
+        const YEAR: Duration = Duration::from_secs(365 * 86_400);
+        self.max_test_time = YEAR;
+    }
+
     /// Returns the quotas of all sessions and of one client.
     pub fn quotas(&self) -> Quotas {
         Quotas {
@@ -138,6 +144,6 @@ fn bytes(text: &str) -> Result<Bytes, String> {
 
 /// Parses a duration above zero, with a unit.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let duration = parse_duration(text).map_err(|e| e.to_string())?;
+    let duration = parse_unit_duration(text).map_err(|e| e.to_string())?;
     if duration.is_zero() { Err(format!("'{text}': the time must be above zero")) } else { Ok(duration) }
 }

@@ -1,6 +1,7 @@
 //! `lfn serve`: combines the flags and the configuration file, and starts the server.
 
 mod access;
+mod announcement;
 mod file;
 mod iperf3;
 mod limits;
@@ -8,8 +9,9 @@ mod log;
 mod notify;
 mod stamp;
 mod stdio;
+mod ticket_host;
 
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,13 +27,16 @@ use lfn_net::session::identity::{self, IdentityError, ServerIdentity};
 use lfn_sys::process::raise_open_file_limit;
 use serde::{Deserialize, Serialize};
 
+use announcement::Announcement;
 use notify::ServiceManager;
+pub use ticket_host::TicketHost;
 
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::emulator_env;
 use crate::exit::{Exit, Failure};
-use crate::print;
-use crate::print::output::{Output, OutputFormat, print_document};
+use crate::print::output::OutputFormat;
+use crate::print::settings::is_quiet;
+use crate::typed::corrected;
 
 /// Run the server for tests and copies
 ///
@@ -45,7 +50,7 @@ pub struct ServeArgs {
     /// Listen on this address only
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
-    /// Write this name or address of the host into the ticket [default: the host's name, or --bind]
+    /// Write this name or address of the host into the ticket [default: an address of this host, or --bind]
     #[arg(long, value_name = "NAME")]
     ticket_host: Option<String>,
     /// Serve copies to and from this directory, and nothing outside it
@@ -116,7 +121,7 @@ pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
     }
     let tokens = if args.ephemeral { None } else { Some(token_file()?) };
     args.access.check(args.root.as_deref(), tokens.as_deref())?;
-    let output = args.output.open_private()?;
+    let mut output = args.output.open_private()?;
     let stop = StopRequest::on_signals()?;
     // With this handler, a file size limit fails the copy and not the server.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
@@ -126,10 +131,9 @@ pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
     let stamp = args.stamp.start(args.bind, args.limits.access(), stop.requested.clone())?;
     let (stamp, reflected) = stamp.unzip();
     let page = server.metrics(move || reflected.as_ref().map(|reflected| reflected()));
-    let host = match (&args.ticket_host, args.bind) {
-        (Some(host), _) => host.clone(),
-        (None, Some(address)) if !address.is_unspecified() => address.to_string(),
-        _ => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    let host = match &args.ticket_host {
+        Some(host) => TicketHost::chosen(host),
+        None => TicketHost::find(args.bind),
     };
     // All files that only the start needs are open now.
     let root = args.root.as_deref().map(root_directory).transpose()?;
@@ -138,7 +142,20 @@ pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
         Failure::new(error).hint("choose another address or port: lfn serve --metrics 127.0.0.1:9733")
     })?;
     server.event_logger()(ServerEvent::Sandboxed(sandbox.description()));
-    announce(&server, &host, metrics, stamp, iperf3.as_ref(), output)?;
+    let announcement = Announcement {
+        ticket: server.ticket(&host.host)?,
+        host: &host,
+        listen: server.local_addr()?,
+        metrics,
+        stamp,
+        iperf3: iperf3.as_ref().map(|iperf3| iperf3.local_addr()).transpose()?,
+        is_insecure: args.insecure,
+    };
+    output.write_report(&announcement.document())?;
+    match output.format() {
+        OutputFormat::Json => announcement.json()?,
+        _ => announcement.text(!is_quiet() && args.log_format == log::LogFormat::Text)?,
+    }
     let manager = ServiceManager::from_environment();
     manager.ready(&server.local_addr()?.to_string());
     manager.watch(stop.requested.clone(), server.heartbeat());
@@ -189,35 +206,6 @@ impl StopRequest {
     }
 }
 
-/// Prints the ticket on standard output and flushes it, since the caller may wait for it.
-fn announce(
-    server: &Server,
-    host: &str,
-    metrics: Option<SocketAddr>,
-    stamp: Option<SocketAddr>,
-    iperf3: Option<&lfn_net::iperf3::server::IperfServer>,
-    mut output: Output,
-) -> Result<(), Failure> {
-    let ticket = server.ticket(host)?;
-    let fingerprint = ticket.fingerprint.to_string();
-    let listen = server.local_addr()?;
-    let mut object = serde_json::json!({
-        "schema": "lfn.serve/1", "ticket": ticket.to_string(), "listen": listen, "fingerprint": fingerprint,
-        "metrics": metrics, "stamp": stamp,
-    });
-    if let Some(iperf3) = iperf3 {
-        object["iperf3"] = iperf3.local_addr()?.to_string().into();
-    }
-    output.write_report(&object)?;
-    if output.format() == OutputFormat::Json {
-        // One line, since the reader waits for it while the server runs.
-        return Ok(print_document(&object, OutputFormat::Ndjson)?);
-    }
-    let mut out = print::out();
-    writeln!(out, "{ticket}")?;
-    Ok(out.flush()?)
-}
-
 fn bind(args: &ServeArgs) -> Result<Server, Failure> {
     // All addresses, IPv6 and IPv4, if the host has IPv6.
     let wildcards = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
@@ -235,23 +223,41 @@ fn bind(args: &ServeArgs) -> Result<Server, Failure> {
     }
     let error = last.ok_or_else(|| Failure::msg("no address to listen on"))?;
     let hint = match &error {
-        ServeError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
-            "is another `lfn serve` running? choose another port: lfn serve --port 7324"
-        }
-        ServeError::Listen { .. } => "check the address with `ip address`; ports below 1024 need root",
-        ServeError::Identity(_) => "delete server.key and server.crt; `lfn serve` creates new ones",
+        ServeError::Listen { source, .. } => listen_hint(args, source),
+        ServeError::Identity(_) => "delete server.key and server.crt; `lfn serve` creates new ones".to_owned(),
         ServeError::TokenSet(IdentityError::Exposed { .. }) => {
-            "run chmod 600 on the file, and revoke its tokens if others may have read it"
+            "run chmod 600 on the file, and revoke its tokens if others may have read it".to_owned()
         }
-        ServeError::TokenSet(_) => "correct the file, or delete it together with all its tokens",
+        ServeError::TokenSet(_) => "correct the file, or delete it together with all its tokens".to_owned(),
     };
     Err(Failure::new(error).hint(hint))
+}
+
+/// Returns a command that can listen.
+fn listen_hint(args: &ServeArgs, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let port = args.port.checked_add(1).unwrap_or(DEFAULT_PORT);
+            format!("another server uses this port; use another one: {}", corrected("port", &port.to_string()))
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!(
+                "only root may use ports below 1024; use another one: {}",
+                corrected("port", &DEFAULT_PORT.to_string())
+            )
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            let host = TicketHost::find(None).host;
+            format!("the address is not on this host; use one that is: {}", corrected("bind", &host))
+        }
+        _ => "`ip address` lists the addresses of this host".to_owned(),
+    }
 }
 
 fn config(args: &ServeArgs, listen: SocketAddr) -> Result<ServerConfig, Failure> {
     if args.insecure && !(is_loopback(&listen) || emulator_env::is_inside() || args.insecure_anywhere) {
         return Err(Failure::usage(format!("--insecure: other hosts can reach {listen}"))
-            .hint("add --bind 127.0.0.1, or --insecure-anywhere on a network that you trust"));
+            .hint(format!("serve only this host: {}", corrected("bind", "127.0.0.1"))));
     }
     let root = args.root.as_ref().map(|root| root_directory(root)).transpose()?;
     let (identity, saved) = identity_and_token(args)?;
@@ -276,8 +282,13 @@ fn config(args: &ServeArgs, listen: SocketAddr) -> Result<ServerConfig, Failure>
 
 /// Returns the canonical path of the directory to serve.
 pub fn root_directory(root: &Path) -> Result<PathBuf, Failure> {
-    let wrong = |e: io::Error| {
-        Failure::msg(format!("--root {}: {e}", root.display())).hint("choose a directory that this user may read")
+    let wrong = |error: io::Error| {
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound => format!("check the path, or create the directory: mkdir -p {}", root.display()),
+            io::ErrorKind::NotADirectory => "use the directory that contains the file".to_owned(),
+            _ => "choose a directory that this user may read".to_owned(),
+        };
+        Failure::usage(format!("--root {}: {error}", root.display())).hint(hint)
     };
     let canonical = root.canonicalize().map_err(wrong)?;
     std::fs::read_dir(&canonical).map_err(wrong)?;

@@ -1,4 +1,4 @@
-//! `lfn serve --stdio`: the server for one `lfn copy` over ssh, which starts and ends it.
+//! `lfn serve --stdio`: the server for one `lfn copy` or `lfn test` over ssh, which starts and ends it.
 //!
 //! An ordinary server with three differences. Its key and token are only in memory, and ssh carries them to the client.
 //! Its client acts as the user who runs it, and may copy wherever this user may. It ends when standard input closes: at
@@ -31,7 +31,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Flags of a server started over ssh.
 #[derive(clap::Args, Debug)]
 pub(super) struct StdioArgs {
-    /// Serve one copy over ssh; `lfn copy` starts this mode
+    /// Serve one copy or test over ssh; `lfn copy` and `lfn test` start this mode
     ///
     /// Uses a new key and token and saves nothing. The client can copy all that this user may read and write. The
     /// server ends when standard input closes.
@@ -53,6 +53,8 @@ impl StdioArgs {
 pub(super) fn run(mut args: ServeArgs) -> Result<Exit, Failure> {
     args.ephemeral = true;
     args.drain = DRAIN_TIMEOUT;
+    // The only client is the user who started the server.
+    args.limits.allow_long_tests();
     let stop = StopRequest::on_signals()?;
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     raise_open_file_limit();
@@ -104,9 +106,7 @@ fn listen(args: &mut ServeArgs) -> Result<Server, Failure> {
         }
     }
     Err(match last {
-        Some(error @ ServeError::Listen { .. }) => {
-            Failure::new(error).hint("use other ports: lfn copy --ssh-ports FIRST-LAST")
-        }
+        Some(error @ ServeError::Listen { .. }) => Failure::new(error).hint("use other ports: --ssh-ports 7400-7409"),
         Some(error) => Failure::new(error),
         None => Failure::msg("no port to listen on"),
     })

@@ -6,6 +6,5 @@ mod lists;
 pub mod overwrite;
 pub mod progress;
 mod rules;
-pub mod ssh;
 pub mod streams;
 pub mod tree;

@@ -1,4 +1,6 @@
-//! Connections to servers. A host without a ticket is reached over ssh, which starts a server for this copy.
+//! Flags for servers started over ssh, and the servers that copies and tests reach.
+//!
+//! A name without a saved ticket is a host for ssh, which starts a server for this copy or test.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -7,10 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lfn_net::session::SessionError;
 use lfn_net::session::dial::Target;
 
-use super::super::places::LOCAL;
+use super::{PortRange, Ssh, SshServer, start_local};
 use crate::exit::Failure;
 use crate::remote::{self, QueueArgs, TrustArgs};
-use crate::ssh::{self, PortRange, Ssh, SshServer};
+
+/// Server of a local copy. Users cannot type this name.
+pub const LOCAL: &str = "";
 
 const HEADING: &str = "Over ssh";
 
@@ -37,10 +41,36 @@ pub struct ReachedServer {
     _link: Option<Arc<Mutex<Option<SshServer>>>>,
 }
 
+impl ReachedServer {
+    /// Wraps a server that runs without ssh.
+    pub fn running(target: Target) -> Self {
+        ReachedServer { target, _link: None }
+    }
+}
+
 impl SshFlags {
     /// Reports whether the name can only be a host for ssh.
     pub fn is_over_ssh(&self, name: &str, trust: &TrustArgs) -> Result<bool, Failure> {
         Ok(name != LOCAL && !remote::is_ticket(name) && remote::find_ticket(name, trust)?.is_none())
+    }
+
+    /// Starts a server on `host` for a test. Fails if the load would go through ssh: the result would be about ssh and
+    /// not about the path.
+    pub fn start_for_test(
+        &self,
+        host: &str,
+        waiting: &QueueArgs,
+        interrupted: &AtomicBool,
+    ) -> Result<ReachedServer, Failure> {
+        let link = self.settings()?.without_forwarding().start(host, interrupted)?;
+        let mut target = link.target.clone();
+        target.queue = waiting.queue_wait();
+        Ok(ReachedServer { target, _link: Some(Arc::new(Mutex::new(Some(link)))) })
+    }
+
+    fn settings(&self) -> Result<Ssh, Failure> {
+        let command = self.ssh.clone().or_else(|| std::env::var("LFN_SSH").ok().filter(|command| !command.is_empty()));
+        Ssh::new(command.as_deref().unwrap_or("ssh"), &self.remote_lfn, self.ssh_ports)
     }
 
     /// Resolves the server, or starts it over ssh. A started server may send to other servers if `allow_third_party`.
@@ -54,13 +84,11 @@ impl SshFlags {
     ) -> Result<ReachedServer, Failure> {
         if name != LOCAL && !self.is_over_ssh(name, trust)? {
             remote::wait_for_ticket(name, interrupted)?;
-            return Ok(ReachedServer { target: remote::resolve(name, trust, waiting)?, _link: None });
+            return remote::resolve(name, trust, waiting).map(ReachedServer::running);
         }
-        let command = self.ssh.clone().or_else(|| std::env::var("LFN_SSH").ok().filter(|command| !command.is_empty()));
-        let ssh = Ssh::new(command.as_deref().unwrap_or("ssh"), &self.remote_lfn, self.ssh_ports)?
-            .with_third_party(allow_third_party);
+        let ssh = self.settings()?.with_third_party(allow_third_party);
         let start = move |name: &str, interrupted: &AtomicBool| match name {
-            LOCAL => ssh::start_local(interrupted),
+            LOCAL => start_local(interrupted),
             name => ssh.start(name, interrupted),
         };
         let link = start(name, interrupted)?;
