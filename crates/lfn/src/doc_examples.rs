@@ -4,6 +4,7 @@
 #[path = "../tests/support/examples.rs"]
 mod examples;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -100,6 +101,52 @@ fn every_command_within_a_sentence_can_be_parsed() {
                 )
             });
             bad.extend(faults.map(|fault| format!("{}:{line}: {span}: {}", path.display(), first_line(&fault))));
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+/// Flags of other programs that the pages name.
+const FOREIGN_FLAGS: [&str; 16] = [
+    "authorized-users-path",
+    "bwlimit",
+    "cap-add",
+    "delete-after",
+    "dont-fragment",
+    "fq-rate",
+    "get-server-output",
+    "json-stream",
+    "repeating-payload",
+    "rsa-private-key-path",
+    "rsync-path",
+    "server-bitrate-limit",
+    "server-max-duration",
+    "skip-rx-copy",
+    "udp-counters-64bit",
+    "username",
+];
+
+#[test]
+fn every_flag_of_the_pages_exists() {
+    fn collect(command: &Command, flags: &mut BTreeSet<String>) {
+        flags.extend(command.get_arguments().filter_map(|flag| flag.get_long()).map(str::to_owned));
+        command.get_subcommands().for_each(|command| collect(command, flags));
+    }
+    let mut flags: BTreeSet<String> = ["help", "version"].into_iter().chain(FOREIGN_FLAGS).map(str::to_owned).collect();
+    collect(&Cli::command(), &mut flags);
+    let mut bad = Vec::new();
+    for (path, text) in pages() {
+        for (line, span) in code_spans(&text) {
+            let Some(rest) = span.strip_prefix("--").filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
+            else {
+                continue;
+            };
+            let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            let name = rest.split(|c| !is_name(c)).next().unwrap_or(rest);
+            // `--near-…` stands for several flags.
+            if !name.ends_with('-') && !flags.contains(name) {
+                bad.push(format!("{}:{line}: --{name} is no flag of lfn", path.display()));
+            }
         }
     }
     assert!(bad.is_empty(), "{}", bad.join("\n"));
