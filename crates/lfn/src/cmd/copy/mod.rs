@@ -240,6 +240,9 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     }
     print_failures(&outcome, &ends);
     print_skipped(&outcome);
+    if options.selection.preserve.owners {
+        print_unused_account_sources();
+    }
     if let Some(failure) = manifest_error {
         return Err(failure);
     }
@@ -339,6 +342,18 @@ fn print_failures(outcome: &CopyOutcome, ends: &EndNames) {
         // Entries in a directory that failed are not reported one by one.
         let suffix = if outcome.failures.len() < MAX_FAILURES { " (in directories that failed)" } else { "" };
         print::error(format_args!("lfn: {unreported} more entries failed{suffix}\n"));
+    }
+}
+
+/// Prints the sources of user names on this host that this binary cannot use, if there are any.
+fn print_unused_account_sources() {
+    let sources = lfn_sys::accounts::unused_sources();
+    if !sources.is_empty() {
+        print::message(format_args!(
+            "lfn: owners without a name in /etc/passwd and /etc/group were copied by number: this static binary cannot use \
+             '{}' of /etc/nsswitch.conf\n",
+            sources.join("' and '")
+        ));
     }
 }
 
