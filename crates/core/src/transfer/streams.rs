@@ -218,7 +218,7 @@ fn choose_stream_count(path: &PathProfile, size: Option<Bytes>, requested: &Requ
     };
     let (chosen, unlimited) = (fastest(MAX_AUTO_STREAMS.min(usable)), fastest(MAX_AUTO_STREAMS));
     let reason = match size {
-        Some(size) if chosen < unlimited => CountReason::Size(size),
+        Some(size) if time(chosen) > time(unlimited) * (1.0 + MIN_TIME_SAVING) => CountReason::Size(size),
         _ if chosen <= DEFAULT_STREAMS => CountReason::NoGain,
         Some(_) => CountReason::Faster,
         None => CountReason::UnknownSize,

@@ -232,7 +232,7 @@ impl CopyReport<'_> {
             lines.add(format!("{files} {} in the manifest", if files == 1 { "file" } else { "files" }));
         }
         if tally.resumed_bytes.0 > 0 {
-            lines.add(format!("resumed: {} were already there", tally.resumed_bytes.decimal()));
+            lines.add(format!("resumed: {} of an earlier copy", tally.resumed_bytes.decimal()));
         }
         if tally.skipped_bytes.0 > 0 && tally.files > 0 {
             lines.add(format!("{} unchanged", tally.skipped_bytes.decimal()));

@@ -101,7 +101,7 @@ struct ProgressEvent {
 pub struct CurrentName(Arc<Mutex<Option<String>>>);
 
 impl CurrentName {
-    /// Sets the name.
+    /// Sets the name that the line shows.
     pub fn set(&self, name: &Name) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.to_string());
     }
