@@ -69,11 +69,12 @@ pub fn run(paths: &DemoPaths<'_>) -> Result<()> {
         for repeat in 1..=REPEATS {
             step += 1;
             let what = format!(
-                "[{step}/{steps}] lfn test far --window {} ({} of the BDP, run {repeat} of {REPEATS})",
+                "[{step}/{steps}] lfn test far --tuned --window {} ({} of the BDP, run {repeat} of {REPEATS})",
                 window.bytes.0, window.share
             );
             let mut command = test_command(&lfn);
-            command.args(["--window", &window.bytes.0.to_string()]);
+            // BBR would empty this long path every ten seconds.
+            command.args(["--tuned", "--congestion", "cubic", "--window", &window.bytes.0.to_string()]);
             reports.push(watch(&what, TEST_DURATION, command)?);
         }
         windows.push(reports);
@@ -91,8 +92,7 @@ pub fn run(paths: &DemoPaths<'_>) -> Result<()> {
 /// Returns `lfn test far` with the duration and the intervals of the demo.
 fn test_command(lfn: &Path) -> Command {
     let mut command = Command::new(lfn);
-    // BBR would empty this long path every ten seconds.
-    command.args(["test", "far", "--tuned", "--congestion", "cubic"]);
+    command.args(["test", "far"]);
     command.args(["--json", "--time", &format!("{}s", TEST_TIME.as_secs())]);
     command.args(["--interval", &format!("{}ms", measured::INTERVAL.as_millis())]);
     command
