@@ -42,7 +42,7 @@ pub fn advice(plan: &Plan, options: &PlanOptions) -> Advice {
     Advice {
         memory: Bytes(plan.memory_per_socket.0.saturating_mul(plan.streams.into())),
         disk_rate: plan.predicted.average_goodput.map(|goodput| Bytes(goodput.0 / 8)),
-        streams: (fast && plan.streams < FAST_PATH_STREAMS[1]).then_some(FAST_PATH_STREAMS),
+        streams: (fast && plan.streams < FAST_PATH_STREAMS[0]).then_some(FAST_PATH_STREAMS),
         jumbo_goodput: jumbo_goodput(plan),
         idle_after_loss: idle_after_loss(plan),
     }

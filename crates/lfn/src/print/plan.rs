@@ -8,7 +8,7 @@ use lfn_core::plan::reasons::per_cent;
 use lfn_core::plan::settings::{HostSettings, Setting};
 use lfn_core::plan::{Plan, PlanPrediction, minimal_window_scale};
 use lfn_core::tcp_model::Congestion;
-use lfn_core::units::{BitRate, Ratio, duration_argument, show_duration};
+use lfn_core::units::{BitRate, Bytes, Ratio, duration_argument, show_duration};
 use serde::Serialize;
 
 use super::label_columns::Page;
@@ -117,7 +117,8 @@ impl PlanReport<'_> {
     fn path(&self, page: &mut Page) {
         let plan = self.plan;
         let framing = plan.path.framing;
-        let link = self.link.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+        let link =
+            self.link.as_ref().filter(|_| !self.is_ethernet_link()).map(|name| format!("{name}: ")).unwrap_or_default();
         page.row("capacity", format!("{link}{}, counting {}", plan.capacity, framing.layer.describe()));
         let wire = framing.wire_bytes_full(plan.path.mtu);
         page.row(
@@ -233,7 +234,7 @@ impl PlanReport<'_> {
         let plan = self.plan;
         let streams = match self.advice.streams {
             Some([min, max]) => format!(
-                "{min} to {max}: {} could fill the path, but from {FAST_PATH} one processor per stream is too slow",
+                "{min} to {max}: {} could fill the path, but from {FAST_PATH} on one processor is often too slow for one stream",
                 plan.streams
             ),
             None => plan.streams.to_string(),
@@ -255,7 +256,9 @@ impl PlanReport<'_> {
             page.row("disk", format!("read and write {}/s for the whole transfer", rate.decimal()));
         }
         self.pacing(page);
-        if let Some(goodput) = self.advice.jumbo_goodput {
+        // The networks of subscribers have no jumbo frames.
+        let may_have_jumbo = self.link.is_none() || self.is_ethernet_link();
+        if let Some(goodput) = self.advice.jumbo_goodput.filter(|_| may_have_jumbo) {
             let now = interface.map(|interface| format!("; {} has MTU {}", interface.name, interface.mtu));
             page.row(
                 "jumbo frames",
@@ -342,6 +345,11 @@ impl PlanReport<'_> {
         std::iter::once(remove).chain(self.settings.iter().filter_map(Setting::undo)).collect()
     }
 
+    /// Returns true if the link's name only repeats its rate.
+    fn is_ethernet_link(&self) -> bool {
+        self.link.as_ref().is_some_and(|name| name.starts_with("ethernet"))
+    }
+
     fn host_name(&self) -> String {
         match &self.source {
             SettingsSource::ThisHost => "this host".to_owned(),
@@ -361,7 +369,7 @@ impl PlanReport<'_> {
             figures += &format!(" --loss {}", path.loss.to_argument());
         }
         if let Some(queue) = path.queue {
-            figures += &format!(" --queue {}", queue.to_argument());
+            figures += &format!(" --queue {}", decimal_argument(queue));
         }
         let streams = match self.advice.streams {
             Some([min, _]) => format!(" --streams {min}"),
@@ -371,7 +379,7 @@ impl PlanReport<'_> {
         let emulation = if plan.capacity <= EMULATED_CAPACITY {
             ("try the path on this machine", format!("lfn emulate {figures} -- lfn test far {rate}"))
         } else {
-            let size = plan.predicted.size.map_or("100GB".to_owned(), |size| size.to_argument());
+            let size = plan.predicted.size.map_or("100GB".to_owned(), decimal_argument);
             ("simulate a transfer", format!("lfn emulate --dry-run {figures} --size {size}{streams}"))
         };
         vec![
@@ -445,6 +453,13 @@ fn short(number: f64) -> String {
     };
     // Thousands have no decimals, because their word is a part of the number.
     if value >= 9.95 || word == ",000" { format!("{value:.0}{word}") } else { format!("{value:.1}{word}") }
+}
+
+/// Formats bytes as a command-line argument with a decimal unit, if this is exact.
+fn decimal_argument(bytes: Bytes) -> String {
+    let units = [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
+    let exact = units.iter().find(|(_, size)| bytes.0 >= *size && bytes.0.is_multiple_of(*size));
+    exact.map_or_else(|| bytes.to_argument(), |(unit, size)| format!("{}{unit}", bytes.0 / size))
 }
 
 /// Rounds a duration to 10 µs, so that a computed RTT is short to type.

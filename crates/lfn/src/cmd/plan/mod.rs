@@ -135,6 +135,8 @@ pub struct PlanArgs {
     #[arg(long, conflicts_with = "sysctl", help_heading = "Settings")]
     for_other_host: bool,
     /// Print the settings that are too small on the host whose output of `sysctl -a` is in FILE (- for standard input)
+    ///
+    /// For example: ssh far sysctl -a | lfn plan --rate 10gbit --rtt 150ms --sysctl -
     #[arg(long, value_name = "FILE", help_heading = "Settings")]
     sysctl: Option<String>,
 
@@ -146,7 +148,7 @@ const EXAMPLES: &str = "Examples:
   lfn plan --rate 135mbit --rtt 539ms --size 10GB    the ACTS satellite path
   lfn plan --link oc3c-atm --from 40,-105 --to 40,-83 --via geo:-100
   lfn plan --link ethernet-100g --from GVA --to Chicago --via fibre --detour 1.5
-  ssh far sysctl -a | lfn plan --rate 10gbit --rtt 150ms --sysctl -
+  lfn plan --rate 10gbit --rtt 150ms --size 2TB --for-other-host
   lfn plan --rate 622mbit --rtt 50ms --window 2MB    goodput with a small window
   lfn plan --rate 1gbit --rtt 90ms --loss 1e-4 --streams 4 --size 100GB
   lfn plan --rate 135mbit --rtt 40ms --window-scale none --json";
