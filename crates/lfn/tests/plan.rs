@@ -220,7 +220,7 @@ fn known_host_gets_only_small_settings() {
     let short = json(&format!("--rate 100mbit --rtt 70ms --sysctl {host}"));
     assert_eq!(settings(&short), [] as [&str; 0]);
     assert_eq!(short["predicted"]["congestion"], "bbr", "a sufficient congestion control stays");
-    assert!(page(&format!("--rate 100mbit --rtt 70ms --sysctl {host}")).contains("are large enough"));
+    assert!(flat(&page(&format!("--rate 100mbit --rtt 70ms --sysctl {host}"))).contains("are large enough"));
     let long = json(&format!("--rate 135mbit --rtt 539ms --sysctl {host}"));
     let expected =
         ["net.core.rmem_max = 9437184", "net.core.wmem_max = 9437184", "net.ipv4.tcp_wmem = 4096 16384 18874368"];
