@@ -452,8 +452,8 @@ mod tests {
     fn loss_beyond_the_budget_is_found_with_both_figures() {
         assert_eq!(causes(&quarter()), []);
         let found = &rule_findings(&lossy())[0];
-        let expected = "0.037 % of the sent data was lost (22 segments); 95.64 Mb/s at 50 ms tolerates at most 0.0003 %; RTT \
-51 ms under load: the queue did not overflow";
+        let expected = "1 of 2,719 segments was lost (22 segments, 0.037 %); 95.64 Mb/s at 50 ms with cubic tolerates at \
+most 1 loss in 57,325 segments; RTT 51 ms under load: the queue did not overflow";
         assert_eq!((found.cause, found.summary.as_str()), (Cause::Loss, expected));
         assert_eq!(found.remedy.to_string(), "lfn test far.example --congestion bbr");
         assert_eq!(found.predicted, Some(BitRate(95_640_686)));
