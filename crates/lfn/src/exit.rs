@@ -84,6 +84,11 @@ impl Failure {
         self
     }
 
+    /// Adds a detail behind the error.
+    pub fn add_detail(&mut self, detail: impl fmt::Display) {
+        self.error = anyhow::anyhow!("{} ({detail})", error_chain(&self.error));
+    }
+
     /// Returns the exit code of the command.
     pub fn exit_code(&self) -> u8 {
         self.exit.code()

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let _ = lfn_sys::arguments::hide(remote::token_range);
     let (done, requested) = match parsed {
         Ok((command, requested)) => (cmd::run(command), requested),
-        Err(error) => (cli::explain(&error), cli::RequestedOutput::of_words(&words)),
+        Err(done) => (done, cli::RequestedOutput::of_words(&words)),
     };
     match done {
         Ok(exit) => exit.into(),

@@ -85,7 +85,7 @@ fn failures_under_json_output_print_a_document() {
     for (words, command, code) in [
         (&["plan", "--rate", "fast", "--rtt", "1ms", "--json"][..], "plan", 2),
         (&["plan", "--nosuch", "--output", "json"], "plan", 2),
-        (&["hosts", "remove", "nobody", "--json"], "hosts remove", 1),
+        (&["hosts", "remove", "unsaved", "--json"], "hosts remove", 1),
         (&["show", "/nonexistent.json", "--output=json"], "show", 1),
         (&["verify", "/nonexistent", "--output", "ndjson"], "verify", 1),
         (&["nosuch", "--json"], "", 2),
@@ -134,9 +134,9 @@ fn report_with_a_secret_is_private() {
 
 #[test]
 fn quiet_silences_hints_and_keeps_results() {
-    let failed = run(&["-q", "hosts", "remove", "nobody"]);
-    assert_eq!(stderr(&failed), "lfn: no ticket is saved as 'nobody'\n");
-    assert!(stderr(&run(&["hosts", "remove", "nobody"])).contains("hint:"));
+    let failed = run(&["-q", "hosts", "remove", "unsaved"]);
+    assert_eq!(stderr(&failed), "lfn: no ticket is saved as 'unsaved'\n");
+    assert!(stderr(&run(&["hosts", "remove", "unsaved"])).contains("hint:"));
     assert_eq!(stdout(&run(&[&PLAN[..], &["--quiet"]].concat())), stdout(&run(&PLAN)));
 }
 
@@ -144,7 +144,7 @@ fn quiet_silences_hints_and_keeps_results() {
 fn colours_need_a_terminal_or_a_request() {
     let error = |words: &[&str], variables: &[(&str, &str)]| {
         let mut command = lfn();
-        command.args(["hosts", "remove", "nobody"]).args(words).env("HOME", "/nonexistent").env_remove("NO_COLOR");
+        command.args(["hosts", "remove", "unsaved"]).args(words).env("HOME", "/nonexistent").env_remove("NO_COLOR");
         stderr(&command.envs(variables.iter().copied()).output().unwrap())
     };
     assert!(!error(&[], &[]).contains('\x1b'));

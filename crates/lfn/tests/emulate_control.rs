@@ -26,7 +26,7 @@ use tempfile::TempDir;
 /// Id of a user without a name.
 const STRANGER: u32 = 52_003;
 /// Name of the run that a part of a test uses.
-const RUN: &str = "LFN_TEST_RUN";
+const RUN: &str = "TEST_LFN_RUN";
 const PORT: u16 = 9000;
 
 fn main() -> ExitCode {

@@ -19,8 +19,8 @@ use lfn_sys::sysctl;
 use support::sandbox::{self, Running};
 use support::{Needs, ROLE, eventually, lfn, processes_with, run_scenario, stderr};
 
-/// Number of starts and ends. `LFN_STARTS=1000` runs a thorough test.
-const STARTS: &str = "LFN_STARTS";
+/// Number of starts and ends. `TEST_LFN_STARTS=1000` runs a thorough test.
+const STARTS: &str = "TEST_LFN_STARTS";
 const FEW: u32 = 16;
 /// Runs whose namespaces may exist at the same time: a few, because the kernel deletes namespaces in the background.
 const MOST_RUNS: u32 = 30;

@@ -19,7 +19,7 @@ use lfn_net::emulator::{DirectionReport, RunOutcome};
 use support::{Needs, ROLE, as_role, eventually, lfn, stderr};
 
 /// File in which the far side writes its observations.
-const SEEN: &str = "LFN_TEST_SEEN";
+const SEEN: &str = "TEST_LFN_SEEN";
 const PORT: u16 = 9000;
 const DATAGRAMS: u32 = 1000;
 const DATAGRAM: usize = 600;
@@ -109,7 +109,7 @@ fn leave(text: &str) {
 }
 
 fn far() -> IpAddr {
-    env::var("LFN_TEST_FAR").or_else(|_| env::var("LFN_FAR")).unwrap().parse().unwrap()
+    env::var("TEST_LFN_FAR").or_else(|_| env::var("LFN_FAR")).unwrap().parse().unwrap()
 }
 
 fn send() {
@@ -160,7 +160,7 @@ fn emulate(flags: &[&str], [far, near]: [&str; 2], address: Option<&str>) -> (Di
     let mut command = lfn();
     command.args(["emulate", "--rtt", "10ms", "--rate", "50mbit", "--queue", "10MB", "--seed", "7"]).args(flags);
     command.arg("--report").arg(&report).args(["--far-command", &as_role(far)]);
-    command.env(SEEN, &seen).envs(address.map(|address| ("LFN_TEST_FAR", address)));
+    command.env(SEEN, &seen).envs(address.map(|address| ("TEST_LFN_FAR", address)));
     let output = command.args(["--", "sh", "-c", &as_role(near)]).output().unwrap();
     // On a machine that is too busy for an accurate emulation, exit code 4 instead of 0 is correct.
     assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));

@@ -23,7 +23,7 @@ use support::sandbox::{self, Running};
 use support::{Needs, ROLE, as_role, lfn, run_scenario, stderr, stdout};
 
 /// Environment variable with the directory of a test's files.
-const HOME: &str = "LFN_TEST_HOME";
+const HOME: &str = "TEST_LFN_HOME";
 const PORT: u16 = 9000;
 /// Length of the copied file: some hundred round trips of small windows, an odd number.
 const SIZE: usize = 3_000_001;

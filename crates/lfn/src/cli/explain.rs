@@ -1,5 +1,7 @@
 //! Errors of the command line as failures with one line and a hint.
 
+use std::io::Write;
+
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lfn_core::units::{BitRate, parse_unit_duration};
@@ -7,6 +9,7 @@ use lfn_core::units::{BitRate, parse_unit_duration};
 use super::Cli;
 use crate::cmd;
 use crate::exit::{Exit, Failure};
+use crate::print;
 use crate::suggest;
 use crate::typed::corrected;
 
@@ -14,7 +17,12 @@ use crate::typed::corrected;
 /// with one line and a hint.
 pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
-    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+    if error.kind() == DisplayVersion {
+        // clap would name the command, as in `lfn-test 0.1.0`.
+        let _ = writeln!(print::out(), "lfn {}", cmd::version::VERSION);
+        return Ok(Exit::Ok);
+    }
+    if error.kind() == DisplayHelp {
         // The reader may close the pipe early. This is no error.
         let _ = error.print();
         return Ok(Exit::Ok);

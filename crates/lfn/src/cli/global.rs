@@ -15,18 +15,21 @@ pub struct GlobalArgs {
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t, hide_default_value = true)]
     #[arg(help_heading = HEADING)]
     pub color: ColorWhen,
+    /// Ignore the defaults of lfn.toml and of LFN_ variables (see `lfn defaults`)
+    #[arg(long, global = true, help_heading = HEADING)]
+    pub no_defaults: bool,
 }
 
 const HEADING: &str = "Global options";
 
-/// Use of colours.
+/// Condition under which output has colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorWhen {
     /// On a terminal, unless NO_COLOR is set; with CLICOLOR_FORCE everywhere
     #[default]
     Auto,
-    /// Everywhere
+    /// Everywhere, also in files and pipes
     Always,
-    /// Never
+    /// Never, whatever the environment says
     Never,
 }

@@ -1,5 +1,6 @@
 //! Command-line parsing. The arguments of each command are defined in the module of the command.
 
+pub mod defaults;
 mod explain;
 mod global;
 pub mod output;
@@ -7,18 +8,22 @@ mod requested;
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::builder::Styles;
+use clap::builder::styling::AnsiColor;
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use explain::explain;
 pub use global::ColorWhen;
 pub use requested::RequestedOutput;
 
 use crate::cmd;
+use crate::exit::{Exit, Failure};
 use crate::print::settings::{PrintSettings, configure};
 
 /// Measures, tunes, emulates and fills long fat networks.
 #[derive(Parser, Debug)]
-#[command(version, about, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(version = cmd::version::VERSION, propagate_version = true, about)]
+#[command(max_term_width = 100, after_help = EXIT_CODES, styles = STYLES)]
 pub struct Cli {
     #[command(flatten)]
     global: global::GlobalArgs,
@@ -39,17 +44,53 @@ pub enum Command {
     Hosts(cmd::hosts::HostsArgs),
     Token(cmd::token::TokenArgs),
     Demo(cmd::demo::DemoArgs),
+    Completions(cmd::completions::CompletionsArgs),
+    Defaults(cmd::defaults::DefaultsArgs),
+    Man(cmd::man::ManArgs),
+    Version(cmd::version::VersionArgs),
     #[command(hide = true)]
     Reference(cmd::reference::ReferenceArgs),
 }
 
+/// Styles of the help on a terminal.
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 incomplete but resumable, \
 4 finished but the result is not reliable (an inaccurate emulation, or wrong bytes with `lfn test --check-data`), 130 interrupted.";
 
-/// Parses the command line and sets the amount and the colours of all output.
-pub fn parse(words: &[OsString]) -> Result<(Command, RequestedOutput), clap::Error> {
-    let matches = Cli::command().try_get_matches_from(words)?;
-    let Cli { global, command } = Cli::from_arg_matches(&matches)?;
+/// Parses the command line with the defaults of `lfn.toml` and of variables. Sets the amount and the colours of all
+/// output. Help and version are printed here, and end the command.
+pub fn parse(words: &[OsString]) -> Result<(Command, RequestedOutput), Result<Exit, Failure>> {
+    let program = Cli::command().color(help_colours(words));
+    let mut matches = program.clone().try_get_matches_from(words).map_err(|error| explain(&error))?;
+    let mut used = Vec::new();
+    if !matches.get_flag("no_defaults") {
+        let all = defaults::read(&program).map_err(Err)?;
+        let (words, applied) = defaults::apply(&program, words, &matches, all).map_err(Err)?;
+        matches = program.try_get_matches_from(words).map_err(|error| explain(&error))?;
+        used = applied;
+    }
+    let Cli { global, command } = Cli::from_arg_matches(&matches).map_err(|error| explain(&error))?;
     configure(PrintSettings { quiet: global.quiet, verbose: global.verbose, color: global.color });
-    Ok((command, RequestedOutput::of_matches(&matches)))
+    Ok((command, RequestedOutput::of_matches(&matches, used)))
+}
+
+/// Returns the colours of the help, which is printed while the command line is parsed.
+fn help_colours(words: &[OsString]) -> ColorChoice {
+    let words = || words.iter().map(|word| word.to_string_lossy()).take_while(|word| word != "--");
+    let after = words().skip(1).map(Some).chain([None]);
+    let color = words().zip(after).find_map(|(word, next)| match word.strip_prefix("--color=") {
+        Some(value) => Some(value.to_owned()),
+        None if word == "--color" => next.map(String::from),
+        None => None,
+    });
+    match color.as_deref() {
+        Some("always") => ColorChoice::Always,
+        Some("never") => ColorChoice::Never,
+        _ => ColorChoice::Auto,
+    }
 }

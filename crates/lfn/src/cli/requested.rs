@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 
+use super::defaults::FlagDefault;
 use super::explain::command_name;
 use crate::exit::{Exit, Failure};
 use crate::print::output::{OutputFormat, error_document, print_error_document};
@@ -17,11 +18,13 @@ pub struct RequestedOutput {
     command: String,
     format: OutputFormat,
     report: Option<PathBuf>,
+    /// Defaults that are part of the command line.
+    defaults: Vec<FlagDefault>,
 }
 
 impl RequestedOutput {
     /// Returns the requested output of a valid command line.
-    pub fn of_matches(matches: &ArgMatches) -> Self {
+    pub fn of_matches(matches: &ArgMatches, defaults: Vec<FlagDefault>) -> Self {
         let mut leaf = matches;
         let mut names = Vec::new();
         while let Some((name, deeper)) = leaf.subcommand() {
@@ -32,7 +35,7 @@ impl RequestedOutput {
         let format = leaf.try_get_one::<OutputFormat>("output").ok().flatten().copied();
         let report = leaf.try_get_one::<PathBuf>("report").ok().flatten().cloned();
         let format = if is_json { OutputFormat::Json } else { format.unwrap_or(OutputFormat::Text) };
-        RequestedOutput { command: names.join(" "), format, report }
+        RequestedOutput { command: names.join(" "), format, report, defaults }
     }
 
     /// Returns the requested output of an invalid command line, as far as its words show it.
@@ -45,14 +48,17 @@ impl RequestedOutput {
             Some("ndjson") if word.starts_with("--output") => Some(OutputFormat::Ndjson),
             _ => None,
         });
-        RequestedOutput { command: command_name(), format: format.unwrap_or(OutputFormat::Text), report: None }
+        RequestedOutput { command: command_name(), format: format.unwrap_or(OutputFormat::Text), report: None, defaults: Vec::new() }
     }
 
     /// Prints a failure, with an error document if one is requested. Returns the exit code. A closed pipe on standard
     /// output counts as success.
-    pub fn report(&self, failure: Failure) -> ExitCode {
+    pub fn report(&self, mut failure: Failure) -> ExitCode {
         if failure.is_closed_stdout() && failure.exit_code() == Exit::Failed.code() {
             return Exit::Ok.into();
+        }
+        if failure.exit_code() == Exit::Usage.code() {
+            self.name_origin(&mut failure);
         }
         failure.print();
         print_error_document(&self.command, &failure, self.format);
@@ -60,6 +66,15 @@ impl RequestedOutput {
             self.write_report(path, &failure);
         }
         ExitCode::from(failure.exit_code())
+    }
+
+    /// Adds the file and line, or the variable, of a default that the error names.
+    fn name_origin(&self, failure: &mut Failure) {
+        let text = failure.lines().0;
+        let names = |key: &str| text.split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word.strip_prefix("--") == Some(key));
+        if let Some(default) = self.defaults.iter().find(|default| names(&default.key)) {
+            failure.add_detail(format!("--{} is set by {}", default.key, default.origin));
+        }
     }
 
     /// Replaces an earlier report by the error, so that it is not taken for the result of this command. A command that

@@ -1,9 +1,12 @@
 //! The commands, one module each: arguments and the code that runs them.
 
+pub mod completions;
 pub mod copy;
+pub mod defaults;
 pub mod demo;
 pub mod emulate;
 pub mod hosts;
+pub mod man;
 pub mod measure;
 pub mod plan;
 pub mod reference;
@@ -11,6 +14,7 @@ pub mod serve;
 pub mod show;
 pub mod token;
 pub mod verify;
+pub mod version;
 
 use crate::cli::Command;
 use crate::exit::{Exit, Failure};
@@ -28,6 +32,10 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Hosts(args) => hosts::run(args),
         Command::Token(args) => token::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Defaults(args) => defaults::run(&args),
+        Command::Man(args) => man::run(&args),
+        Command::Version(args) => version::run(&args),
         Command::Reference(args) => reference::run(&args),
     }
 }

@@ -35,6 +35,11 @@ pub fn json() -> SafeWriter<StdoutLock<'static>> {
     SafeWriter::json(stdout())
 }
 
+/// Returns standard output for a generated script or page, whose text comes only from lfn.
+pub fn raw_text() -> StdoutLock<'static> {
+    stdout()
+}
+
 #[expect(clippy::disallowed_methods, reason = "the one place that hands it out")]
 fn stdout() -> StdoutLock<'static> {
     io::stdout().lock()

@@ -28,7 +28,7 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// Value of `--output`.
+    /// Returns the value of `--output`.
     pub fn name(self) -> &'static str {
         match self {
             OutputFormat::Text => "text",

@@ -12,7 +12,7 @@ pub struct PrintSettings {
     pub quiet: bool,
     /// More details are printed; with 2 or more also of files that are up to date.
     pub verbose: u8,
-    /// Use of colours.
+    /// Condition under which output has colours.
     pub color: ColorWhen,
 }
 

@@ -21,7 +21,7 @@ const HEADING: &str = "Over ssh";
 /// Flags for servers started over ssh.
 #[derive(clap::Args, Debug)]
 pub struct SshFlags {
-    /// Use this command to reach USER@HOST [default: $LFN_SSH, or ssh]
+    /// Use this command to reach USER@HOST [default: ssh]
     #[arg(long, value_name = "COMMAND", help_heading = HEADING)]
     ssh: Option<String>,
     /// Specify the lfn to run on the remote host, if it is not in the PATH
@@ -69,8 +69,7 @@ impl SshFlags {
     }
 
     fn settings(&self) -> Result<Ssh, Failure> {
-        let command = self.ssh.clone().or_else(|| std::env::var("LFN_SSH").ok().filter(|command| !command.is_empty()));
-        Ssh::new(command.as_deref().unwrap_or("ssh"), &self.remote_lfn, self.ssh_ports)
+        Ssh::new(self.ssh.as_deref().unwrap_or("ssh"), &self.remote_lfn, self.ssh_ports)
     }
 
     /// Resolves the server, or starts it over ssh. A started server may send to other servers if `allow_third_party`.

@@ -184,7 +184,7 @@ impl Ssh {
 pub fn start_local(interrupted: &AtomicBool) -> Result<SshServer, Failure> {
     // Runs this binary, even if the file was replaced.
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("lfn").args(["serve", "--stdio", "--read-only", "--bind", "127.0.0.1"]);
+    command.arg0("lfn").args(["serve", "--no-defaults", "--stdio", "--read-only", "--bind", "127.0.0.1"]);
     // Only the client handles an interrupt from the terminal. The client then ends both in order.
     command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| Failure::msg(format!("cannot start lfn serve: {error}")))?;

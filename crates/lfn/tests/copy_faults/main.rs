@@ -1,9 +1,9 @@
 //! After any fault at any time, no wrong or short file has a final name, and the same command completes the copy.
 //!
-//! A seed determines a trial: the files, direction and options of the copy, the fault and its time. `LFN_TRIALS=1000`
-//! sets the number of trials (`bench/faults` uses this), `LFN_SEED=17` runs one seed. Without them, the test runs a
+//! A seed determines a trial: the files, direction and options of the copy, the fault and its time. `TEST_LFN_TRIALS=1000`
+//! sets the number of trials (`bench/faults` uses this), `TEST_LFN_SEED=17` runs one seed. Without them, the test runs a
 //! sample of each kind. A seed always draws the same values, but the timing of the machine differs. So repeat a failed
-//! seed several times (`LFN_TRIALS` with `LFN_SEED`).
+//! seed several times (`TEST_LFN_TRIALS` with `TEST_LFN_SEED`).
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod clock;
@@ -38,8 +38,8 @@ fn main() -> ExitCode {
 }
 
 fn trials() {
-    let many = number("LFN_TRIALS").unwrap_or(SAMPLE);
-    let seeds = move |n| number("LFN_SEED").unwrap_or(n);
+    let many = number("TEST_LFN_TRIALS").unwrap_or(SAMPLE);
+    let seeds = move |n| number("TEST_LFN_SEED").unwrap_or(n);
     let (missing, strict) = (clock::missing(), std::env::var_os("CI").is_some_and(|ci| ci == "true"));
     let (began, mut kinds, mut failed) = (Instant::now(), BTreeMap::<String, Count>::new(), Vec::new());
     for n in 0..many {

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ATTEMPTS: usize = 4;
 
 /// Makes this test binary a server with this limit on file size, in bytes.
-const LIMITED: &str = "LFN_TEST_FILE_LIMIT";
+const LIMITED: &str = "TEST_LFN_FILE_LIMIT";
 
 /// Observations of a trial.
 pub struct Seen {

@@ -18,9 +18,9 @@ use lfn_sys::packet::{LengthFilter, PacketSocket, ReceiveRing, SlotSize, VNET_HE
 use crate::support::{eventually, lfn, stderr};
 
 /// Role of this program on one side of a path.
-pub const ROLE: &str = "LFN_TEST_ROLE";
+pub const ROLE: &str = "TEST_LFN_ROLE";
 /// Directory in which both sides exchange files.
-const HOME: &str = "LFN_TEST_HOME";
+const HOME: &str = "TEST_LFN_HOME";
 /// Port of the far side.
 pub const PORT: u16 = 9000;
 /// Bytes before the payload of a datagram: Ethernet, IPv4, UDP.

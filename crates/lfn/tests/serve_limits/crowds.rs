@@ -154,10 +154,10 @@ fn flooding_client_is_limited_by_its_window() {
     drop((control, data));
 }
 
-/// `LFN_SESSIONS` sets the number. `bench/serve-idle` uses a thousand with a release build.
+/// `TEST_LFN_SESSIONS` sets the number. `bench/serve-idle` uses a thousand with a release build.
 #[test]
 fn idle_sessions_use_little_memory() {
-    let many: usize = std::env::var("LFN_SESSIONS").map_or(200, |many| many.parse().unwrap());
+    let many: usize = std::env::var("TEST_LFN_SESSIONS").map_or(200, |many| many.parse().unwrap());
     connections_possible();
     let limits = ["--max-sessions", "100000", "--client-sessions", "100000", "--max-clients", "100000"];
     let more = ["--max-total-streams", "100000", "--client-streams", "100000", "--quiet", "--client-queue", "100000"];

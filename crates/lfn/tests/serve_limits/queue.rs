@@ -163,7 +163,7 @@ fn short_queue_serves_or_refuses_every_client() {
     }
 }
 
-/// Set `LFN_CLIENTS=200` for a manual run. Stock clients wait for a minute, and each is a process with as much CPU time
+/// Set `TEST_LFN_CLIENTS=200` for a manual run. Stock clients wait for a minute, and each is a process with as much CPU time
 /// as it gets.
 #[test]
 fn many_iperf3_clients_are_served_or_get_busy() {
@@ -171,7 +171,7 @@ fn many_iperf3_clients_are_served_or_get_busy() {
         assert!(std::env::var_os("CI").is_none(), "iperf3 is missing");
         return eprintln!("SKIPPED: iperf3 is missing");
     }
-    let many: usize = std::env::var("LFN_CLIENTS").map_or(24, |many| many.parse().unwrap());
+    let many: usize = std::env::var("TEST_LFN_CLIENTS").map_or(24, |many| many.parse().unwrap());
     let server = Served::start(&["--quiet", "--iperf3=0", "--max-sessions", "4", "--client-sessions", "4"]);
     let port = server.iperf3.unwrap().port().to_string();
     let clients: Vec<_> = (0..many)

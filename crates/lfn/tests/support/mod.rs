@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Returns the path of the tested binary: `LFN_BIN` if the tests run outside of their build directory.
+/// Returns the path of the tested binary: `TEST_LFN_BIN` if the tests run outside of their build directory.
 pub fn lfn_path() -> PathBuf {
-    std::env::var_os("LFN_BIN").map_or_else(|| env!("CARGO_BIN_EXE_lfn").into(), PathBuf::from)
+    std::env::var_os("TEST_LFN_BIN").map_or_else(|| env!("CARGO_BIN_EXE_lfn").into(), PathBuf::from)
 }
 
 /// Returns a command for the tested binary.
@@ -34,7 +34,7 @@ pub fn lfn_after(before: &[&str]) -> Command {
 }
 
 /// Environment variable with the role of a test binary that is run as a command.
-pub const ROLE: &str = "LFN_TEST_ROLE";
+pub const ROLE: &str = "TEST_LFN_ROLE";
 
 /// Returns a shell command that runs this test binary in a role.
 pub fn as_role(role: &str) -> String {

@@ -171,7 +171,7 @@ fn run_emulation(paths: &DemoPaths<'_>) -> Result<RunOutcome, Failure> {
     drop(source);
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let work = paths.work.canonicalize()?;
-    let serve = ["serve", "--ephemeral", "--quiet", "--ticket-host", "far", "--root"].map(Into::into);
+    let serve = ["serve", "--no-defaults", "--ephemeral", "--quiet", "--ticket-host", "far", "--root"].map(Into::into);
     let far = FarSide::Server {
         program: program.clone(),
         arguments: serve.into_iter().chain([work.join("far").into()]).collect(),

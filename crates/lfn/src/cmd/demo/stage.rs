@@ -82,7 +82,7 @@ pub fn run(paths: &DemoPaths<'_>) -> Result<()> {
     step += 1;
     let what = format!("[{step}/{steps}] lfn copy fields.dat far:fields.dat ({})", published::TRANSFER);
     let mut command = Command::new(&lfn);
-    command.arg("copy").arg(paths.source()).args(["far:fields.dat", "--json"]);
+    command.arg("copy").arg(paths.source()).args(["far:fields.dat", "--no-defaults", "--json"]);
     let expected = super::predicted_copy().unwrap_or(Duration::from_secs(30));
     let copy = watch(&what, expected, command)?;
     let measured = DemoResults { default_host, windows, copy };

@@ -6,10 +6,11 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{ArgAction, CommandFactory, Parser};
+use clap::{CommandFactory, Parser};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::cli::defaults::{line_number, words_of_value};
 use crate::cli::{Cli, Command};
 use crate::exit::Failure;
 
@@ -56,32 +57,7 @@ fn arguments(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<
     let serve = known.find_subcommand("serve").ok_or("no such command")?;
     let flag = serve.get_arguments().find(|flag| flag.get_long() == Some(key));
     let flag = flag.filter(|_| !matches!(key, "config" | "help")).ok_or_else(|| format!("unknown key '{key}'"))?;
-    let values = flag.get_num_args();
-    let takes = values.is_none_or(|values| values.takes_values()) && flag.get_action().takes_values();
-    // The flag may have no value, as --iperf3.
-    let bare = !takes || values.is_some_and(|values| values.min_values() == 0);
-    let scalar = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
-        DeValue::String(text) => Ok(text.to_string()),
-        DeValue::Integer(number) => Ok(number.to_string()),
-        DeValue::Float(number) => Ok(number.to_string()),
-        other => {
-            let written = text.get(value.span()).unwrap_or_default();
-            Err(format!("{key}: {written} is of type {}, which no flag accepts", other.type_str()))
-        }
-    };
-    match (value.get_ref(), takes) {
-        (DeValue::Boolean(true), _) if bare => Ok(vec![format!("--{key}")]),
-        (DeValue::Boolean(false), _) if bare => Ok(Vec::new()),
-        (_, false) => Err(format!("{key}: {} is not true or false", text.get(value.span()).unwrap_or_default())),
-        (DeValue::Array(_), true) if !matches!(flag.get_action(), ArgAction::Append) => Err(format!(
-            "{key}: {} is a list, but only one value is allowed",
-            text.get(value.span()).unwrap_or_default()
-        )),
-        (DeValue::Array(values), true) => {
-            values.iter().map(|value| Ok(format!("--{key}={}", scalar(value)?))).collect()
-        }
-        (_, true) => Ok(vec![format!("--{key}={}", scalar(value)?)]),
-    }
+    words_of_value(flag, key, value, text)
 }
 
 /// Checks the flags of one key separately. Returns the parse error.
@@ -97,9 +73,4 @@ fn check_separately(flags: &[String]) -> Result<(), String> {
             Err(what.split_whitespace().collect::<Vec<_>>().join(" "))
         }
     }
-}
-
-/// Returns the number of the line that contains the byte, from 1.
-fn line_number(text: &str, at: usize) -> usize {
-    text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
 }

@@ -1,0 +1,43 @@
+//! `lfn completions`: prints the completion script of a shell, from the same description as `--help`.
+
+use std::io::Write;
+
+use clap::{CommandFactory, ValueEnum};
+use clap_complete::{generate, shells};
+
+use crate::cli::Cli;
+use crate::exit::{Exit, Failure};
+use crate::print;
+
+/// Print a script that completes commands and flags in a shell
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CompletionsArgs {
+    /// Shell that reads the script
+    shell: Shell,
+}
+
+/// Shells with a completion script.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+const EXAMPLES: &str = "Examples:
+  lfn completions bash > ~/.local/share/bash-completion/completions/lfn
+  lfn completions zsh > ~/.zfunc/_lfn
+  lfn completions fish > ~/.config/fish/completions/lfn.fish";
+
+/// Runs `lfn completions` and returns its exit code.
+pub fn run(args: &CompletionsArgs) -> Result<Exit, Failure> {
+    let (mut command, mut script) = (Cli::command(), Vec::new());
+    match args.shell {
+        Shell::Bash => generate(shells::Bash, &mut command, "lfn", &mut script),
+        Shell::Zsh => generate(shells::Zsh, &mut command, "lfn", &mut script),
+        Shell::Fish => generate(shells::Fish, &mut command, "lfn", &mut script),
+    }
+    print::raw_text().write_all(&script)?;
+    Ok(Exit::Ok)
+}

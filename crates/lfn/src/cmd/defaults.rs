@@ -1,0 +1,119 @@
+//! `lfn defaults`: lists the files, keys and variables that set defaults of flags, and the defaults that are set.
+
+use std::io::Write;
+
+use clap::{Arg, CommandFactory};
+use serde::Serialize;
+
+use crate::cli::Cli;
+use crate::cli::defaults::{self, FlagDefault};
+use crate::cli::output::{OutputArgs, TextOrJson};
+use crate::exit::{Exit, Failure};
+use crate::print;
+
+/// List the files, keys and variables that set defaults of flags
+///
+/// The command line overrides the variables, and the variables override the files. A key stands in the table of its
+/// command, such as [copy]. A key outside of the tables, and a variable without a command such as LFN_SSH, apply to
+/// every command with this flag.
+#[derive(clap::Args, Debug)]
+pub struct DefaultsArgs {
+    /// List only the keys of this command
+    #[arg(value_name = "COMMAND")]
+    command: Option<String>,
+    #[command(flatten)]
+    output: OutputArgs<TextOrJson>,
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    files: Vec<FileEntry>,
+    keys: Vec<KeyEntry>,
+    set: Vec<SetEntry>,
+}
+
+#[derive(Serialize)]
+struct FileEntry {
+    path: String,
+    exists: bool,
+}
+
+#[derive(Serialize)]
+struct KeyEntry {
+    /// Command and subcommand; empty for every command.
+    command: String,
+    key: String,
+    variable: String,
+    value: Option<String>,
+    help: String,
+}
+
+#[derive(Serialize)]
+struct SetEntry {
+    command: String,
+    key: String,
+    origin: String,
+}
+
+/// Runs `lfn defaults` and returns its exit code.
+pub fn run(args: &DefaultsArgs) -> Result<Exit, Failure> {
+    let output = args.output.open()?;
+    let mut program = Cli::command();
+    program.build();
+    let is_wanted = |scope: &[String]| args.command.as_ref().is_none_or(|command| scope.first() == Some(command));
+    let keys: Vec<_> = defaults::all_flags(&program).into_iter().filter(|(scope, _)| is_wanted(scope)).collect();
+    if let Some(command) = args.command.as_ref().filter(|_| keys.is_empty()) {
+        return Err(Failure::usage(format!("unknown command '{command}'")).hint("list the commands: lfn --help"));
+    }
+    let files = defaults::files().into_iter();
+    let document = Document {
+        schema: "lfn.defaults/1",
+        files: files.map(|file| FileEntry { exists: file.exists(), path: file.display().to_string() }).collect(),
+        keys: keys.iter().map(|(scope, flag)| key_entry(scope, flag)).collect(),
+        set: defaults::read(&program)?.into_iter().map(set_entry).collect(),
+    };
+    output.finish(&document, || print::out().write_all(text(&document).as_bytes()))?;
+    Ok(Exit::Ok)
+}
+
+fn key_entry(scope: &[String], flag: &Arg) -> KeyEntry {
+    let key = flag.get_long().unwrap_or_default();
+    let names = flag.get_value_names().map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+    KeyEntry {
+        command: scope.join(" "),
+        key: key.to_owned(),
+        variable: defaults::variable(scope, key),
+        value: names.filter(|_| flag.get_action().takes_values()),
+        help: flag.get_help().map(ToString::to_string).unwrap_or_default(),
+    }
+}
+
+fn set_entry(default: FlagDefault) -> SetEntry {
+    SetEntry { command: default.scope.join(" "), key: default.key, origin: default.origin }
+}
+
+fn text(document: &Document) -> String {
+    let mut text = "files, the later one overrides the earlier one\n".to_owned();
+    for file in &document.files {
+        let state = if file.exists { "" } else { " (does not exist)" };
+        text += &format!("  {}{state}\n", file.path);
+    }
+    if !document.set.is_empty() {
+        text += "\nset\n";
+    }
+    for SetEntry { command, key, origin } in &document.set {
+        let command = if command.is_empty() { "every command" } else { command };
+        text += &format!("  {key} of {command}: {origin}\n");
+    }
+    let mut table = None;
+    for KeyEntry { command, key, variable, value, .. } in &document.keys {
+        if table != Some(command) {
+            let name = command.replace(' ', ".");
+            text += &if command.is_empty() { "\nevery command\n".to_owned() } else { format!("\n[{name}]\n") };
+            table = Some(command);
+        }
+        text += &format!("  {key} = {:<14} {variable}\n", value.as_deref().unwrap_or("true"));
+    }
+    text
+}

@@ -1,0 +1,32 @@
+//! `lfn version`: prints the version, the commit and the date of this program.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use crate::cli::output::{OutputArgs, TextOrJson};
+use crate::exit::{Exit, Failure};
+use crate::print;
+
+/// Version number, with the commit and its date if they were known when the program was built.
+pub const VERSION: &str = if env!("LFN_BUILD").is_empty() {
+    env!("CARGO_PKG_VERSION")
+} else {
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("LFN_BUILD"), ")")
+};
+
+/// Print the version, the commit and the date of this program
+#[derive(clap::Args, Debug)]
+pub struct VersionArgs {
+    #[command(flatten)]
+    output: OutputArgs<TextOrJson>,
+}
+
+/// Runs `lfn version` and returns its exit code.
+pub fn run(args: &VersionArgs) -> Result<Exit, Failure> {
+    let output = args.output.open()?;
+    let build = Some(env!("LFN_BUILD")).filter(|build| !build.is_empty());
+    let document = json!({ "schema": "lfn.version/1", "version": env!("CARGO_PKG_VERSION"), "build": build });
+    output.finish(&document, || writeln!(print::out(), "lfn {VERSION}"))?;
+    Ok(Exit::Ok)
+}
