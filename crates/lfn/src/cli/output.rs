@@ -127,16 +127,6 @@ pub struct PlotArgs {
     pub plot: Option<PathBuf>,
 }
 
-impl PlotArgs {
-    /// Returns the file of one of the pictures: PATH itself if the command draws only one, else `name` with the
-    /// extension .svg in the directory PATH.
-    pub fn file(&self, name: &str, is_only_picture: bool) -> Option<PathBuf> {
-        let path = self.plot.as_deref()?;
-        let is_file = path.extension().is_some() && !path.is_dir();
-        Some(if is_file && is_only_picture { path.to_owned() } else { path.join(name).with_extension("svg") })
-    }
-}
-
 fn format_parser<S: FormatSet>() -> impl TypedValueParser<Value = OutputFormat> {
     let values = S::FORMATS.iter().map(|(format, help)| PossibleValue::new(format.name()).help(help));
     PossibleValuesParser::new(values).map(|name| {
@@ -192,13 +182,5 @@ mod tests {
         }
         assert!(plot_path("a.svg".into()).is_ok() && plot_path("pictures".into()).is_ok());
         assert!(plot_path("a.png".into()).is_err_and(|error| error.contains(".svg")));
-    }
-
-    #[test]
-    fn several_pictures_go_to_a_directory() {
-        let plot = |path: &str| PlotArgs { plot: Some(path.into()) };
-        assert_eq!(plot("a.svg").file("window", true), Some("a.svg".into()));
-        assert_eq!(plot("pictures").file("window", true), Some("pictures/window.svg".into()));
-        assert_eq!(plot("pictures").file("window", false), Some("pictures/window.svg".into()));
     }
 }
