@@ -62,7 +62,8 @@ pub fn read(program: &Command) -> Result<Vec<FlagDefault>, Failure> {
             Err(error) => return Err(Failure::msg(format!("cannot read {}: {error}", file.display()))),
         }
     }
-    let mut variables: Vec<_> = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect();
+    let mut variables: Vec<_> =
+        env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect();
     variables.sort();
     for (name, value) in variables {
         all.extend(of_variable(program, &name, value)?);
@@ -112,8 +113,10 @@ pub fn apply(
                     let Some(default) = used.pop() else { continue };
                     if !matches!(error.kind(), ErrorKind::ArgumentConflict | ErrorKind::MissingRequiredArgument) {
                         let what = crate::suggest::error_line(&error);
-                        return Err(Failure::usage(format!("{}: {what}", default.origin))
-                            .hint(format!("correct the default, or ignore all defaults: {}", command_with_no_defaults(&path))));
+                        return Err(Failure::usage(format!("{}: {what}", default.origin)).hint(format!(
+                            "correct the default, or ignore all defaults: {}",
+                            command_with_no_defaults(&path)
+                        )));
                     }
                     rest.push(default);
                 }
@@ -223,7 +226,8 @@ fn of_file(program: &Command, file: &Path, text: &str) -> Result<Vec<FlagDefault
                 let scope = [scope.as_slice(), &[name.clone()]].concat();
                 let command = scope.iter().try_fold(program, |command, name| command.find_subcommand(name));
                 if command.is_none_or(|command| command.is_hide_set()) {
-                    let names = program.get_subcommands().filter(|command| !command.is_hide_set()).map(Command::get_name);
+                    let names =
+                        program.get_subcommands().filter(|command| !command.is_hide_set()).map(Command::get_name);
                     let near = nearest_word(&name, names).map(|near| format!("; did you mean [{near}]?"));
                     return Err(fail(format!("unknown table [{}]{}", scope.join("."), near.unwrap_or_default())));
                 }
@@ -241,12 +245,7 @@ fn of_file(program: &Command, file: &Path, text: &str) -> Result<Vec<FlagDefault
 }
 
 /// Converts the value of a key to words of the command line. `text` is the whole file, for errors.
-pub fn words_of_value(
-    flag: &Arg,
-    key: &str,
-    value: &Spanned<DeValue<'_>>,
-    text: &str,
-) -> Result<Vec<String>, String> {
+pub fn words_of_value(flag: &Arg, key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<String>, String> {
     let values = flag.get_num_args();
     let takes = values.is_none_or(|values| values.takes_values()) && flag.get_action().takes_values();
     // The flag may have no value, as --iperf3.
@@ -344,7 +343,10 @@ mod tests {
     #[test]
     fn command_line_overrides_the_file() {
         let file = "ssh = 'ssh -p 2'\n[copy]\nstreams = 4\n[emulate.set]\npid = 7\n";
-        assert_eq!(applied(file, "lfn --color never copy a b"), Ok("lfn --color never copy --streams=4 --ssh=ssh -p 2 a b".into()));
+        assert_eq!(
+            applied(file, "lfn --color never copy a b"),
+            Ok("lfn --color never copy --streams=4 --ssh=ssh -p 2 a b".into())
+        );
         assert_eq!(applied(file, "lfn copy --streams 2 a b"), Ok("lfn copy --ssh=ssh -p 2 --streams 2 a b".into()));
         assert_eq!(applied(file, "lfn emulate set rate=1mbit"), Ok("lfn emulate set --pid=7 rate=1mbit".into()));
         assert_eq!(applied(file, "lfn hosts list"), Ok("lfn hosts list".into()));
@@ -355,7 +357,10 @@ mod tests {
         assert_eq!(applied("[plan]\noutput = 'json'", "lfn plan --json"), Ok("lfn plan --json".into()));
         // A default whose other flag is not given is not used.
         assert_eq!(applied("[copy]\nolder-than = '2d'", "lfn copy a b"), Ok("lfn copy a b".into()));
-        assert_eq!(applied("[copy]\nolder-than = '2d'", "lfn copy --clean"), Ok("lfn copy --older-than=2d --clean".into()));
+        assert_eq!(
+            applied("[copy]\nolder-than = '2d'", "lfn copy --clean"),
+            Ok("lfn copy --older-than=2d --clean".into())
+        );
     }
 
     #[test]

@@ -48,7 +48,12 @@ impl RequestedOutput {
             Some("ndjson") if word.starts_with("--output") => Some(OutputFormat::Ndjson),
             _ => None,
         });
-        RequestedOutput { command: command_name(), format: format.unwrap_or(OutputFormat::Text), report: None, defaults: Vec::new() }
+        RequestedOutput {
+            command: command_name(),
+            format: format.unwrap_or(OutputFormat::Text),
+            report: None,
+            defaults: Vec::new(),
+        }
     }
 
     /// Prints a failure, with an error document if one is requested. Returns the exit code. A closed pipe on standard
@@ -71,7 +76,9 @@ impl RequestedOutput {
     /// Adds the file and line, or the variable, of a default that the error names.
     fn name_origin(&self, failure: &mut Failure) {
         let text = failure.lines().0;
-        let names = |key: &str| text.split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word.strip_prefix("--") == Some(key));
+        let names = |key: &str| {
+            text.split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word.strip_prefix("--") == Some(key))
+        };
         if let Some(default) = self.defaults.iter().find(|default| names(&default.key)) {
             failure.add_detail(format!("--{} is set by {}", default.key, default.origin));
         }

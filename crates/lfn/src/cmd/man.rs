@@ -33,7 +33,8 @@ pub fn run(args: &ManArgs) -> Result<Exit, Failure> {
     program.build();
     if let Some(directory) = &args.dir {
         let failed = |path: &Path, error| {
-            Failure::msg(format!("cannot write {}: {error}", path.display())).hint("lfn man --dir ~/.local/share/man/man1")
+            Failure::msg(format!("cannot write {}: {error}", path.display()))
+                .hint("lfn man --dir ~/.local/share/man/man1")
         };
         fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
         for (name, page) in pages(&program, "lfn")? {
@@ -45,9 +46,9 @@ pub fn run(args: &ManArgs) -> Result<Exit, Failure> {
     let mut command = &program;
     let mut name = "lfn".to_owned();
     for word in &args.words {
-        command = command.find_subcommand(word).ok_or_else(|| {
-            Failure::usage(format!("unknown command '{word}'")).hint("list the commands: lfn --help")
-        })?;
+        command = command
+            .find_subcommand(word)
+            .ok_or_else(|| Failure::usage(format!("unknown command '{word}'")).hint("list the commands: lfn --help"))?;
         name = format!("{name}-{word}");
     }
     print::raw_text().write_all(&page(command, &name)?)?;

@@ -92,7 +92,7 @@ pub fn run(paths: &DemoPaths<'_>) -> Result<()> {
 /// Returns `lfn test far` with the duration and the intervals of the demo.
 fn test_command(lfn: &Path) -> Command {
     let mut command = Command::new(lfn);
-    command.args(["test", "far"]);
+    command.args(["test", "far", "--no-defaults"]);
     command.args(["--json", "--time", &format!("{}s", TEST_TIME.as_secs())]);
     command.args(["--interval", &format!("{}ms", measured::INTERVAL.as_millis())]);
     command

@@ -327,7 +327,9 @@ impl EmulateArgs {
                 .hint(format!("mkdir -p {}", quote(root.as_os_str()))));
         }
         let mut arguments: Vec<OsString> =
-            ["serve", "--no-defaults", "--ephemeral", "--quiet", "--ticket-host", "far", "--root"].map(Into::into).into();
+            ["serve", "--no-defaults", "--ephemeral", "--quiet", "--ticket-host", "far", "--root"]
+                .map(Into::into)
+                .into();
         arguments.push(root.into());
         // In an existing namespace, the usual ports belong to its own services.
         if self.attach_far.is_some() {
