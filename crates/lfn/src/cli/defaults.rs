@@ -29,7 +29,17 @@ const WITHOUT_DEFAULT: [&str; 7] =
     ["help", "version", "config", "no-defaults", "insecure", "insecure-anywhere", "stdio"];
 
 /// Variables that `lfn emulate` sets for its command.
-const INTERNAL: [&str; 5] = ["LFN_PATH", "LFN_RETURN_PATH", "LFN_EMULATED", "LFN_CONTROL", "LFN_FAR_TICKET"];
+const INTERNAL: [&str; 9] = [
+    "LFN_PATH",
+    "LFN_RETURN_PATH",
+    "LFN_EMULATED",
+    "LFN_CONTROL",
+    "LFN_FAR_TICKET",
+    "LFN_SIDE",
+    "LFN_PROMPT",
+    "LFN_STARTUP",
+    "LFN_ZDOTDIR",
+];
 
 /// Default of one flag.
 #[derive(Clone, Debug)]
@@ -280,7 +290,10 @@ pub fn line_number(text: &str, at: usize) -> usize {
 fn of_variable(program: &Command, name: &str, value: OsString) -> Result<Option<FlagDefault>, Failure> {
     let Some(rest) = name.strip_prefix("LFN_") else { return Ok(None) };
     let is_address = ["NEAR", "FAR"].iter().any(|side| {
-        rest.strip_prefix(side).is_some_and(|number| number.chars().all(|c| c.is_ascii_digit() || c == '_'))
+        rest.strip_suffix("_IPV6")
+            .unwrap_or(rest)
+            .strip_prefix(side)
+            .is_some_and(|number| number.chars().all(|c| c.is_ascii_digit() || c == '_'))
     });
     if is_address || INTERNAL.contains(&name) || value.is_empty() {
         return Ok(None);
