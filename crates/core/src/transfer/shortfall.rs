@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::bottleneck::{CopyBottleneck, ProgressSample, SocketEvidence};
-use super::streams::MAX_AUTO_STREAMS;
+use super::streams::{DEFAULT_MSS, MAX_AUTO_STREAMS, usable_streams};
 use crate::units::{BitRate, Bytes, show_duration};
 
 /// Minimum share of the predicted goodput that needs no explanation.
@@ -157,8 +157,10 @@ pub fn shortfall(finished: &FinishedCopy<'_>) -> Option<Shortfall> {
         ),
         CopyBottleneck::StartUp => (
             format!("start-up: {} of {streams} streams were still in slow start at the end", sockets.in_slow_start),
-            match streams {
-                ..MAX_AUTO_STREAMS => format!("use more streams for a faster start: --streams {}", 2 * streams),
+            match streams.saturating_mul(2) {
+                more if more <= MAX_AUTO_STREAMS.min(usable_streams(sample.bytes, DEFAULT_MSS)) => {
+                    format!("use more streams for a faster start: --streams {more}")
+                }
                 _ => "this cost is paid once per copy; larger copies are affected less".to_owned(),
             },
         ),
@@ -271,8 +273,13 @@ mod tests {
         };
         let shares = |disk, hash| StreamTime { disk, hash, network: 0.0, rate_limited: 2.0 };
         let (sender, receiver) = (shares(20.0, 1.0), shares(30.0, 2.0));
-        let sample =
-            ProgressSample { at: Duration::from_secs(10), bytes: Bytes(1), sender, receiver, sockets: Some(sockets) };
+        let sample = ProgressSample {
+            at: Duration::from_secs(10),
+            bytes: Bytes(9_000_000),
+            sender,
+            receiver,
+            sockets: Some(sockets),
+        };
         for (limit, number, remedy) in [
             (CopyBottleneck::SourceDisk, "near disk: reading took 50 %", "random:"),
             (CopyBottleneck::DestinationDisk, "far disk: writing took 75 %", "null:"),

@@ -44,7 +44,7 @@ const MIN_STREAM_BYTES: u64 = 100_000;
 const INITIAL_WINDOW: u64 = 10;
 
 /// Maximum segment size on Ethernet with time stamps, bytes.
-const DEFAULT_MSS: u32 = 1448;
+pub(super) const DEFAULT_MSS: u32 = 1448;
 
 /// Minimum block size that is chosen: its header is 0.3 % of the block.
 const MIN_AUTO_BLOCK: Bytes = Bytes(16 << 10);
