@@ -318,7 +318,7 @@ mod tests {
         );
         assert!(lines[0].contains(" and `iperf3 -c 10.73.23.2` runs there"), "{lines:?}");
         assert!(lines[1].starts_with("lfn: in another terminal: nsenter -t 77 "), "{lines:?}");
-        assert!(lines[1].ends_with("lfn test far"), "{lines:?}");
+        assert!(lines[1].ends_with(" test far"), "{lines:?}");
         assert!(lines[2].ends_with(" ping -c 3 10.73.23.2"), "{lines:?}");
     }
 
