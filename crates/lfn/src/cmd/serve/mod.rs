@@ -1,12 +1,12 @@
 //! `lfn serve`: combines the flags and the configuration file, and starts the server.
 
 mod access;
-mod announcement;
 mod file;
 mod iperf3;
 mod limits;
 mod log;
 mod notify;
+mod ready_server;
 mod stamp;
 mod stdio;
 mod ticket_host;
@@ -27,8 +27,8 @@ use lfn_net::session::identity::{self, IdentityError, ServerIdentity};
 use lfn_sys::process::raise_open_file_limit;
 use serde::{Deserialize, Serialize};
 
-use announcement::Announcement;
 use notify::ServiceManager;
+use ready_server::ReadyServer;
 pub use ticket_host::TicketHost;
 
 use crate::cli::output::{OutputArgs, TextOrJson};
@@ -142,7 +142,7 @@ pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
         Failure::new(error).hint("choose another address or port: lfn serve --metrics 127.0.0.1:9733")
     })?;
     server.event_logger()(ServerEvent::Sandboxed(sandbox.description()));
-    let announcement = Announcement {
+    let announcement = ReadyServer {
         ticket: server.ticket(&host.host)?,
         host: &host,
         listen: server.local_addr()?,

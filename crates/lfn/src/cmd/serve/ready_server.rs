@@ -13,7 +13,7 @@ use crate::print::output::{OutputFormat, print_document};
 
 /// Addresses and ticket of a server that has just started.
 #[derive(Debug)]
-pub(super) struct Announcement<'a> {
+pub(super) struct ReadyServer<'a> {
     pub ticket: Ticket,
     pub host: &'a TicketHost,
     pub listen: SocketAddr,
@@ -24,7 +24,7 @@ pub(super) struct Announcement<'a> {
     pub is_insecure: bool,
 }
 
-impl Announcement<'_> {
+impl ReadyServer<'_> {
     /// Prints the document on one line, since the reader waits for it while the server runs.
     pub fn json(&self) -> Result<(), Failure> {
         Ok(print_document(&self.document(), OutputFormat::Ndjson)?)
