@@ -237,8 +237,8 @@ fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<ScriptedArrival>)> {
             path_mtu: mtu.map(|(mtu, black_hole)| PathMtu { mtu, is_black_hole: black_hole }),
             outage: outage.parse().unwrap(),
             loss: loss.parse().unwrap(),
-            policer: policer.map(|(rate, burst, _)| format!("{rate}:{burst}").parse().unwrap()),
-            shaper: shaper.map(|(rate, burst, limit)| format!("{rate}:{burst}:{limit}").parse().unwrap()),
+            policer: policer.map(|(rate, burst, _)| format!("{rate}bit:{burst}").parse().unwrap()),
+            shaper: shaper.map(|(rate, burst, limit)| format!("{rate}bit:{burst}:{limit}").parse().unwrap()),
             seed,
             slice: Duration::from_nanos(slice),
             delay: Duration::from_millis(3).into(),
@@ -331,8 +331,8 @@ fn stages_apply_in_order() {
             path_mtu: Some(text(0, "68", "1500").parse().unwrap()),
             outage: text(1, "at:0:1h", "none").parse().unwrap(),
             loss: text(2, "100%", "none").parse().unwrap(),
-            policer: Some(text(3, "1:1", "1gbit:1MB").parse().unwrap()),
-            shaper: Some(text(4, "1:1", "1gbit:1MB").parse().unwrap()),
+            policer: Some(text(3, "1bit:1", "1gbit:1MB").parse().unwrap()),
+            shaper: Some(text(4, "1bit:1", "1gbit:1MB").parse().unwrap()),
             ..config()
         }
     };
