@@ -54,7 +54,7 @@ pub struct FlagDefault {
     pub origin: String,
 }
 
-/// Returns the files that can have defaults, the one that overrides the other last.
+/// Returns the files that can have defaults. A later file overrides an earlier file.
 pub fn files() -> Vec<PathBuf> {
     let user = etcetera::choose_base_strategy().ok().map(|home| home.config_dir().join("lfn/lfn.toml"));
     [Some(PathBuf::from(SYSTEM_FILE)), user].into_iter().flatten().collect()

@@ -20,8 +20,11 @@ pub struct CompletionsArgs {
 /// Shells with a completion script.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Shell {
+    /// Script for GNU Bash
     Bash,
+    /// Script for the Z shell
     Zsh,
+    /// Script for the fish shell
     Fish,
 }
 
