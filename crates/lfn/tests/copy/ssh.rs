@@ -462,7 +462,7 @@ fn path_is_tested_over_ssh() {
         assert!(output.stderr.is_empty(), "{args:?}: {}", text(&output.stderr));
         let runs: Vec<_> = result["runs"].as_array().unwrap().iter().map(|run| &run["direction"]).collect();
         assert_eq!(runs, directions, "{args:?}");
-        assert_eq!(result["hosts"]["far"], args[0], "{args:?}");
+        assert_eq!(result["origin"]["hosts"]["far"], args[0], "{args:?}");
     }
     host.leaves_nothing();
 }
