@@ -8,12 +8,12 @@ use support::server::text;
 
 /// Runs `lfn` with an empty home directory.
 fn run(args: &[&str]) -> Output {
-    let home = tempfile::tempdir().unwrap();
+    let home = tempfile::tempdir().expect("create a home");
     let mut command = support::lfn();
     for name in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "LFN_EMULATED", "LFN_FAR", "LFN_FAR_TICKET"] {
         command.env_remove(name);
     }
-    command.args(args).env("HOME", home.path()).current_dir(home.path()).output().unwrap()
+    command.args(args).env("HOME", home.path()).current_dir(home.path()).output().expect("run lfn")
 }
 
 #[track_caller]

@@ -21,7 +21,7 @@ fn lfn(arguments: &str) -> Output {
 fn page(arguments: &str) -> String {
     let output = lfn(arguments);
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    String::from_utf8(output.stdout).expect("output is UTF-8")
 }
 
 /// Removes line breaks and the spaces of columns.
@@ -37,7 +37,7 @@ fn sysctl_file(directory: &tempfile::TempDir, congestion: &str) -> String {
 net.ipv4.tcp_wmem = 4096\t16384\t4194304\nnet.ipv4.tcp_congestion_control = {congestion}\n\
 net.ipv4.tcp_available_congestion_control = reno cubic\nnet.ipv4.tcp_sack = 1\nnet.ipv4.tcp_mtu_probing = 0\n"
     );
-    std::fs::write(&file, text).unwrap();
+    std::fs::write(&file, text).expect("write the settings");
     file.display().to_string()
 }
 
@@ -184,8 +184,8 @@ fn plan_uses_loss_streams_and_size() {
 
 /// Returns the settings as lines of `sysctl.conf`.
 fn settings(plan: &Value) -> Vec<String> {
-    let settings = plan["settings"].as_array().unwrap();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let settings = plan["settings"].as_array().expect("settings are a list");
+    let text = |value: &Value| value.as_str().expect("a value is text").to_owned();
     settings.iter().map(|one| format!("{} = {}", text(&one["key"]), text(&one["value"]))).collect()
 }
 

@@ -242,6 +242,7 @@ fn read_control(header: &libc::msghdr, message: &mut Message) {
         // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR return only headers that lie completely in the buffer.
         let (head, data) = unsafe { (&*next, libc::CMSG_DATA(next)) };
         // SAFETY: CMSG_LEN is pure arithmetic.
+        #[allow(clippy::unnecessary_cast, reason = "the type of musl differs")]
         let length = (head.cmsg_len as usize).saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize);
         read_one(head.cmsg_level, head.cmsg_type, data, length, message);
         // SAFETY: as above.

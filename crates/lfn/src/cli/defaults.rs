@@ -233,7 +233,7 @@ fn of_file(program: &Command, file: &Path, text: &str) -> Result<Vec<FlagDefault
             let (name, place) = (key.get_ref().to_string(), at(key.span().start));
             let fail = |what: String| Failure::usage(format!("{place}: {what}")).hint(hint);
             if let DeValue::Table(inner) = value.get_ref() {
-                let scope = [scope.as_slice(), &[name.clone()]].concat();
+                let scope = [scope.as_slice(), std::slice::from_ref(&name)].concat();
                 let command = scope.iter().try_fold(program, |command, name| command.find_subcommand(name));
                 if command.is_none_or(|command| command.is_hide_set()) {
                     let names =

@@ -55,6 +55,11 @@ pub fn can_redraw() -> bool {
     io::stdout().is_terminal() && env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb")
 }
 
+/// Reports whether standard output is a terminal.
+pub fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// Returns true if stderr is a terminal.
 pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()

@@ -156,7 +156,9 @@ impl ReceiveBuffers {
         self.received = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
         for (slot, message) in self.slots.iter_mut().zip(&messages).take(self.received) {
             slot.length = (message.msg_len as usize).min(slot.bytes.len());
-            slot.control_length = (message.msg_hdr.msg_controllen as usize).min(CONTROL_SIZE);
+            #[allow(clippy::unnecessary_cast, reason = "the type of musl differs")]
+            let control_length = message.msg_hdr.msg_controllen as usize;
+            slot.control_length = control_length.min(CONTROL_SIZE);
             slot.flags = message.msg_hdr.msg_flags;
         }
         Ok(self.received)

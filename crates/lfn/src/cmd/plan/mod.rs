@@ -128,7 +128,7 @@ pub struct PlanArgs {
     #[arg(long, help_heading = "Transfer")]
     delayed_ack: bool,
 
-    /// Print the settings that are too small on this host [default]
+    /// Print the settings that are too small on this host (the default)
     #[arg(long, conflicts_with_all = ["for_other_host", "sysctl"], help_heading = "Settings")]
     this_host: bool,
     /// Print all settings, for a host whose settings are not known

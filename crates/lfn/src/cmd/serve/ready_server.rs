@@ -1,6 +1,6 @@
 //! First output of the server: its ticket on standard output, and its addresses for a human reader.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 
 use lfn_core::session::{DEFAULT_PORT, Ticket};
@@ -49,7 +49,7 @@ impl ReadyServer<'_> {
         if messages {
             self.print_addresses();
         }
-        let is_terminal = io::stdout().is_terminal();
+        let is_terminal = print::terminal::stdout_is_terminal();
         let place = if self.host.is_local { "on this host" } else { "on the other host" };
         if messages && !is_terminal && !self.is_insecure {
             print::message(format_args!("lfn: {place} run: lfn test TICKET (with the ticket from standard output)\n"));
