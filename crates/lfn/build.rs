@@ -20,7 +20,7 @@ fn main() {
         None => git(&["log", "-1", "--format=%cs"]).filter(|_| is_own),
     };
     let details: Vec<String> = [commit, date].into_iter().flatten().collect();
-    println!("cargo:rustc-env=LFN_BUILD={}", details.join(" "));
+    println!("cargo:rustc-env=BUILD_COMMIT_AND_DATE={}", details.join(" "));
     println!("cargo:rerun-if-env-changed=SOURCE_DATE_EPOCH");
     println!("cargo:rerun-if-changed=build.rs");
     // HEAD names the branch, and the file of the branch has the commit.

@@ -201,6 +201,6 @@ fn commands_are_found_in_shell_lines() {
     );
     assert_eq!(
         (all[0].output.as_slice(), all[1].output[0].as_str(), all[2].prompt.as_str()),
-        (["out".to_owned()].as_slice(), "4", "far$")
+        (["out".to_owned()].as_slice(), "4", "far:~$")
     );
 }

@@ -9,10 +9,10 @@ use crate::exit::{Exit, Failure};
 use crate::print;
 
 /// Version number, with the commit and its date if they were known when the program was built.
-pub const VERSION: &str = if env!("LFN_BUILD").is_empty() {
+pub const VERSION: &str = if env!("BUILD_COMMIT_AND_DATE").is_empty() {
     env!("CARGO_PKG_VERSION")
 } else {
-    concat!(env!("CARGO_PKG_VERSION"), " (", env!("LFN_BUILD"), ")")
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD_COMMIT_AND_DATE"), ")")
 };
 
 /// Print the version, the commit and the date of this program
@@ -25,7 +25,7 @@ pub struct VersionArgs {
 /// Runs `lfn version` and returns its exit code.
 pub fn run(args: &VersionArgs) -> Result<Exit, Failure> {
     let output = args.output.open()?;
-    let build = Some(env!("LFN_BUILD")).filter(|build| !build.is_empty());
+    let build = Some(env!("BUILD_COMMIT_AND_DATE")).filter(|build| !build.is_empty());
     let document = json!({ "schema": "lfn.version/1", "version": env!("CARGO_PKG_VERSION"), "build": build });
     output.finish(&document, || writeln!(print::out(), "lfn {VERSION}"))?;
     Ok(Exit::Ok)

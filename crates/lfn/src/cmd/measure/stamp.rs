@@ -42,7 +42,7 @@ pub(super) struct StampProbeArgs {
 }
 
 /// Flags of a load, which conflict with --stamp. clap would report all flags of a group, so they are listed one by one.
-const LOAD_FLAGS: [&str; 52] = [
+const LOAD_FLAGS: [&str; 55] = [
     "host",
     "reverse",
     "both",
@@ -92,6 +92,9 @@ const LOAD_FLAGS: [&str; 52] = [
     "iperf3_rsa_public_key",
     "iperf3_pkcs1",
     "iperf3_server_output",
+    "ssh",
+    "remote_lfn",
+    "ssh_ports",
     "rate",
     "interval",
     "omit",

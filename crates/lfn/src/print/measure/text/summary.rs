@@ -217,7 +217,7 @@ mod tests {
         let page = verdict(&run);
         assert_eq!(
             page,
-            "goodput 8 Mb/s of 8.036 Mb/s possible: limited by the path, 8.4 Mb/s (no other bottleneck found)\n"
+            "goodput 8 Mb/s of 8.034 Mb/s possible: limited by the path, 8.4 Mb/s (no other bottleneck found)\n"
         );
         assert!(summary(&run, "near", "far").starts_with("goodput 8 Mb/s of "));
         let remedy = Remedy { command: "true".into(), host: Some("near".into()) };
