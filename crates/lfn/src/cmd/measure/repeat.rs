@@ -11,7 +11,7 @@ use super::values::without_secrets;
 /// Flags that change the output or the direction. The direction of a finding replaces that of the user.
 const SKIPPED: &[&str] = &[
     "json", "ndjson", "csv", "output", "nettest", "save", "report", "plot", "no-live", "quiet", "verbose", "color",
-    "reverse", "both", "bidir",
+    "reverse", "both", "bidir", "compare",
 ];
 
 /// Returns the flags of the command line, without the host, the output and the direction.
