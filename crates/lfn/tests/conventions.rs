@@ -112,10 +112,10 @@ fn every_command_with_a_result_has_json() {
         json(&output)
     };
     let ticket = lfn("token add field --json")["ticket"].as_str().unwrap().to_owned();
-    assert_eq!(lfn(&format!("hosts add far {ticket} --json"))["replaced"], false);
-    assert_eq!(lfn(&format!("hosts add far {ticket} --json"))["replaced"], true);
-    assert!(lfn("hosts list --json")["hosts"]["far"].is_string());
-    assert_eq!(lfn("hosts remove far --json")["name"], "far");
+    assert_eq!(lfn(&format!("hosts add far1 {ticket} --json"))["replaced"], false);
+    assert_eq!(lfn(&format!("hosts add far1 {ticket} --json"))["replaced"], true);
+    assert!(lfn("hosts list --json")["hosts"]["far1"].is_string());
+    assert_eq!(lfn("hosts remove far1 --json")["name"], "far1");
     assert_eq!(lfn("token list --json")["tokens"][0]["name"], "field");
     assert_eq!(lfn("token revoke field --json")["name"], "field");
     assert_eq!(lfn("emulate --list --json")["schema"], "lfn.emulate.list/1");
