@@ -39,7 +39,7 @@ fn variable(name: &str) -> Option<String> {
 fn attached() -> Option<&'static BTreeMap<String, String>> {
     static ATTACHED: OnceLock<Option<BTreeMap<String, String>>> = OnceLock::new();
     let read = || {
-        let words: Vec<String> = env::args().skip(1).collect();
+        let words: Vec<String> = crate::typed::words().collect();
         if !words.iter().any(|word| host(word) == FAR || host(word).parse::<Ipv4Addr>().is_ok()) {
             return None;
         }

@@ -82,7 +82,7 @@ fn usage(command: &Command, verb: &str) -> Option<String> {
 /// Returns the command that the user typed, or `lfn` itself.
 fn typed_subcommand() -> Command {
     let mut command = Cli::command();
-    for verb in std::env::args().skip(1) {
+    for verb in crate::typed::words() {
         let Some(found) = command.find_subcommand(&verb) else { break };
         command = found.clone();
     }

@@ -2,9 +2,15 @@
 
 use std::env;
 
+/// Returns the words of the command line after `lfn`. Bytes that are no UTF-8 become U+FFFD, so the words are for
+/// messages and for comparisons with names of lfn.
+pub fn words() -> impl Iterator<Item = String> {
+    env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned())
+}
+
 /// Returns the typed command with another value for `flag`; the flag is added if it is absent.
 pub fn corrected(flag: &str, value: &str) -> String {
-    with_value(env::args().skip(1), flag, value)
+    with_value(words(), flag, value)
 }
 
 fn with_value(typed: impl Iterator<Item = String>, flag: &str, value: &str) -> String {

@@ -86,7 +86,10 @@ impl Home {
         for file in ["dataset/index.csv", "dataset/run1/a.nc", "dataset/run1/b.nc"] {
             fs::write(path.join(file), &content[..100_000]).unwrap();
         }
-        fs::create_dir(path.join(".bin")).unwrap();
+        for directory in ["runs", "backup", ".bin"] {
+            fs::create_dir(path.join(directory)).unwrap();
+        }
+        fs::write(path.join("runs/field.nc"), &content[..100_000]).unwrap();
         symlink(lfn_path(), path.join(".bin/lfn")).unwrap();
         Home { directory }
     }

@@ -11,7 +11,7 @@ use crate::cmd;
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::suggest;
-use crate::typed::corrected;
+use crate::typed::{self, corrected};
 
 /// Prints help or the version on standard output and returns success. Converts any other parse error into a [`Failure`]
 /// with one line and a hint.
@@ -59,14 +59,14 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     {
         return Err(failure.hint(instead));
     }
-    if typed_command() == "lfn test" && std::env::args().len() == 2 {
+    if typed_command() == "lfn test" && typed::words().count() == 1 {
         let emulated = "lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
         return Err(failure.hint(format!(
             "run `lfn serve` on the other host: it prints the command for this host. Without a second host: {emulated}"
         )));
     }
     if typed_command() == "lfn copy"
-        && let Some(place) = std::env::args().find_map(|word| word.strip_prefix("-:").map(str::to_owned))
+        && let Some(place) = typed::words().find_map(|word| word.strip_prefix("-:").map(str::to_owned))
     {
         return Err(failure.hint(format!("to read the ticket from standard input, write @-:{place}")));
     }
@@ -107,8 +107,7 @@ fn missing_unit(error: &clap::Error, text: &str) -> Option<String> {
 /// Returns `lfn`, the command and the subcommand, as far as the user typed them.
 fn typed_command() -> String {
     let mut command = Cli::command();
-    std::env::args()
-        .skip(1)
+    typed::words()
         .map_while(|verb| {
             command = command.find_subcommand(&verb)?.clone();
             Some(verb)

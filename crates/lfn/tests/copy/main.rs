@@ -23,7 +23,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lfn_core::path::PathProfile;
@@ -114,15 +114,30 @@ impl Pair {
 /// Waits for a command that must end by itself.
 #[track_caller]
 fn finish(mut child: Child) -> Output {
+    // A child waits when a pipe is full, so both are read while it runs.
+    let stdout = child.stdout.take().map(read_in_background);
+    let stderr = child.stderr.take().map(read_in_background);
     let deadline = Instant::now() + PATIENCE;
-    while child.try_wait().unwrap().is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
         if Instant::now() > deadline {
             let _ = child.kill();
             panic!("still running after {PATIENCE:?}");
         }
         thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
+    };
+    let text = |reader: Option<JoinHandle<Vec<u8>>>| reader.map_or_else(Vec::new, |reader| reader.join().unwrap());
+    Output { status, stdout: text(stdout), stderr: text(stderr) }
+}
+
+fn read_in_background(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
 }
 
 /// Returns the JSON report of a successful copy.

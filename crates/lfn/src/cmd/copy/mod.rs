@@ -106,7 +106,7 @@ const EXAMPLES: &str = "Examples:
   lfn copy 'far1:runs/*.nc' .             the server expands the pattern
   lfn copy random:1GiB far1:null:         tests the path without a disk
   lfn copy --streams 16 --congestion bbr field.nc far1:
-  lfn copy -a runs /mnt/disk              between two local disks
+  lfn copy -a runs backup                 between two directories of this host
   lfn copy far1:runs far2:archive         directly between two servers
   lfn copy --clean far1:archive           lists partial files of interrupted copies
 
