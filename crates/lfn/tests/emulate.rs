@@ -399,7 +399,7 @@ fn contradictory_flags_are_refused_at_the_start() {
         (&["--mtu", "20"], 2, "MTU 20"),
         (&["--mtu", "65536"], 2, "MTU 65536"),
         (&["--mtu", "-1"], 2, "-1"),
-        (&["--seed", "x"], 2, "'x'"),
+        (&["--seed", "x"], 2, "--seed x"),
         (&["--far-root", "/no/such/directory"], 2, "/no/such/directory"),
         (&["--far-command", "true", "--far-root", "/"], 2, "--far-root"),
         (&["--far-command", ""], 2, "--far-command"),

@@ -112,10 +112,10 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
         _ if !bbr && evidence.is_tuned && has_bbr_by_default(evidence) => evidence.repeat_without("tuned"),
         _ if !bbr => evidence.repeat_command("--congestion bbr"),
         // Window for the data behind a lost segment while it is retransmitted.
-        Some(needed) => {
-            evidence.repeat_command(&format!("--congestion bbr --window {}", needed.0.saturating_mul(BBR_WINDOW_BDPS)))
+        Some(needed) if !has_window(evidence, needed.0.saturating_mul(BBR_WINDOW_BDPS)) => {
+            evidence.repeat_command(&format!("--window {}", needed.0.saturating_mul(BBR_WINDOW_BDPS)))
         }
-        None => evidence.repeat_command(&format!("--congestion bbr --streams {}", streams.saturating_mul(2))),
+        _ => evidence.repeat_command(&format!("--streams {}", streams.saturating_mul(2))),
     };
     let flow =
         tcp_model::FlowParameters { streams, congestion: Congestion::Bbr, ..tcp_model::FlowParameters::default() };
@@ -129,6 +129,11 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
         ("rtt_under_load_seconds", json!(evidence.rtt_under_load().as_secs_f64())),
     ]);
     Some(finding)
+}
+
+/// Returns true if the receivers of all streams offer a window of this size, bytes.
+fn has_window(evidence: &Evidence, window: u64) -> bool {
+    evidence.streams.iter().all(|flow| flow.snd_wnd.is_some_and(|offered| offered.median as u64 >= window))
 }
 
 /// Returns true if the kernel of the sender uses BBR for new sockets, so that only the plan replaced it.
@@ -440,7 +445,7 @@ mod tests {
         };
         let found = with(73_000_000, 900_000);
         assert_eq!(found[0].cause, Cause::Loss);
-        assert_eq!(found[0].remedy.to_string(), "lfn test far.example --congestion bbr --window 2500000");
+        assert_eq!(found[0].remedy.to_string(), "lfn test far.example --window 2500000");
         let named = |found: Vec<super::Finding>| found.iter().any(|finding| finding.cause == Cause::Loss);
         assert!(!named(with(90_000_000, 900_000)), "the path is in use");
         assert!(named(with(76_000_000, 90_000)), "0.1 %, as over 100 ms");

@@ -59,7 +59,7 @@ pub(super) fn run_with_barrier(
         Some(path) if path.base_rtt.is_zero() => {
             let connection = TcpConnection::connect(target)?;
             let path = PathProfile { base_rtt: connection.min_rtt(), ..path };
-            let (mut request, near) = apply_plan(test, &path);
+            let (mut request, near) = apply_plan(test, &path, &kernel);
             request.interval = test.interval(path.base_rtt);
             let dialled = dial_streams(target, dial::new_session_id()?, &request, &near, &kernel)?;
             let control =
@@ -68,7 +68,7 @@ pub(super) fn run_with_barrier(
         }
         known => {
             let (mut request, near) = match known {
-                Some(path) => apply_plan(test, &path),
+                Some(path) => apply_plan(test, &path, &kernel),
                 None => (test.request.clone(), test.near_socket.clone()),
             };
             let mut dialled = dial_streams(target, dial::new_session_id()?, &request, &near, &kernel)?;
@@ -98,11 +98,24 @@ pub(super) fn run_with_barrier(
 }
 
 /// Returns the request and this end's socket options with the plan's buffer sizes.
-fn apply_plan(test: &Test, path: &PathProfile) -> (TestRequest, SocketRequest) {
+///
+/// A limit of the receive window keeps a sender based on loss from filling the queue. BBR limits itself, and after a
+/// loss needs the window for the data behind the lost segment: with loss of 0.1 % over 80 ms, a limit of 1.5 BDP costs
+/// 12 % of the goodput.
+fn apply_plan(test: &Test, path: &PathProfile, kernel: &Kernel) -> (TestRequest, SocketRequest) {
     let plan_options = PlanOptions { streams: Some(test.request.streams.into()), ..PlanOptions::default() };
     // Without a valid plan the kernel's defaults stay.
     let buffer = plan::plan(path, &plan_options).ok().map(|plan| plan.buffer);
-    let most = path.queue.map(|queue| Bytes((path.bdp().0 + queue.0 / 2) / u64::from(test.request.streams)));
+    let sender = match test.request.direction {
+        TestDirection::Forward => &test.near_socket,
+        TestDirection::Reverse => &test.request.socket,
+    };
+    let congestion = match (sender.congestion_of(0), test.request.direction) {
+        (Some(request), _) => request.name(),
+        (None, TestDirection::Forward) => kernel.congestion.as_str(),
+        (None, TestDirection::Reverse) => "",
+    };
+    let most = path.queue.filter(|_| !congestion.starts_with("bbr")).map(|queue| Bytes((path.bdp().0 + queue.0 / 2) / u64::from(test.request.streams)));
     let with = |request: &SocketRequest| SocketRequest { planned: buffer, planned_max: most, ..request.clone() };
     (TestRequest { socket: with(&test.request.socket), ..test.request.clone() }, with(&test.near_socket))
 }
