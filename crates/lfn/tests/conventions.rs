@@ -49,7 +49,11 @@ fn removed_output_flags_name_their_replacement() {
 fn unsupported_format_error_lists_the_supported_ones() {
     let output = run(&[&PLAN[..], &["--output", "csv"]].concat());
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("--output csv") && stderr(&output).contains("use one of text, json"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("--output csv") && stderr(&output).contains("use one of text, json"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]

@@ -31,8 +31,8 @@ fn refuses(command: &str, code: i32, line: &str, hint: &str) {
 #[test]
 fn words_of_other_programs_get_the_name_in_lfn() {
     for (command, hint) in [
-        ("emulate --up 3mbit", "use --forward-rate"),
-        ("emulate --bandwidth 3mbit", "use --rate"),
+        ("emulate --up 3mbit", "lfn emulate --forward-rate 3mbit"),
+        ("emulate --bandwidth 3mbit", "lfn emulate --rate 3mbit"),
         ("plan --latency 70ms", "use --rtt"),
         ("serve --listen 127.0.0.1", "use --bind"),
         ("serve --directory /srv", "use --root"),
@@ -69,7 +69,7 @@ fn bad_value_is_named_with_a_valid_one() {
         ("token add me --expires 12", "--expires: '12' has no unit: write 12min or 12h", "--expires 12h"),
         ("token add me --rights foo", "unknown right 'foo'", "--rights read,write,test"),
         ("token add", "<NAME>", "usage: lfn token add"),
-        ("hosts add me", "<TICKET>", "usage: lfn hosts add <NAME> <TICKET>"),
+        ("hosts add me", "<TICKET>", "usage: lfn hosts add [OPTIONS] <NAME> <TICKET>"),
     ] {
         refuses(command, 2, line, hint);
     }

@@ -433,7 +433,7 @@ fn named_namespaces() {
     let mut command = lfn();
     command.args(["emulate", "--rtt", "30ms", "--rate", "50mbit", "--attach-near", "left", "--attach-far", "right"]);
     let mut running = Running::start(&mut command);
-    running.says("in network namespace 'left'; far is lfn0 10.73.23.2, in network namespace 'right'");
+    running.says("in network namespace 'left'; far is lfn0 10.73.23.2 in network namespace 'right'");
     run("ip netns exec left ping -c 2 -i 0.2 10.73.23.2 && ip netns exec right ping -c 2 -i 0.2 fd73:4c46:4e00::1");
     running.signal("INT");
     let (status, said) = running.end();

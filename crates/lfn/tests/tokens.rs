@@ -351,7 +351,7 @@ fn audit_log_is_complete_and_required() {
     }
     let full = Home::new();
     let wrong = full.run(&["serve", "--ephemeral", "--port", "0", "--bind", "127.0.0.1", "--audit", "/dev/full"]);
-    assert_refused(&wrong, 1, "--audit /dev/full: No space");
+    assert_refused(&wrong, 2, "--audit /dev/full: No space");
 }
 
 #[test]

@@ -31,6 +31,8 @@ const BBR_LOSS_LIMIT: f64 = 0.1;
 /// without loss 93 to 98 % (doc/explanation/congestion-control.md). The threshold is half of the minimum loss, because
 /// the loss of a single test varies.
 const BBR_SLOWED_BY_LOSS: (f64, f64) = (0.0005, 0.9);
+/// Minimum share of the time with data to send, for a loss that slows BBR down.
+const MIN_BUSY_SHARE: f64 = 0.8;
 /// Window in BDPs that holds the data behind lost segments (measured: with 1 % of loss, 98 % of the capacity over 10
 /// ms, 93 % over 100 ms).
 const BBR_WINDOW_BDPS: u64 = 4;
@@ -201,7 +203,10 @@ pub(super) fn retransmitted_share(evidence: &Evidence) -> Option<f64> {
 
 fn slows_bbr(evidence: &Evidence, share: f64) -> bool {
     let capacity = evidence.path.map(|path| path.payload_capacity().as_f64());
+    // A sender without data to send leaves the path unused too.
+    let busy = evidence.streams.iter().filter_map(|flow| flow.busy_share).fold(1.0, f64::min);
     share >= BBR_SLOWED_BY_LOSS.0
+        && busy >= MIN_BUSY_SHARE
         && capacity.is_some_and(|capacity| evidence.steady_goodput().as_f64() < BBR_SLOWED_BY_LOSS.1 * capacity)
 }
 
@@ -445,7 +450,7 @@ mod tests {
         };
         let found = with(73_000_000, 900_000);
         assert_eq!(found[0].cause, Cause::Loss);
-        assert_eq!(found[0].remedy.to_string(), "lfn test far.example --window 2500000");
+        assert_eq!(found[0].remedy.to_string(), "lfn test far.example --streams 2");
         let named = |found: Vec<super::Finding>| found.iter().any(|finding| finding.cause == Cause::Loss);
         assert!(!named(with(90_000_000, 900_000)), "the path is in use");
         assert!(named(with(76_000_000, 90_000)), "0.1 %, as over 100 ms");

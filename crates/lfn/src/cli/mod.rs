@@ -31,6 +31,14 @@ pub struct Cli {
     pub command: Command,
 }
 
+impl Cli {
+    /// Sets the amount and the colours of all output.
+    pub fn configure_output(&self) {
+        let global = &self.global;
+        configure(PrintSettings { quiet: global.quiet, verbose: global.verbose, color: global.color });
+    }
+}
+
 /// The commands, in the order a newcomer needs them.
 #[derive(Subcommand, Debug)]
 pub enum Command {
@@ -74,9 +82,9 @@ pub fn parse(words: &[OsString]) -> Result<(Command, RequestedOutput), Result<Ex
         matches = program.try_get_matches_from(words).map_err(|error| explain(&error))?;
         used = applied;
     }
-    let Cli { global, command } = Cli::from_arg_matches(&matches).map_err(|error| explain(&error))?;
-    configure(PrintSettings { quiet: global.quiet, verbose: global.verbose, color: global.color });
-    Ok((command, RequestedOutput::of_matches(&matches, used)))
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| explain(&error))?;
+    cli.configure_output();
+    Ok((cli.command, RequestedOutput::of_matches(&matches, used)))
 }
 
 /// Returns the colours of the help, which is printed while the command line is parsed.

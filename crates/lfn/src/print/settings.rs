@@ -1,7 +1,8 @@
-//! Settings of all output of the process: amount and colours. `main` sets them once, after the command line is parsed.
+//! Settings of all output of the process: amount and colours. They are set after the command line
+//! is parsed, and once more by the configuration file of `lfn serve`.
 
 use std::env;
-use std::sync::OnceLock;
+use std::sync::{PoisonError, RwLock};
 
 use crate::cli::ColorWhen;
 
@@ -16,15 +17,16 @@ pub struct PrintSettings {
     pub color: ColorWhen,
 }
 
-static SETTINGS: OnceLock<PrintSettings> = OnceLock::new();
+static SETTINGS: RwLock<PrintSettings> =
+    RwLock::new(PrintSettings { quiet: false, verbose: 0, color: ColorWhen::Auto });
 
-/// Sets the settings of this process. Later calls have no effect.
+/// Sets the settings of this process.
 pub fn configure(settings: PrintSettings) {
-    let _ = SETTINGS.set(settings);
+    *SETTINGS.write().unwrap_or_else(PoisonError::into_inner) = settings;
 }
 
 fn settings() -> PrintSettings {
-    SETTINGS.get().copied().unwrap_or_default()
+    *SETTINGS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reports whether only errors and requested results are printed (`--quiet`).

@@ -115,7 +115,10 @@ fn apply_plan(test: &Test, path: &PathProfile, kernel: &Kernel) -> (TestRequest,
         (None, TestDirection::Forward) => kernel.congestion.as_str(),
         (None, TestDirection::Reverse) => "",
     };
-    let most = path.queue.filter(|_| !congestion.starts_with("bbr")).map(|queue| Bytes((path.bdp().0 + queue.0 / 2) / u64::from(test.request.streams)));
+    let most = path
+        .queue
+        .filter(|_| !congestion.starts_with("bbr"))
+        .map(|queue| Bytes((path.bdp().0 + queue.0 / 2) / u64::from(test.request.streams)));
     let with = |request: &SocketRequest| SocketRequest { planned: buffer, planned_max: most, ..request.clone() };
     (TestRequest { socket: with(&test.request.socket), ..test.request.clone() }, with(&test.near_socket))
 }

@@ -17,6 +17,9 @@ const ACTIONS: [&str; 2] = ["set", "show"];
 
 /// Explains the words after `lfn emulate`, if one of them is not in its place. `emulate` describes the flags.
 pub fn explain(words: &[OsString], emulate: &Command) -> Option<Failure> {
+    if words.iter().any(|word| word == "--list") {
+        return None;
+    }
     let mut at = 0;
     while let Some(word) = words.get(at) {
         let text = word.to_str().unwrap_or("CMD");

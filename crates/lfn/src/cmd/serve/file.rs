@@ -37,14 +37,14 @@ pub fn read(path: &Path) -> Result<ServeArgs, Failure> {
         check_separately(&added).map_err(|what| error_at(at, format!("{}: {what}", key.get_ref())))?;
         flags.extend(added);
     }
-    let mut typed = std::env::args_os();
-    // The program and the command come first.
-    let head: Vec<OsString> = typed.by_ref().take(2).collect();
-    let all = head.into_iter().chain(flags.into_iter().map(OsString::from)).chain(typed);
+    let mut all: Vec<OsString> = std::env::args_os().collect();
+    let command = all.iter().position(|word| word == "serve").map_or(all.len(), |at| at + 1);
+    all.splice(command..command, flags.into_iter().map(OsString::from));
     let cli = Cli::try_parse_from(all).map_err(|error| match crate::cli::explain(&error) {
         Err(failure) => failure,
         Ok(_) => Failure::usage(format!("{shown} conflicts with the flags on the command line")),
     })?;
+    cli.configure_output();
     match cli.command {
         Command::Serve(args) => Ok(*args),
         _ => Err(Failure::usage(format!("{shown} is only valid for lfn serve"))),
@@ -53,10 +53,14 @@ pub fn read(path: &Path) -> Result<ServeArgs, Failure> {
 
 /// Converts a key and its value to command-line arguments. `text` is the whole file, for errors.
 fn arguments(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<String>, String> {
-    let known = Cli::command();
+    let mut known = Cli::command();
+    // Gives the command the flags of all commands too.
+    known.build();
     let serve = known.find_subcommand("serve").ok_or("no such command")?;
     let flag = serve.get_arguments().find(|flag| flag.get_long() == Some(key));
-    let flag = flag.filter(|_| !matches!(key, "config" | "help")).ok_or_else(|| format!("unknown key '{key}'"))?;
+    let flag = flag
+        .filter(|_| !matches!(key, "config" | "help" | "version" | "no-defaults"))
+        .ok_or_else(|| format!("unknown key '{key}'"))?;
     words_of_value(flag, key, value, text)
 }
 

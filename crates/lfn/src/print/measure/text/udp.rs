@@ -227,7 +227,11 @@ mod tests {
                 head.trim_end().chars().count() <= width && row.trim_end().chars().count() <= width,
                 "{width}: {row}"
             );
-            assert_eq!(head.trim_end().chars().count(), row.trim_end().chars().count(), "columns stand under their heads");
+            assert_eq!(
+                head.trim_end().chars().count(),
+                row.trim_end().chars().count(),
+                "columns stand under their heads"
+            );
             // Heads and figures with a space count as two words.
             assert_eq!(head.split_whitespace().count(), cells + 1, "{head}");
             assert_eq!(row.split_whitespace().count(), cells + 2, "{row}");
