@@ -113,7 +113,8 @@ fn text(document: &Document) -> String {
             text += &if command.is_empty() { "\nevery command\n".to_owned() } else { format!("\n[{name}]\n") };
             table = Some(command);
         }
-        text += &format!("  {key} = {:<14} {variable}\n", value.as_deref().unwrap_or("true"));
+        let setting = format!("{key} = {}", value.as_deref().unwrap_or("true"));
+        text += &format!("  {setting:<32} {variable}\n");
     }
     text
 }
