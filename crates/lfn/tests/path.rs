@@ -480,7 +480,7 @@ fn unsupported_flags_are_refused() {
         (&["127.0.0.1", "--path"], 2, "cannot be used with"),
         (&["127.0.0.1", "--bind", "lo"], 2, "cannot be used with"),
         (&["127.0.0.1", "--iperf3", "127.0.0.1"], 2, "cannot be used with"),
-        (&["127.0.0.1", "--report", "/nonexistent/file.json"], 2, "cannot be used with"),
+        (&["127.0.0.1", "--report", "/nonexistent/file.json"], 2, "--report /nonexistent/file.json"),
         (&["127.0.0.1", "--interval", "1s"], 2, "cannot be used with"),
         (&["127.0.0.1", "--output", "csv"], 2, "cannot be used with"),
         (&["127.0.0.1:x"], 2, "127.0.0.1:x"),

@@ -460,7 +460,7 @@ fn bad_input_prints_one_line_and_a_hint() {
             let stderr = String::from_utf8(output.stderr).unwrap();
             let lines: Vec<&str> = stderr.lines().collect();
             assert_eq!(output.status.code(), Some(2), "{arguments}: {stderr}");
-            assert!(output.stdout.is_empty(), "{arguments}");
+            assert_eq!(output.stdout.is_empty(), json.is_empty(), "{arguments}");
             assert!(
                 matches!(lines[..], [error, hint] if error.starts_with("lfn: ") && hint.starts_with("hint: ")),
                 "{stderr}"

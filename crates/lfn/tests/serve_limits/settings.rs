@@ -41,7 +41,7 @@ fn config_file_sets_any_flag_and_flags_override_it() {
     let both = Served::start(&["--config", &write("iperf3 = true\nquiet = false\n"), "--iperf3=0", "--stamp=0"]);
     assert!(both.iperf3.is_some(), "a flag that may stand alone is true, and what is typed wins");
     let missing = support::lfn().args(["serve", "--config", "/nonexistent.toml"]).output().unwrap();
-    assert_refused(&missing, 1, "--config /nonexistent.toml");
+    assert_refused(&missing, 2, "--config /nonexistent.toml");
 }
 
 fn text_of(output: &Output) -> String {

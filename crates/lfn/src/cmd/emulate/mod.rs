@@ -353,7 +353,10 @@ fn mount_point(program: &Path) -> Result<PathBuf, Failure> {
 
 /// Describes a word that is no flag and no valid argument.
 fn unexpected_word(word: &str) -> Failure {
-    explain_usage().unwrap_or_else(|| Failure::usage(format!("unexpected argument '{word}'")))
+    explain_usage().unwrap_or_else(|| {
+        Failure::usage(format!("unexpected argument '{word}'"))
+            .hint("list one profile or trace: lfn emulate --list acts")
+    })
 }
 
 /// Explains the command line of this process, if a word of it is in the wrong place, such as a command without `--`.
