@@ -93,8 +93,9 @@ fn past_start_up(evidence: &Evidence) -> String {
 /// findings follow.
 fn verdict(run: &TestRun) -> String {
     let goodput = run.evidence.steady_goodput();
-    let possible =
-        run.evidence.possible_goodput().map(|possible| format!(" of {possible} possible")).unwrap_or_default();
+    // The prediction follows below. It contains the limit of the congestion control, which a remedy may remove.
+    let capacity = run.evidence.path.map(|path| path.payload_capacity());
+    let possible = capacity.map(|possible| format!(" of {possible} possible")).unwrap_or_default();
     if run.verdict.limit == VerdictLimit::Finding {
         let found = all_findings(&run.findings).unwrap_or_default();
         return format!("goodput {goodput}{possible}: {found}");
