@@ -135,7 +135,7 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
 
 /// Returns true if the receivers of all streams offer a window of this size, bytes.
 fn has_window(evidence: &Evidence, window: u64) -> bool {
-    evidence.streams.iter().all(|flow| flow.snd_wnd.is_some_and(|offered| offered.median as u64 >= window))
+    evidence.streams.iter().all(|flow| flow.snd_wnd.is_some_and(|offered| offered.median >= window))
 }
 
 /// Returns true if the kernel of the sender uses BBR for new sockets, so that only the plan replaced it.

@@ -25,18 +25,8 @@ use crate::exit::Failure;
 const SYSTEM_FILE: &str = "/etc/lfn/lfn.toml";
 
 /// Flags without a default: they only make sense for one command line, remove data, or weaken a server.
-const WITHOUT_DEFAULT: [&str; 10] = [
-    "help",
-    "version",
-    "config",
-    "no-defaults",
-    "insecure",
-    "insecure-anywhere",
-    "stdio",
-    "delete",
-    "clean",
-    "force",
-];
+const WITHOUT_DEFAULT: [&str; 10] =
+    ["help", "version", "config", "no-defaults", "insecure", "insecure-anywhere", "stdio", "delete", "clean", "force"];
 
 /// Variables that `lfn emulate` sets for its command.
 const INTERNAL: [&str; 9] = [
