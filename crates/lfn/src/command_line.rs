@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 
 /// Returns the word as a shell reads it: unchanged if no character is special, else in single quotes.
-pub fn quote(word: &OsStr) -> String {
-    let text = word.to_string_lossy();
+pub fn quote(word: impl AsRef<OsStr>) -> String {
+    let text = word.as_ref().to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+^".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.into_owned();
@@ -14,7 +14,7 @@ pub fn quote(word: &OsStr) -> String {
 
 /// Returns the words as one command line.
 pub fn join<W: AsRef<OsStr>>(words: impl IntoIterator<Item = W>) -> String {
-    words.into_iter().map(|word| quote(word.as_ref())).collect::<Vec<_>>().join(" ")
+    words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod tests {
             ("loss=1%", "loss=1%"),
         ];
         for (word, quoted) in rows {
-            assert_eq!(quote(OsStr::new(word)), quoted);
+            assert_eq!(quote(word), quoted);
         }
         assert_eq!(join(["sh", "-c", "ping far; ls"]), "sh -c 'ping far; ls'");
     }

@@ -2,6 +2,8 @@
 
 use std::env;
 
+use crate::command_line::quote;
+
 /// Returns the words of the command line after `lfn`. Bytes that are no UTF-8 become U+FFFD, so the words are for
 /// messages and for comparisons with names of lfn.
 pub fn words() -> impl Iterator<Item = String> {
@@ -23,30 +25,21 @@ fn with_value(typed: impl Iterator<Item = String>, flag: &str, value: &str) -> S
         if word == flag {
             typed.next();
         } else if !word.starts_with(&equals) {
-            words.push(quoted(&word));
+            words.push(quote(&word));
             continue;
         }
         // A repeated flag appears once.
         if !found {
-            words.extend([flag.clone(), quoted(value)]);
+            words.extend([flag.clone(), quote(value)]);
         }
         found = true;
     }
     if !found {
-        words.extend([flag, quoted(value)]);
+        words.extend([flag, quote(value)]);
     }
     words.join(" ")
 }
 
-/// Quotes a word for a POSIX shell if it has other characters than letters, digits and a few signs.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./,:%+=@".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
 
 #[cfg(test)]
 mod tests {

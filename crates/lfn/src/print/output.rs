@@ -70,6 +70,11 @@ impl Output {
         self.format
     }
 
+    /// Reports whether the document is also written to a file.
+    pub fn has_report(&self) -> bool {
+        self.report.is_some()
+    }
+
     /// Writes the document to the report file if there is one, prints it as JSON if requested, and otherwise calls
     /// `text`.
     pub fn finish<E: Into<Failure>>(

@@ -70,21 +70,18 @@ impl ReportFile {
             let file = OpenOptions::new().append(true).open(typed).map_err(|error| report_error(typed, error))?;
             return Ok(ReportFile::Open(typed.to_owned(), file));
         }
-        symlink_guard::check(typed).map_err(|error| report_error(typed, error))?;
-        let path = resolve(typed).map_err(|error| report_error(typed, error))?;
-        let temporary = hidden_path(&path).ok_or_else(|| report_error(typed, "is not a file name"))?;
-        let (file, has_no_name) = match create_nameless(&path, mode) {
-            Ok(file) => (file, true),
-            Err(_) => (create_named(&temporary, mode).map_err(|error| report_error(typed, error))?, false),
-        };
-        Ok(ReportFile::Named(NamedFile { file, path, temporary, has_no_name }))
+        let file = NamedFile::create(typed, mode).map_err(|error| report_error(typed, error))?;
+        Ok(ReportFile::Named(file))
     }
 
     /// Writes the result to the file.
     pub fn write(self, document: &impl Serialize) -> Result<(), Failure> {
         set_report_written();
         match self {
-            ReportFile::Named(file) => file.write(document),
+            ReportFile::Named(file) => {
+                let path = file.path.clone();
+                file.write(|out| write_json(out, document)).map_err(|error| report_error(&path, error))
+            }
             ReportFile::Open(path, file) => {
                 let mut out = SafeWriter::json(BufWriter::new(file));
                 let written = write_json(&mut out, document).and_then(|()| out.flush());
@@ -95,20 +92,30 @@ impl ReportFile {
 }
 
 impl NamedFile {
-    /// Writes the result, then gives the file its name.
-    fn write(self, document: &impl Serialize) -> Result<(), Failure> {
-        let written = || -> io::Result<()> {
-            let mut out = BufWriter::new(&self.file);
-            write_json(&mut out, document)?;
-            out.flush()?;
-            self.file.sync_all()?;
-            if self.has_no_name {
-                let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-                linkat(CWD, file, CWD, &self.temporary, AtFlags::SYMLINK_FOLLOW)?;
-            }
-            fs::rename(&self.temporary, &self.path)
+    /// Creates the file in the directory of its final name.
+    pub fn create(typed: &Path, mode: u32) -> io::Result<Self> {
+        symlink_guard::check(typed)?;
+        let path = resolve(typed)?;
+        let temporary = hidden_path(&path).ok_or_else(|| io::Error::other("is not a file name"))?;
+        let (file, has_no_name) = match create_nameless(&path, mode) {
+            Ok(file) => (file, true),
+            Err(_) => (create_named(&temporary, mode)?, false),
         };
-        written().map_err(|error| report_error(&self.path, error))
+        Ok(NamedFile { path, temporary, file, has_no_name })
+    }
+
+    /// Writes the content, flushes it to disk, then gives the file its name.
+    pub fn write(self, content: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
+        let mut out = BufWriter::new(&self.file);
+        content(&mut out)?;
+        out.flush()?;
+        drop(out);
+        self.file.sync_all()?;
+        if self.has_no_name {
+            let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            linkat(CWD, file, CWD, &self.temporary, AtFlags::SYMLINK_FOLLOW)?;
+        }
+        fs::rename(&self.temporary, &self.path)
     }
 }
 

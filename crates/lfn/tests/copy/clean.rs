@@ -29,14 +29,27 @@ pub fn left(directory: &Path, name: &str) {
     }
 }
 
-/// Returns the lines of the found files, and the last line.
+/// Returns the found files and the document.
 #[track_caller]
 fn json(output: &Output) -> (Vec<Value>, Value) {
-    let lines = text(&output.stdout);
-    let mut lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let last = lines.pop().unwrap_or_else(|| panic!("{}", text(&output.stderr)));
-    assert_eq!(last["schema"], "lfn.clean/2");
-    (lines, last)
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    assert_eq!(document["schema"], "lfn.clean/2");
+    (document["files"].as_array().unwrap().clone(), document)
+}
+
+#[test]
+fn ndjson_prints_one_line_per_file_and_the_counts() {
+    let pair = Pair::new();
+    (0..3).for_each(|n| left(&pair.near("in"), &format!("f{n}")));
+    let report = pair.near("found.json");
+    let flags = ["--clean", "in", "--output", "ndjson", "--report", report.to_str().unwrap()];
+    let output = pair.copy(&flags);
+    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (counts, files) = lines.split_last().unwrap();
+    assert_eq!((files.len(), &counts["counts"]["stale"]), (3, &3.into()), "{lines:?}");
+    assert!(counts.get("files").is_none(), "{counts}");
+    let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert_eq!(document["files"].as_array().unwrap(), files);
 }
 
 #[test]

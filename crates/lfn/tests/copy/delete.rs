@@ -167,10 +167,15 @@ fn dry_run_creates_no_destination() {
     assert_eq!(reported.lines().take(4).collect::<Vec<_>>(), expected, "{reported}");
     assert!(!pair.far("new").exists());
     // A single file gets the destination name itself.
-    let reported = text(&pair.copy(&["-n", "--json", "src/d/a", "far:b"]).stdout);
+    let entry = serde_json::json!({"name": "b", "kind": "file", "action": "new", "bytes": 5});
+    let document = pair.copy(&["-n", "--json", "src/d/a", "far:b"]).stdout;
+    let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
+    assert_eq!(document["entries"], serde_json::json!([entry]));
+    let reported = text(&pair.copy(&["-n", "--output", "ndjson", "src/d/a", "far:b"]).stdout);
     let lines: Vec<serde_json::Value> = reported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines[0], serde_json::json!({"name": "b", "kind": "file", "action": "new", "bytes": 5}));
+    assert_eq!(lines[0], entry);
     assert_eq!((lines.len(), &lines[1]["dry_run"], &lines[1]["counts"]["files"]), (2, &true.into(), &1.into()));
+    assert!(lines[1].get("entries").is_none());
     assert!(!pair.far("b").exists());
 }
 

@@ -9,9 +9,10 @@ pub mod rsync_flags;
 mod source_size;
 
 use std::ffi::OsString;
+use std::mem;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lfn_core::path::PathProfile;
 use lfn_core::transfer::bottleneck::ProgressSample;
@@ -169,7 +170,8 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     let ends = EndNames::new(&direction);
     let mode = ProgressMode { ndjson: output.format() == OutputFormat::Ndjson, requested: args.progress.progress };
     let live = CopyProgress::new(&predictor, near_sends, mode);
-    let (listener, manifest) = event_listener(args, &live)?;
+    let entries = Arc::new(Mutex::new(Vec::new()));
+    let (listener, manifest) = event_listener(args, &live, &entries)?;
     let options = CopyOptions {
         streams: choice.streams,
         max_streams: choice.max_streams,
@@ -230,6 +232,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         choice: &choice,
         near_sends,
         manifest: manifest_files,
+        entries: keeps_entries(args).then(|| mem::take(&mut *entries.lock().unwrap_or_else(PoisonError::into_inner))),
         predictor: &predictor,
         send_buffer,
     };
@@ -305,12 +308,24 @@ fn protect_manifest(
     Ok(())
 }
 
-/// Creates the listener for events of the copy, and the manifest if one is requested.
-fn event_listener(args: &CopyArgs, live: &CopyProgress<'_>) -> Result<(EntryListener, Option<Arc<Manifest>>), Failure> {
+/// Reports whether the document of the copy contains its entries.
+fn keeps_entries(args: &CopyArgs) -> bool {
+    let is_document = args.output.format() == OutputFormat::Json || args.output.report().is_some();
+    is_document && (args.overwrite.dry_run || is_verbose())
+}
+
+/// Creates the listener for events of the copy, and the manifest if one is requested. Adds the events to `entries` if
+/// the document contains them.
+fn event_listener(
+    args: &CopyArgs,
+    live: &CopyProgress<'_>,
+    entries: &Arc<Mutex<Vec<EntryEvent>>>,
+) -> Result<(EntryListener, Option<Arc<Manifest>>), Failure> {
     let manifest = args.integrity.manifest.as_deref().map(Manifest::create).transpose()?.map(Arc::new);
-    let (file, json, digests) = (manifest.clone(), args.output.format().is_json(), manifest.is_some());
-    let prints_events = (args.overwrite.dry_run && !is_quiet()) || is_verbose();
-    if !prints_events && !digests && !live.shows_name() {
+    let (file, format, digests) = (manifest.clone(), args.output.format(), manifest.is_some());
+    let prints_events = format != OutputFormat::Json && ((args.overwrite.dry_run && !is_quiet()) || is_verbose());
+    let kept = keeps_entries(args).then(|| Arc::clone(entries));
+    if !prints_events && kept.is_none() && !digests && !live.shows_name() {
         return Ok((EntryListener::default(), None));
     }
     let (printer, name) = (live.printer(), live.name());
@@ -320,8 +335,14 @@ fn event_listener(args: &CopyArgs, live: &CopyProgress<'_>) -> Result<(EntryList
             manifest.add(event);
         }
         // An event with a digest is only for the manifest.
-        if prints_events && event.digest.is_none() {
-            printer.print(|| print_entry(event, json));
+        if event.digest.is_some() {
+            return;
+        }
+        if let Some(entries) = &kept {
+            entries.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
+        }
+        if prints_events {
+            printer.print(|| print_entry(event, format));
         }
     };
     let restart = move || restarted.iter().for_each(|manifest| manifest.restart());

@@ -5,9 +5,8 @@
 //! window, those of this run are right of it, so that they never cover each other.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::element::DashedPathElement;
@@ -72,13 +71,8 @@ type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 type Pixel = (i32, i32);
 
 impl Chart<'_> {
-    /// Draws the chart and writes it to `path`.
-    pub fn write_svg(&self, path: &Path) -> Result<()> {
-        std::fs::write(path, self.svg()?).with_context(|| format!("cannot write {}", path.display()))
-    }
-
     /// Returns the chart as SVG. The same data gives the same text.
-    fn svg(&self) -> Result<String> {
+    pub fn svg(&self) -> Result<String> {
         let mut svg = String::new();
         self.draw(&mut svg).map_err(|e| anyhow::anyhow!("cannot draw the chart: {e}"))?;
         Ok(with_description(&svg, self.title, &self.description()))

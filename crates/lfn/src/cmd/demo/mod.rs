@@ -11,8 +11,9 @@ mod published;
 mod report;
 mod stage;
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,9 +23,10 @@ use lfn_core::units::{Bytes, show_duration};
 use lfn_net::emulator::{self, CommandExit, EmulatedPath, FarSide, RunOutcome, Setup};
 use serde::Serialize;
 
-use crate::cli::output::{OutputArgs, TextOrJson};
-use crate::exit::{Exit, Failure};
+use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
+use crate::exit::{Exit, Failure, without_error_number};
 use crate::print;
+use crate::print::report_file::NamedFile;
 use chart::{Chart, MeasuredPoint};
 use measured::DemoResults;
 use report::{DemoRow, HostComparison, RateSpread};
@@ -34,15 +36,14 @@ use stage::DemoPaths;
 ///
 /// Emulates the ACTS satellite path of 1995 (539 ms, OC-3c at 135 Mb/s, a queue of one BDP). Tests the path with the
 /// settings of this host, then with three receive windows, and copies a file over it. Prints the published, predicted
-/// and measured figures side by side and explains the differences. Takes about two and a half minutes and needs no
-/// root.
+/// and measured figures side by side and explains the differences. Draws the goodput of each window to lfn-demo.svg.
+/// Takes about two and a half minutes and needs no root.
 #[derive(clap::Args, Debug)]
 pub struct DemoArgs {
-    /// Write report.json and window.svg to this directory
-    #[arg(long, value_name = "DIR", default_value = "lfn-demo")]
-    out: PathBuf,
     #[command(flatten)]
     output: OutputArgs<TextOrJson>,
+    #[command(flatten)]
+    plot: PlotArgs,
     /// Run as the process inside the emulated path
     #[arg(long, hide = true, value_name = "DIR")]
     inside: Option<PathBuf>,
@@ -51,7 +52,10 @@ pub struct DemoArgs {
 /// Seed of the emulation, the same in every demo.
 const SEED: u64 = 1995;
 
-/// JSON object that is written to `report.json`.
+/// Picture of a demo without `--plot`.
+const PICTURE: &str = "lfn-demo.svg";
+
+/// Document of the demo.
 #[derive(Serialize)]
 struct Report<'a> {
     schema: &'static str,
@@ -84,11 +88,10 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let output = args.output.open()?;
     let path = published::path();
     let plan = plan(&path, &PlanOptions { size: Some(published::TRANSFER), ..PlanOptions::default() })?;
-    fs::create_dir_all(&args.out).map_err(|e| {
-        Failure::msg(format!("cannot create {}: {e}", args.out.display())).hint("choose another directory: --out DIR")
-    })?;
+    let picture = picture_path(args.plot.plot);
+    let picture_file = NamedFile::create(&picture, 0o666).map_err(|error| plot_error(&picture, &error))?;
     print_introduction(&plan);
-    let work = args.out.join(".work");
+    let work = create_work_directory()?;
     let outcome = run_emulation(&DemoPaths { work: &work });
     let measured = outcome.as_ref().ok().map(|_| read_results(&DemoPaths { work: &work }));
     // The copied file is deleted, also after an error.
@@ -111,8 +114,38 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
         "\n{}",
         print::emulate::accuracy::for_stderr(&outcome.accuracy_report, outcome.link_failure.is_some())
     ));
-    write_files(&args.out, &plan, &report)?;
+    let svg = chart(&plan, &report.windows, report.accuracy_report).svg()?;
+    picture_file.write(|out| out.write_all(svg.as_bytes())).map_err(|error| plot_error(&picture, &error))?;
+    print::message(format_args!("\npicture: {}\n", picture.display()));
     Ok(if outcome.accuracy_report.is_accurate() { Exit::Ok } else { Exit::Unreliable })
+}
+
+/// Returns the file of the picture. In a directory it has the default name.
+fn picture_path(plot: Option<PathBuf>) -> PathBuf {
+    match plot {
+        Some(directory) if directory.is_dir() => directory.join(PICTURE),
+        Some(file) => file,
+        None => PICTURE.into(),
+    }
+}
+
+/// A picture that cannot be written is a bad value of the flag.
+fn plot_error(picture: &Path, error: &io::Error) -> Failure {
+    let cause = without_error_number(&error.to_string());
+    Failure::usage(format!("--plot {}: {cause}", picture.display()))
+        .hint("choose a file in a directory that you can write to: --plot /tmp/lfn-demo.svg")
+}
+
+/// Creates the directory of the copied file, which only this user can read.
+fn create_work_directory() -> Result<PathBuf, Failure> {
+    let work = std::env::temp_dir().join(format!("lfn-demo-{}", std::process::id()));
+    let created = DirBuilder::new().mode(0o700).create(&work);
+    created.map_err(|error| {
+        let cause = without_error_number(&error.to_string());
+        Failure::msg(format!("cannot create {}: {cause}", work.display()))
+            .hint("set TMPDIR to a directory with 700 MB of free space")
+    })?;
+    Ok(work)
 }
 
 /// Reads the results of the process inside, and compares the copied file with the source.
@@ -264,14 +297,6 @@ impl<'a> Report<'a> {
             accuracy_report: &outcome.accuracy_report,
         }
     }
-}
-
-fn write_files(out: &Path, plan: &Plan, report: &Report<'_>) -> Result<(), Failure> {
-    let (file, picture) = (out.join("report.json"), out.join("window.svg"));
-    chart(plan, &report.windows, report.accuracy_report).write_svg(&picture)?;
-    fs::write(&file, serde_json::to_vec_pretty(report)?).with_context(|| format!("cannot write {}", file.display()))?;
-    print::message(format_args!("\nwrote {} and {}\n", file.display(), picture.display()));
-    Ok(())
 }
 
 fn chart(plan: &Plan, points: &[WindowPoint], accuracy: &emulator::AccuracyReport) -> Chart<'static> {

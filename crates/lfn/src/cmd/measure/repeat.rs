@@ -7,6 +7,7 @@ use lfn_core::diagnose::TypedArgument;
 
 use super::TestArgs;
 use super::values::without_secrets;
+use crate::command_line::quote;
 
 /// Flags that change the output or the direction. The direction of a finding replaces that of the user.
 const SKIPPED: &[&str] = &[
@@ -63,20 +64,12 @@ fn push(flags: &mut Vec<TypedArgument>, argument: &Arg, word: &str, value: Optio
         return;
     }
     let text = match value {
-        Some(value) => format!("{} {}", quoted(word), quoted(&value)),
-        None => quoted(word),
+        Some(value) => format!("{} {}", quote(word), quote(&value)),
+        None => quote(word),
     };
     flags.push(TypedArgument { flag: Some(name.to_owned()), text });
 }
 
-/// Quotes a word for a shell if it has characters with a meaning there.
-fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-+=:,./@%".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
 
 #[cfg(test)]
 mod tests {

@@ -17,28 +17,32 @@ pub struct CleanReport {
     rule: CleanRule,
     output: Output,
     places: Vec<String>,
+    /// Found files, if they belong into the document.
+    files: Option<Vec<LeftoverJson>>,
     counts: LeftoverCounts,
     errors: u64,
     /// First output error, reported at the end.
     failed: Option<io::Error>,
 }
 
-/// One file as a line of JSON.
+/// One file as a JSON object.
 #[derive(Serialize)]
-struct LeftoverJson<'a> {
+struct LeftoverJson {
     #[serde(skip_serializing_if = "Option::is_none")]
-    host: Option<&'a str>,
+    host: Option<String>,
     #[serde(flatten)]
-    leftover: &'a Leftover,
+    leftover: Leftover,
 }
 
-/// Last line as JSON.
+/// Document of the search. With [`OutputFormat::Ndjson`] the files are lines before this line.
 #[derive(Serialize)]
 struct ReportJson<'a> {
     schema: &'static str,
     places: &'a [String],
     #[serde(flatten)]
     rule: CleanRule,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<&'a [LeftoverJson]>,
     counts: LeftoverCounts,
     errors: u64,
 }
@@ -46,8 +50,9 @@ struct ReportJson<'a> {
 impl CleanReport {
     /// Creates a report; the places are as typed, without secrets.
     pub fn new(rule: CleanRule, output: Output, places: impl Iterator<Item = String>) -> Self {
+        let files = (output.format() == OutputFormat::Json || output.has_report()).then(Vec::new);
         let (places, counts) = (places.collect(), LeftoverCounts::default());
-        CleanReport { rule, output, places, counts, errors: 0, failed: None }
+        CleanReport { rule, output, places, files, counts, errors: 0, failed: None }
     }
 
     /// Prints one event of a host; `host` is none for this host.
@@ -55,8 +60,12 @@ impl CleanReport {
         match event {
             CleanEvent::Leftover(left) => {
                 self.counts.add(&left);
-                if let Err(error) = self.print_line(host, &left) {
+                let file = LeftoverJson { host: host.map(str::to_owned), leftover: left };
+                if let Err(error) = self.print_line(&file) {
                     self.failed.get_or_insert(error);
+                }
+                if let Some(files) = &mut self.files {
+                    files.push(file);
                 }
             }
             CleanEvent::Unreadable { path, reason } => {
@@ -72,13 +81,20 @@ impl CleanReport {
         failure.print();
     }
 
-    fn print_line(&self, host: Option<&str>, left: &Leftover) -> io::Result<()> {
-        if self.output.format().is_json() {
-            let mut out = print::json();
-            serde_json::to_writer(&mut out, &LeftoverJson { host, leftover: left })?;
-            return writeln!(out);
+    fn print_line(&self, file: &LeftoverJson) -> io::Result<()> {
+        match self.output.format() {
+            OutputFormat::Json => Ok(()),
+            OutputFormat::Ndjson => {
+                let mut out = print::json();
+                serde_json::to_writer(&mut out, file)?;
+                writeln!(out)
+            }
+            _ => {
+                let LeftoverJson { host, leftover } = file;
+                let (state, host) = (leftover.state.word(), host_prefix(host.as_deref()));
+                writeln!(print::out(), "{state:<14}{host}{}: {}", leftover.path, describe(leftover))
+            }
         }
-        writeln!(print::out(), "{:<14}{}{}: {}", left.state.word(), host_prefix(host), left.path, describe(left))
     }
 
     /// Prints the counts. The exit code is 1 if a file could not be read or deleted.
@@ -86,22 +102,24 @@ impl CleanReport {
         if let Some(error) = self.failed {
             return Err(error.into());
         }
-        let CleanReport { rule, counts, errors: troubles, places, mut output, .. } = self;
-        let (counts, troubles) = (&counts, &troubles);
-        let document = ReportJson { schema: "lfn.clean/2", places: &places, rule, counts: *counts, errors: *troubles };
+        let CleanReport { rule, counts, errors, places, files, mut output, .. } = self;
+        let document =
+            ReportJson { schema: "lfn.clean/2", places: &places, rule, files: files.as_deref(), counts, errors };
         output.write_report(&document)?;
-        if output.format().is_json() {
-            print_document(&document, OutputFormat::Ndjson)?;
+        if output.format() == OutputFormat::Json {
+            print_document(&document, OutputFormat::Json)?;
+        } else if output.format() == OutputFormat::Ndjson {
+            print_document(&ReportJson { files: None, ..document }, OutputFormat::Ndjson)?;
         } else {
             // After an error, the message "nothing found" would be wrong.
-            if *troubles == 0 || *counts != LeftoverCounts::default() {
-                writeln!(print::out(), "{}", count_texts(counts))?;
+            if errors == 0 || counts != LeftoverCounts::default() {
+                writeln!(print::out(), "{}", count_texts(&counts))?;
             }
             if counts.stale > 0 {
                 print::message("hint: run the same command with --force to delete the stale files\n");
             }
         }
-        Ok(if counts.failed + troubles > 0 { Exit::Failed } else { Exit::Ok })
+        Ok(if counts.failed + errors > 0 { Exit::Failed } else { Exit::Ok })
     }
 }
 

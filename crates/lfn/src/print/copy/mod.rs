@@ -49,6 +49,8 @@ pub struct CopyReport<'a> {
     pub near_sends: bool,
     /// Number of files in the manifest, if it was requested.
     pub manifest: Option<u64>,
+    /// Entries that were copied or deleted, or would be, if they belong into the document.
+    pub entries: Option<Vec<EntryEvent>>,
     /// Prediction of the copy.
     pub predictor: &'a Predictor,
     /// Bytes that a send buffer of the sender holds, if known.
@@ -72,6 +74,8 @@ struct ReportJson<'a> {
     digest_blake3: Option<Digest>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     dry_run: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries: Option<&'a [EntryEvent]>,
     verify: Verify,
     fsync: FsyncPolicy,
     counts: CopyTally,
@@ -115,11 +119,11 @@ impl CopyReport<'_> {
         match output.format() {
             OutputFormat::Text if is_error_line_enough || is_quiet() => Ok(()),
             OutputFormat::Text => self.text(),
-            // After the lines of entries, the report is one more line.
-            OutputFormat::Json if !self.options.transfer_options.report_entries => {
-                Ok(print_document(&document, OutputFormat::Json)?)
+            // Each entry was a line already.
+            OutputFormat::Ndjson => {
+                Ok(print_document(&ReportJson { entries: None, ..document }, OutputFormat::Ndjson)?)
             }
-            _ => Ok(print_document(&document, OutputFormat::Ndjson)?),
+            format => Ok(print_document(&document, format)?),
         }
     }
 
@@ -151,6 +155,7 @@ impl CopyReport<'_> {
             goodput_bits_per_second: self.outcome.moved().per(*elapsed),
             digest_blake3: *digest,
             dry_run: self.options.transfer_options.dry_run,
+            entries: self.entries.as_deref(),
             verify: self.options.transfer_options.verify,
             fsync: self.options.transfer_options.fsync,
             counts: *tally,
@@ -428,9 +433,9 @@ impl FailedCopy<'_> {
 }
 
 /// Prints the action for one entry as one line on stdout.
-pub fn print_entry(event: &EntryEvent, json: bool) {
+pub fn print_entry(event: &EntryEvent, format: OutputFormat) {
     // A closed pipe is not an error.
-    let _ = if json {
+    let _ = if format.is_json() {
         let mut out = print::json();
         serde_json::to_writer(&mut out, event).map_err(std::io::Error::from).and_then(|()| writeln!(out))
     } else {
