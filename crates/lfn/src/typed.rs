@@ -40,7 +40,6 @@ fn with_value(typed: impl Iterator<Item = String>, flag: &str, value: &str) -> S
     words.join(" ")
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -145,6 +145,16 @@ fn quiet_silences_hints_and_keeps_results() {
 }
 
 #[test]
+fn results_have_coloured_labels_on_request() {
+    let plan = |color: &str| stdout(&run(&[&PLAN[..], &["--for-other-host", "--color", color]].concat()));
+    let plain = plan("never");
+    assert!(!plain.contains('\x1b') && plan("auto") == plain);
+    let coloured = plan("always");
+    assert!(coloured.contains("\x1b[1m"), "{coloured}");
+    assert_eq!(coloured.replace("\x1b[1m", "").replace("\x1b[36m", "").replace("\x1b[0m", ""), plain);
+}
+
+#[test]
 fn colours_need_a_terminal_or_a_request() {
     let error = |words: &[&str], variables: &[(&str, &str)]| {
         let mut command = lfn();

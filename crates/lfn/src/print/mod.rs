@@ -65,6 +65,8 @@ enum Label {
 }
 
 const RED: &str = "\x1b[1;31m";
+const BOLD: &str = "\x1b[1m";
+const YELLOW: &str = "\x1b[33m";
 const CYAN: &str = "\x1b[36m";
 const NO_COLOUR: &str = "\x1b[0m";
 
@@ -74,9 +76,29 @@ fn write_text(text: impl Display, label: Label) {
     let text = text.to_string();
     let _ = write!(SafeWriter::text(&mut plain), "{}", without_error_numbers(&text));
     if has_colours(terminal::stderr_is_terminal()) {
-        plain = with_coloured_labels(&String::from_utf8_lossy(&plain), label).into_bytes();
+        let labels = [("hint:", CYAN), ("lfn:", RED)];
+        let known = if label == Label::Error { &labels[..] } else { &labels[..1] };
+        plain = with_coloured_labels(&String::from_utf8_lossy(&plain), known).into_bytes();
     }
     write_stderr(&plain);
+}
+
+/// Prints a result for a person on standard output. On a terminal, the labels of the limit and the remedy are coloured.
+pub fn result(text: &str) -> io::Result<()> {
+    const LABELS: [(&str, &str); 6] = [
+        ("goodput", BOLD),
+        ("now", BOLD),
+        ("too small on this host", BOLD),
+        ("settings of", BOLD),
+        ("also:", YELLOW),
+        ("hint:", CYAN),
+    ];
+    if !has_colours(terminal::stdout_is_terminal()) {
+        return out().write_all(text.as_bytes());
+    }
+    let mut plain = Vec::new();
+    SafeWriter::text(&mut plain).write_all(text.as_bytes())?;
+    stdout().write_all(with_coloured_labels(&String::from_utf8_lossy(&plain), &LABELS).as_bytes())
 }
 
 /// Removes the error numbers that Rust appends to the texts of the operating system: `(os error 13)`.
@@ -96,15 +118,13 @@ pub fn without_error_numbers(text: &str) -> Cow<'_, str> {
     kept.into()
 }
 
-/// Colours the labels `lfn:` and `hint:` at the start of each line. The text has no escape sequences of its own.
-fn with_coloured_labels(text: &str, label: Label) -> String {
-    let labels = [("lfn:", RED, label == Label::Error), ("hint:", CYAN, true)];
-    let colour = |line: &str| {
-        let known = labels.iter().find(|(name, _, is_coloured)| *is_coloured && line.starts_with(name));
-        match known {
-            Some((name, colour, _)) => format!("{colour}{name}{NO_COLOUR}{}", &line[name.len()..]),
-            None => line.to_owned(),
-        }
+/// Colours the labels at the start of each line, but not those of a column, which more than one space follows. The text
+/// has no escape sequences of its own.
+fn with_coloured_labels(text: &str, labels: &[(&str, &str)]) -> String {
+    let is_label = |line: &str, name| line.strip_prefix(name).is_some_and(|rest| !rest.starts_with("  "));
+    let colour = |line: &str| match labels.iter().find(|(name, _)| is_label(line, name)) {
+        Some((name, colour)) => format!("{colour}{name}{NO_COLOUR}{}", &line[name.len()..]),
+        None => line.to_owned(),
     };
     text.split_inclusive('\n').map(colour).collect()
 }
@@ -133,9 +153,11 @@ mod tests {
 
     #[test]
     fn only_labels_at_line_starts_are_coloured() {
-        let coloured = with_coloured_labels("lfn: no lfn: here\nhint: run it\n", Label::Error);
+        let labels = [("lfn:", RED), ("hint:", CYAN)];
+        let coloured = with_coloured_labels("lfn: no lfn: here\nhint: run it\n", &labels);
         assert_eq!(coloured, format!("{RED}lfn:{NO_COLOUR} no lfn: here\n{CYAN}hint:{NO_COLOUR} run it\n"));
-        assert_eq!(with_coloured_labels("lfn: a notice\n", Label::Notice), "lfn: a notice\n");
+        assert_eq!(with_coloured_labels("lfn: a notice\n", &labels[1..]), "lfn: a notice\n");
+        assert_eq!(with_coloured_labels("hint:   in a column\n", &labels), "hint:   in a column\n");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Plan as text and as JSON.
 
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use lfn_core::plan::advice::{Advice, FAST_PATH};
@@ -91,7 +91,7 @@ impl PlanReport<'_> {
 
     /// Prints a page on stdout.
     pub fn text(&self) -> io::Result<()> {
-        print::out().write_all(self.page().as_bytes())
+        print::result(&self.page())
     }
 
     fn page(&self) -> String {

@@ -58,8 +58,8 @@ fn verbose_prints_the_name_of_each_copied_entry() {
     // The lines of a manifest are events too, and are not printed.
     assert!(lines(&["--manifest", "m", "tree", "far:"]).is_empty());
     let output = pair.copy(&["-v", "--json", "tree", "far:again"]);
-    let first: Value = serde_json::from_str(text(&output.stdout).lines().next().unwrap()).unwrap();
-    assert_eq!(first["action"], "new", "{first}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["entries"][0]["action"], "new", "{document}");
 }
 
 /// The names that a write-only client sent are no secret. Other names are.

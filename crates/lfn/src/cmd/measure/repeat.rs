@@ -70,7 +70,6 @@ fn push(flags: &mut Vec<TypedArgument>, argument: &Arg, word: &str, value: Optio
     flags.push(TypedArgument { flag: Some(name.to_owned()), text });
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

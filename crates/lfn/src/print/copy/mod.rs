@@ -393,7 +393,7 @@ impl SummaryLines {
     }
 
     fn print(self) -> Result<(), Failure> {
-        Ok(print::out().write_all(self.text.as_bytes())?)
+        Ok(print::result(&self.text)?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Result of `lfn test --compare` as text.
 
-use std::io::{self, Write};
+use std::io;
 
 use lfn_core::report::{HostNames, KernelSetting, Run, TunedSetting, TuningComparison, TuningDocument};
 use lfn_core::units::{BitRate, Bytes, show_duration};
@@ -25,7 +25,7 @@ pub(super) fn finish(document: &TuningDocument, output: Output) -> Result<(), Fa
 pub fn show(document: &TuningDocument) -> io::Result<()> {
     let hosts = &document.origin.hosts;
     let pages: Vec<String> = document.comparisons.iter().map(|pair| page(pair, hosts)).collect();
-    print::out().write_all(pages.join("\n").as_bytes())
+    print::result(&pages.join("\n"))
 }
 
 /// Returns the comparison of one direction.

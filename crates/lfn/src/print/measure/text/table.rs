@@ -150,7 +150,7 @@ impl Table {
             // An iperf3 server that receives datagrams has no intervals.
             writeln!(print::out(), "{receiver} does not report its intervals")?;
         }
-        write!(print::out(), "\n{}{}", self.heading, summary(run, sender, receiver))
+        print::result(&format!("\n{}{}", self.heading, summary(run, sender, receiver)))
     }
 
     /// Returns the names of sender and receiver.
