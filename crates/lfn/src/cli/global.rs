@@ -8,7 +8,7 @@ pub struct GlobalArgs {
     /// Print only errors and the requested result: no summary, no hints, no progress
     #[arg(short, long, global = true, overrides_with = "verbose", help_heading = HEADING)]
     pub quiet: bool,
-    /// Print more details, such as the name of each copied file; -vv also of files that are up to date
+    /// Print more details, such as the name of each copied file; -vv adds the files that are up to date
     #[arg(short, long, global = true, overrides_with = "quiet", action = ArgAction::Count, help_heading = HEADING)]
     pub verbose: u8,
     /// Use colours [default: auto, on a terminal unless NO_COLOR is set]
@@ -30,6 +30,6 @@ pub enum ColorWhen {
     Auto,
     /// Everywhere, also in files and pipes
     Always,
-    /// Never, whatever the environment says
+    /// Never, regardless of the environment
     Never,
 }

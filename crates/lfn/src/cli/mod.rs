@@ -39,7 +39,7 @@ impl Cli {
     }
 }
 
-/// The commands, in the order a newcomer needs them.
+/// The commands, in the order in which a new user needs them.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     Plan(Box<cmd::plan::PlanArgs>),
@@ -68,7 +68,8 @@ const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default());
 
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 incomplete but resumable, \
-4 finished but the result is not reliable (an inaccurate emulation, or wrong bytes with `lfn test --check-data`), 130 interrupted.";
+4 finished but the result is not reliable (an inaccurate emulation, wrong bytes with `lfn test --check-data`, or a late \
+sender with `lfn test --ramp`), 130 interrupted.";
 
 /// Parses the command line with the defaults of `lfn.toml` and of variables. Sets the amount and the colours of all
 /// output. Help and version are printed here, and end the command.

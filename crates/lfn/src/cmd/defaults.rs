@@ -13,7 +13,7 @@ use crate::print;
 
 /// List the files, keys and variables that set defaults of flags
 ///
-/// The command line overrides the variables, and the variables override the files. A key stands in the table of its
+/// The command line overrides the variables, and the variables override the files. A key belongs in the table of its
 /// command, such as `copy`. A key outside of the tables, and a variable without a command such as LFN_SSH, apply to
 /// every command with this flag.
 #[derive(clap::Args, Debug)]

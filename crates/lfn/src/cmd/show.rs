@@ -35,7 +35,7 @@ const EXAMPLES: &str = "Examples:
   lfn show before.json after.json          side by side
   iperf3 -c far.example -J | lfn show before.json -
 
-Exit codes: 0 printed; 1 a file cannot be read, or is no result; 2 usage.";
+Exit codes: 0 printed; 1 a file cannot be read, or is not a result; 2 usage.";
 
 /// Runs `lfn show` and returns its exit code.
 pub fn run(args: ShowArgs) -> Result<Exit, Failure> {
@@ -70,7 +70,7 @@ fn read_result(path: &Path) -> Result<StoredResult, Failure> {
     let shown = path.display();
     let bytes = read_contents(path).map_err(|error| {
         Failure::msg(format!("{shown}: {error}"))
-            .hint(format!("check the path; `lfn test HOST --report {shown}` creates a result"))
+            .hint("check the path; `lfn test HOST --report result.json` creates a result")
     })?;
     report::read_result(&bytes).map_err(|error| {
         let hint = match &error {

@@ -52,8 +52,8 @@ struct AddArgs {
     name: String,
     /// Set the rights: read, write and test, separated by commas; or create, alone or with test
     ///
-    /// create means to store files in a new directory, without access to existing files. A token never has more rights
-    /// than the server gives.
+    /// With create, each copy writes into a new directory, without access to existing files. A token never has more
+    /// rights than the server gives.
     #[arg(long, value_name = "RIGHTS", default_value = "read,write,test")]
     rights: Rights,
     /// Restrict copies to this directory [default: the server's --root]
@@ -70,7 +70,7 @@ struct AddArgs {
     #[arg(long, value_name = "NAME")]
     ticket_host: Option<String>,
     /// Write this port of the server into the ticket
-    #[arg(long, default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     ticket_port: u16,
     #[command(flatten)]
     output: OutputArgs<TextOrJson>,

@@ -34,7 +34,7 @@ use crate::print::settings::is_quiet;
 /// DIRECTORY.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Prints one line for each file that differs: changed, missing or unreadable (with --unlisted also unlisted), then
+    after_help = "Prints one line for each file that differs: changed, missing or unreadable (with --unlisted also unlisted), then \
 its name. Exit codes: 0 all files match, 1 a file differs or a line is invalid, 2 usage."
 )]
 pub struct VerifyArgs {

@@ -11,7 +11,7 @@ use crate::cli::ColorWhen;
 pub struct PrintSettings {
     /// Only errors and requested results are printed.
     pub quiet: bool,
-    /// More details are printed; with 2 or more also of files that are up to date.
+    /// More details are printed; 2 or more adds the files that are up to date.
     pub verbose: u8,
     /// Condition under which output has colours.
     pub color: ColorWhen,

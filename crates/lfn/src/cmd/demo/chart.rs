@@ -1,5 +1,5 @@
-//! `window.svg`: goodput versus receive window. Shows the prediction as a line, the figures of 1995 and the measured
-//! figures as labelled points, and the BDP as a vertical line.
+//! The picture of the demo: goodput versus receive window. Shows the prediction as a line, the figures of 1995 and the
+//! measured figures as labelled points, and the BDP as a vertical line.
 //!
 //! The layout is for 720 pixels and stays readable at half of that. Points and labels of 1995 are left of their
 //! window, those of this run are right of it, so that they never cover each other.
@@ -160,7 +160,7 @@ impl Chart<'_> {
         write(canvas, &label, (top.0, top.1 + 10), FONT, INK, HPos::Center)
     }
 
-    /// Reports whether a window is the BDP, within 1 %. The line of the BDP then stands for both.
+    /// Returns true if a window is the BDP, within 1 %. The line of the BDP then marks both.
     fn is_bdp(&self, window: f64) -> bool {
         (window / self.bdp - 1.0).abs() < 0.01
     }

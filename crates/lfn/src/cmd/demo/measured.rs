@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::published;
 
 /// Length of the compared intervals: two round trips. The sender transmits one window in each round trip. An interval
-/// that is no multiple of the RTT would hold one window or two.
+/// that is not a multiple of the RTT would contain one window more or less.
 pub const INTERVAL: Duration = published::PING_RTT.saturating_mul(2);
 
 /// Reports of the runs, in the JSON of the commands.

@@ -39,6 +39,7 @@ use stage::DemoPaths;
 /// and measured figures side by side and explains the differences. Draws the goodput of each window to lfn-demo.svg.
 /// Takes about two and a half minutes and needs no root.
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXIT_CODES)]
 pub struct DemoArgs {
     #[command(flatten)]
     output: OutputArgs<TextOrJson>,
@@ -48,6 +49,9 @@ pub struct DemoArgs {
     #[arg(long, hide = true, value_name = "DIR")]
     inside: Option<PathBuf>,
 }
+
+const EXIT_CODES: &str =
+    "Exit codes: 0 measured, 1 failed, 2 usage, 4 measured but the emulation was not accurate, 130 interrupted.";
 
 /// Seed of the emulation, the same in every demo.
 const SEED: u64 = 1995;

@@ -70,7 +70,7 @@ pub struct EmulateArgs {
     #[command(flatten)]
     settings: SettingFlags,
 
-    /// Run this command on the far side with sh -c, instead of lfn serve; none runs nothing
+    /// Run this command on the far side with sh -c, instead of lfn serve; 'none' runs no command
     #[arg(long, value_name = "CMD", conflicts_with = "far_root", help_heading = "Sides")]
     far_command: Option<String>,
     /// Serve this directory on the far side [default: an empty one in memory, deleted at the end]
@@ -131,7 +131,8 @@ link. For an ordinary user no second user exists inside, so daemons that change 
 shell runs on the near side, and its prompt shows the link. With --attach-near or --bridge the link lasts until SIGINT \
 or SIGTERM.
 
-While it runs, lfn emulate set and show work from the network namespace where it was started and from both sides. \
+While an emulation runs, lfn emulate set and show work from the network namespace where it was started, and from both \
+sides. \
 LFN_PATH keeps the initial figures.
 
 Exit codes: that of CMD (128 plus the signal number if a signal killed it); 126 or 127 if CMD could not be started; \

@@ -91,9 +91,9 @@ const EXAMPLES: &str = "Examples:
   lfn test far.example --output nettest --count 100 --length 3000000
   lfn test --stamp far.example                    delay and loss of each direction
 
-Exit codes: 0 measured, with or without findings; 1 the test failed; 2 usage; 4 measured, but not reliable
-(--check-data found wrong bytes, or the sender of a --ramp was late); 130 interrupted: the first Ctrl-C ends the load
-and prints the result, the second one ends the command.";
+Exit codes: 0 measured, with or without findings; 1 the test failed; 2 usage; 4 measured, but not reliable \
+(--check-data found wrong bytes, or the sender of a --ramp was late); 130 interrupted: the first Ctrl-C ends the load \
+and prints the result, the second Ctrl-C ends the command.";
 
 /// Runs `lfn test` and returns its exit code.
 pub fn run(args: TestArgs) -> Result<Exit, Failure> {

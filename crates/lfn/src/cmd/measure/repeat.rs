@@ -1,4 +1,4 @@
-//! The arguments of the user in the hints of findings: a hint repeats the test with one flag more.
+//! The flags of the user in the hints of findings: a hint repeats the test with one more flag.
 
 use std::ffi::OsString;
 

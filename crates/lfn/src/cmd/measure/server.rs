@@ -34,7 +34,7 @@ pub(super) fn reach(
     started
 }
 
-/// Refuses names that can be no host for ssh, and loopback: a test of this host needs no ssh.
+/// Refuses a name with a port, which ssh cannot use, and loopback: a test of this host needs no ssh.
 fn refuse_other_names(host: &str) -> Result<(), Failure> {
     let has_port = host.rsplit_once(':').is_some_and(|(name, port)| !name.contains(':') && port.parse::<u16>().is_ok());
     let (name, _) = split_host_port(host).map_err(Failure::usage)?;

@@ -33,10 +33,10 @@ pub(super) struct TcpArgs {
     /// Results are not comparable with those of a test that copies.
     #[arg(long)]
     no_copy: bool,
-    /// Do not copy the payload at the client only
+    /// Do not copy the payload at the client (see --no-copy)
     #[arg(long)]
     near_no_copy: bool,
-    /// Do not copy the payload at the server only
+    /// Do not copy the payload at the server (see --no-copy)
     #[arg(long)]
     far_no_copy: bool,
 }

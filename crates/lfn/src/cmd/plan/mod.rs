@@ -30,7 +30,7 @@ use crate::typed::corrected;
 /// Calculate BDP, buffers, goodput and transfer time of a path
 ///
 /// Sends nothing and changes nothing. Give the capacity (--rate or --link) and the round-trip time (--rtt, or --from,
-/// --to and --via). The settings are those that are too small on this host.
+/// --to and --via). The plan prints the settings that are too small on this host.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanArgs {

@@ -16,7 +16,7 @@ pub struct IntegrityFlags {
     /// the data)
     #[arg(long, value_name = "HASH", default_value_t)]
     pub verify: Verify,
-    /// When to fsync: 'file' (before rename), 'end' (once, before exit), 'none'
+    /// Flush files to disk (fsync): file (each before its rename), end (once, before exit) or none
     #[arg(long, value_name = "WHEN", default_value_t)]
     pub fsync: FsyncPolicy,
     /// Write the BLAKE3 digest of every file at the destination to FILE, in the format of b3sum
