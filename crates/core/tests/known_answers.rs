@@ -246,7 +246,7 @@ fn cold_case_2_the_puzzle_of_the_next_day() {
     assert_eq!((next_day.window_scale, next_day.predicted.steady.limit), (4, GoodputLimit::Capacity));
 }
 
-/// Issue 2: half the window of the satellite path carries 67.5 Mb/s; the whole window carries 129.1 of 135 Mb/s, as tbf
+/// Half of the window of the satellite path carries 67.5 Mb/s; the whole window carries 129.1 of 135 Mb/s, as tbf
 /// counts.
 #[test]
 fn fixed_windows_on_the_emulated_satellite_path() {

@@ -142,7 +142,7 @@ pub enum PlanError {
     /// The path carries nothing. Remedy: its true capacity.
     #[error("the capacity of the path is 0 b/s: it must be above 0")]
     NoCapacity,
-    /// Without a distance there is no BDP and nothing to plan. Remedy: the RTT, however short.
+    /// Without an RTT there is no BDP and nothing to plan. Remedy: an RTT above 0.
     #[error("the RTT is zero: it must be above 0")]
     NoRtt,
     /// The headers are as large as the MTU. Remedy: a larger MTU or fewer headers.
@@ -244,9 +244,10 @@ pub fn linux_window_scale(space: Bytes) -> u8 {
     u8::try_from(log.saturating_sub(15).min(14)).unwrap_or(14)
 }
 
-/// Rounds the buffer for a window up so that the window scale loses nothing of it, by the rule of report 004. With 2^s
-/// as the factor of the scale: divide the window by 2^s, round up to a multiple of 2^s, multiply by 2^s. The result is
-/// at most 65,535 times 2^s, the maximum of the scale. `None` above scale 14.
+/// Rounds the buffer for a window up so that the window scale loses nothing of it, by the rule of the ACTS report on
+/// window scales (1995, report 004). With 2^s as the factor of the scale: divide the window by 2^s, round up to a
+/// multiple of 2^s, multiply by 2^s. The result is at most 65,535 times 2^s, the maximum of the scale. `None` above
+/// scale 14.
 pub fn round_buffer(window: Bytes) -> Option<Bytes> {
     let factor = 1_u64 << minimal_window_scale(window)?;
     Some(Bytes((window.0.div_ceil(factor).next_multiple_of(factor) * factor).min(65_535 * factor)))
@@ -370,7 +371,7 @@ fn predicted(
     })
 }
 
-/// Returns twice the buffer in whole MiB, because Linux lets half of its receive memory count as window
+/// Returns twice the buffer in whole MiB, because Linux counts half of its receive memory as window
 /// (tcp_adv_win_scale of 1). The maximum is the largest value of a sysctl.
 pub fn kernel_limit(buffer: Bytes) -> Bytes {
     Bytes(buffer.0.saturating_mul(2).next_multiple_of(1 << 20).min(MAX_SYSCTL))

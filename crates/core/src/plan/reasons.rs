@@ -1,7 +1,7 @@
 //! Reasons for the figures of a plan, as sentences with their numbers.
 //!
-//! A reader can check these numbers instead of believing the plan. Each function gives one reason, or none if the
-//! reason does not apply. The reasons decide nothing: the plan is complete without them.
+//! A reader can check the plan with these numbers. Each function gives one reason, or none if the reason does not
+//! apply. The reasons change no figure: the plan is complete without them.
 
 use super::{Plan, PlanOptions, minimal_window_scale};
 use crate::tcp_model::{self, Congestion, GoodputLimit};
@@ -69,7 +69,7 @@ fn streams_that_fill(wanted: f64) -> String {
     if wanted <= MAX_USEFUL { format!("; {:.0} streams fill it", wanted.ceil()) } else { String::new() }
 }
 
-/// Explains the share of start-up in a transfer, where the share is large (cold case 1).
+/// Explains the share of start-up in a transfer, where the share is large.
 fn start_up(plan: &Plan) -> Option<String> {
     let (time, goodput) = (plan.predicted.time?, plan.predicted.average_goodput?);
     let before = plan.predicted.slow_start.saturating_add(plan.predicted.handshake);
@@ -82,7 +82,7 @@ fn start_up(plan: &Plan) -> Option<String> {
     })
 }
 
-/// Warns of a window larger than path and queue together (cold case 3).
+/// Warns of a window larger than path and queue together.
 fn queue_overflow(plan: &Plan) -> Option<String> {
     let queue = plan.path.queue?;
     let window = plan.predicted.window.0.saturating_mul(plan.streams.into());

@@ -50,7 +50,7 @@ const DEFAULT_TCP_WMEM: [u64; 3] = [4096, 16_384, 4 << 20];
 /// Page size in which `net.ipv4.tcp_mem` counts.
 const PAGE: u64 = 4096;
 
-/// The settings of a host that a plan looks at. An unknown setting is absent.
+/// The settings of a host that a plan reads. An unknown setting is absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostSettings {
     /// Values by name with dots (`net.ipv4.tcp_rmem`), words separated by one space.
