@@ -84,6 +84,13 @@ impl Failure {
         self
     }
 
+    /// Replaces the hint by the result of `complete`, if there is one.
+    pub fn complete_hint(&mut self, complete: impl FnOnce(&str) -> Option<String>) {
+        if let Some(complete) = self.hint.as_deref().and_then(complete) {
+            self.hint = Some(complete);
+        }
+    }
+
     /// Adds a detail behind the error.
     pub fn add_detail(&mut self, detail: impl fmt::Display) {
         self.error = anyhow::anyhow!("{} ({detail})", error_chain(&self.error));

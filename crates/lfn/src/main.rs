@@ -22,15 +22,22 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
-    let parsed = cli::parse(&words);
+    let mut ignored = Vec::new();
+    let mut parsed = cli::parse(&words, &ignored);
     // Hiding may fail. `lfn hosts add` and @FILE keep a ticket out of `ps` in any case.
     let _ = lfn_sys::arguments::hide(remote::token_range);
-    let (done, requested) = match parsed {
-        Ok((command, requested)) => (cmd::run(command), requested),
-        Err(done) => (done, cli::RequestedOutput::of_words(&words)),
-    };
-    match done {
-        Ok(exit) => exit.into(),
-        Err(failure) => requested.report(failure),
+    loop {
+        let (done, requested) = match parsed {
+            Ok((command, requested)) => (cmd::run(command), requested),
+            Err(done) => (done, cli::RequestedOutput::of_words(&words)),
+        };
+        let failure = match done {
+            Ok(exit) => return exit.into(),
+            Err(failure) => failure,
+        };
+        // A command checks some combinations itself, before its work. The flag of the user counts, not the default.
+        let Some(default) = requested.conflicting_default(&failure) else { return requested.report(failure) };
+        ignored.push(default);
+        parsed = cli::parse(&words, &ignored);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use crate::command_line::quote;
+use crate::command_line::{join, quote};
 
 /// Returns the words of the command line after `lfn`. Bytes that are no UTF-8 become U+FFFD, so the words are for
 /// messages and for comparisons with names of lfn.
@@ -10,23 +10,50 @@ pub fn words() -> impl Iterator<Item = String> {
     env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned())
 }
 
-/// Returns the typed command with another value for `flag`; the flag is added if it is absent.
+/// Returns the typed command with another value for `flag`; the flag is added if it is absent. Secrets are hidden.
 pub fn corrected(flag: &str, value: &str) -> String {
-    with_value(words(), flag, value)
+    with_value(without_secrets(words()).into_iter(), flag, None, value)
 }
 
-fn with_value(typed: impl Iterator<Item = String>, flag: &str, value: &str) -> String {
+/// Returns the typed command with the value, if the text is only a flag and its value and the user typed the flag:
+/// `--rate 5mbit`. `short` returns the one-letter form of a flag.
+pub fn completed(text: &str, short: impl Fn(&str) -> Option<char>) -> Option<String> {
+    let (flag, value) = text.strip_prefix("--")?.split_once(' ')?;
+    let is_value = !value.is_empty() && !value.contains(char::is_whitespace);
+    let short = short(flag);
+    let before_command: Vec<String> = without_secrets(words()).into_iter().take_while(|word| word != "--").collect();
+    let is_typed = before_command.iter().any(|word| is_flag(word, &format!("--{flag}"), short));
+    (is_value && is_typed).then(|| with_value(without_secrets(words()).into_iter(), flag, short, value))
+}
+
+/// Returns the typed command with one more flag, which has no value.
+pub fn with_flag(flag: &str) -> String {
+    let mut words = without_secrets(words());
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    words.insert(end, format!("--{flag}"));
+    format!("lfn {}", join(words))
+}
+
+/// Reports whether the word is the flag, with or without its value.
+fn is_flag(word: &str, flag: &str, short: Option<char>) -> bool {
+    let has_short = short.is_some_and(|letter| word.strip_prefix('-').is_some_and(|rest| rest.starts_with(letter)));
+    word == flag || word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')) || has_short
+}
+
+/// Replaces the value of the flag, or adds the flag before `--`. Words after `--` are the command of the user.
+fn with_value(typed: impl Iterator<Item = String>, flag: &str, short: Option<char>, value: &str) -> String {
     let flag = format!("--{flag}");
-    let equals = format!("{flag}=");
     let mut words = vec!["lfn".to_owned()];
     let mut typed = typed.peekable();
     let mut found = false;
-    while let Some(word) = typed.next() {
-        if word == flag {
-            typed.next();
-        } else if !word.starts_with(&equals) {
+    while let Some(word) = typed.next_if(|word| word != "--") {
+        if !is_flag(&word, &flag, short) {
             words.push(quote(&word));
             continue;
+        }
+        let has_value_behind = word == flag || (word.len() == 2 && !word.starts_with("--"));
+        if has_value_behind {
+            typed.next();
         }
         // A repeated flag appears once.
         if !found {
@@ -37,7 +64,29 @@ fn with_value(typed: impl Iterator<Item = String>, flag: &str, value: &str) -> S
     if !found {
         words.extend([flag, quote(value)]);
     }
+    words.extend(typed.map(quote));
     words.join(" ")
+}
+
+/// Replaces tickets, tokens and passwords in the words of a command line.
+pub fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut hide_next = false;
+    words.map(|word| printable(&word, &mut hide_next)).collect()
+}
+
+fn printable(word: &str, hide: &mut bool) -> String {
+    if std::mem::take(hide) {
+        return "SECRET".to_owned();
+    }
+    let flag = word.split('=').next().unwrap_or_default();
+    if flag.starts_with("--") && ["password", "secret", "token"].iter().any(|name| flag.contains(name)) {
+        *hide = !word.contains('=');
+        return if *hide { word.to_owned() } else { format!("{flag}=SECRET") };
+    }
+    match word.find("lfn://") {
+        Some(at) => format!("{}TICKET", &word[..at]),
+        None => word.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -45,7 +94,18 @@ mod tests {
     use super::*;
 
     fn corrected_in(typed: &[&str], flag: &str, value: &str) -> String {
-        with_value(typed.iter().map(|word| (*word).to_owned()), flag, value)
+        with_value(typed.iter().map(|word| (*word).to_owned()), flag, Some('r'), value)
+    }
+
+    #[test]
+    fn short_flags_are_replaced_and_the_inner_command_is_kept() {
+        assert_eq!(corrected_in(&["plan", "-r", "5"], "rate", "5mbit"), "lfn plan --rate 5mbit");
+        assert_eq!(corrected_in(&["plan", "-r5", "-x"], "rate", "5mbit"), "lfn plan --rate 5mbit -x");
+        assert_eq!(
+            corrected_in(&["emulate", "--rate", "5", "--", "test", "--rate", "7"], "rate", "5mbit"),
+            "lfn emulate --rate 5mbit -- test --rate 7"
+        );
+        assert_eq!(corrected_in(&["emulate", "--", "a b"], "rate", "5mbit"), "lfn emulate --rate 5mbit -- 'a b'");
     }
 
     #[test]
@@ -56,5 +116,16 @@ mod tests {
         );
         assert_eq!(corrected_in(&["plan", "--rate=5"], "rate", "5mbit"), "lfn plan --rate 5mbit");
         assert_eq!(corrected_in(&["plan"], "from", "New York"), "lfn plan --from 'New York'");
+    }
+
+    #[test]
+    fn secrets_are_removed() {
+        let typed =
+            ["test", "lfn://abc@far#x", "--report=lfn://x", "--iperf3-password", "hunter2", "--token=x", "-t", "1"];
+        let kept = without_secrets(typed.into_iter().map(String::from));
+        assert_eq!(
+            kept,
+            ["test", "TICKET", "--report=TICKET", "--iperf3-password", "SECRET", "--token=SECRET", "-t", "1"]
+        );
     }
 }

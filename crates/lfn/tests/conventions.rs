@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Output;
 
 use serde_json::Value;
@@ -142,6 +143,73 @@ fn quiet_silences_hints_and_keeps_results() {
     assert_eq!(stderr(&failed), "lfn: no ticket is saved as 'unsaved'\n");
     assert!(stderr(&run(&["hosts", "remove", "unsaved"])).contains("hint:"));
     assert_eq!(stdout(&run(&[&PLAN[..], &["--quiet"]].concat())), stdout(&run(&PLAN)));
+}
+
+#[test]
+fn report_is_no_other_file_of_the_command() {
+    let home = tempfile::tempdir().unwrap();
+    let file = |name: &str| home.path().join(name);
+    fs::write(file("a.json"), "source").unwrap();
+    symlink("a.json", file("link.json")).unwrap();
+    fs::create_dir(file("d")).unwrap();
+    let run = |line: &str| lfn().args(line.split(' ')).current_dir(home.path()).output().unwrap();
+    for line in [
+        "copy a.json d/b --report a.json",
+        "copy a.json d/b --report=./link.json",
+        "copy a.json d/b.json --report d/b.json",
+        "copy a.json d/b --manifest m.json --report m.json",
+        "show a.json --report a.json",
+        "verify a.json --report a.json",
+    ] {
+        let output = run(line);
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", stderr(&output));
+        assert!(stderr(&output).contains("another argument is the same file"), "{line}: {}", stderr(&output));
+    }
+    assert_eq!(fs::read_to_string(file("a.json")).unwrap(), "source");
+    // A link is followed, also to a file that does not exist yet.
+    symlink("d/new.json", file("new.json")).unwrap();
+    assert!(run("version --report new.json").status.success());
+    assert!(file("new.json").is_symlink() && file("d/new.json").exists());
+    // On standard output, the report follows the text.
+    let written = fs::File::create(file("out")).unwrap();
+    let mut command = lfn();
+    command.args(["version", "--report", "/dev/stdout"]).stdout(written).current_dir(home.path());
+    assert!(command.status().unwrap().success());
+    let text = fs::read_to_string(file("out")).unwrap();
+    let (line, document) = text.split_once('\n').unwrap();
+    assert!(line.starts_with("lfn 0"), "{text}");
+    assert_eq!(serde_json::from_str::<Value>(document).unwrap()["schema"], "lfn.version/1");
+}
+
+#[test]
+fn default_gives_way_to_the_flag_of_the_user() {
+    for (name, value, words) in [
+        ("LFN_TEST_TIME", "5s", ["test", "127.0.0.1:1", "--insecure", "--bytes", "1MB"]),
+        ("LFN_TEST_COUNT", "5", ["test", "127.0.0.1:1", "--insecure", "--time", "5s"]),
+    ] {
+        let output = lfn().args(words).env(name, value).output().unwrap();
+        assert!(!stderr(&output).contains("cannot be combined"), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn damaged_defaults_are_errors_that_end() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("lfn/lfn.toml");
+    fs::create_dir(home.path().join("lfn")).unwrap();
+    let run = |words: &[&str]| lfn().args(words).env("XDG_CONFIG_HOME", home.path()).output().unwrap();
+    symlink("/dev/zero", &file).unwrap();
+    let output = run(&PLAN);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("is not a regular file") && stderr(&output).contains("--no-defaults"));
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, "[plan]\nrat = \"5mbit\"\n").unwrap();
+    let output = run(&PLAN);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("lfn defaults"), "{}", stderr(&output));
+    // The command of the hint works.
+    assert!(run(&["defaults"]).status.success());
 }
 
 #[test]

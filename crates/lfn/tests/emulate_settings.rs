@@ -261,7 +261,10 @@ fn contradictory_settings_are_refused() {
     let cases: &[(&[&str], &[&str])] = &[
         (&[], &["--rtt is missing", "--profile acts"]),
         (&["--rtt", "20ms"], &["--rate is missing"]),
-        (&["--rtt", "539", "--rate", "1mbit"], &["--rtt: '539' has no unit", "hint: --rtt 539ms"]),
+        (
+            &["--rtt", "539", "--rate", "1mbit"],
+            &["--rtt: '539' has no unit", "hint: lfn emulate --rtt 539ms --rate 1mbit"],
+        ),
         (&["--rtt", "20ms", "--delay", "5ms", "--rate", "1mbit"], &["rtt and delay"]),
         (
             &["--rtt", "20ms", "--forward-rate", "1mbit"],

@@ -82,7 +82,7 @@ fn missing_file_of_a_flag_is_a_usage_error() {
     refuses("serve --ephemeral --audit /nosuch/log", 2, "--audit /nosuch/log", "mkdir -p /nosuch");
     refuses("serve --config nosuch.toml", 2, "--config nosuch.toml", "check the path");
     refuses("test --report /nosuch/x.json --insecure 127.0.0.1", 2, "/nosuch/x.json", "");
-    refuses("show nosuch.json", 1, "nosuch.json: No such file", "--report nosuch.json");
+    refuses("show nosuch.json", 1, "nosuch.json: No such file", "creates a result");
 }
 
 #[test]

@@ -111,7 +111,9 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
         show_duration(evidence.rtt_under_load()),
     );
     let remedy = match evidence.needed_in_flight().filter(|_| lost.share < BBR_LOSS_LIMIT) {
-        _ if !bbr && evidence.is_tuned && has_bbr_by_default(evidence) => evidence.repeat_without("tuned"),
+        _ if !bbr && evidence.is_tuned && has_bbr_by_default(evidence) && !evidence.has_flag("congestion") => {
+            evidence.repeat_without("tuned")
+        }
         _ if !bbr => evidence.repeat_command("--congestion bbr"),
         // Window for the data behind a lost segment while it is retransmitted.
         Some(needed) if !has_window(evidence, needed.0.saturating_mul(BBR_WINDOW_BDPS)) => {

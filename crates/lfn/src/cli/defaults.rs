@@ -8,7 +8,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
@@ -16,17 +16,34 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use etcetera::BaseStrategy;
 use lfn_core::link::settings::nearest_word;
+use lfn_core::units::Bytes;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::exit::Failure;
+use crate::{print, typed};
 
 /// File for all users of the host.
 const SYSTEM_FILE: &str = "/etc/lfn/lfn.toml";
 
+/// Maximum length of a file with defaults, bytes.
+const MAX_FILE: u64 = 1 << 20;
+
 /// Flags without a default: they only make sense for one command line, remove data, or weaken a server.
-const WITHOUT_DEFAULT: [&str; 10] =
-    ["help", "version", "config", "no-defaults", "insecure", "insecure-anywhere", "stdio", "delete", "clean", "force"];
+const WITHOUT_DEFAULT: [&str; 12] = [
+    "help",
+    "version",
+    "config",
+    "no-defaults",
+    "insecure",
+    "insecure-anywhere",
+    "stdio",
+    "delete",
+    "clean",
+    "force",
+    "inside",
+    "list",
+];
 
 /// Variables that `lfn emulate` sets for its command.
 const INTERNAL: [&str; 9] = [
@@ -42,7 +59,7 @@ const INTERNAL: [&str; 9] = [
 ];
 
 /// Default of one flag.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlagDefault {
     /// Names of the command and subcommand; empty for every command.
     pub scope: Vec<String>,
@@ -64,12 +81,22 @@ pub fn files() -> Vec<PathBuf> {
 pub fn read(program: &Command) -> Result<Vec<FlagDefault>, Failure> {
     let mut all = Vec::new();
     for file in files() {
-        match fs::read_to_string(&file) {
+        match read_file(&file) {
             Ok(text) => all.extend(of_file(program, &file, &text)?),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
-            // Another user's home directory after `sudo` or `su`.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            Err(error) => return Err(Failure::msg(format!("cannot read {}: {error}", file.display()))),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                // The directory of another user, after `sudo` or `su`, is not searched.
+                if fs::metadata(&file).is_ok() {
+                    let file = file.display();
+                    print::message(format_args!(
+                        "lfn: cannot read {file}: permission denied; its defaults are not used\n"
+                    ));
+                }
+            }
+            Err(error) => {
+                return Err(Failure::usage(format!("cannot read {}: {error}", file.display()))
+                    .hint(typed::with_flag("no-defaults")));
+            }
         }
     }
     let mut variables: Vec<_> =
@@ -79,6 +106,19 @@ pub fn read(program: &Command) -> Result<Vec<FlagDefault>, Failure> {
         all.extend(of_variable(program, &name, value)?);
     }
     Ok(all)
+}
+
+/// Reads a file of at most [`MAX_FILE`] bytes.
+fn read_file(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("is not a regular file"));
+    }
+    let mut text = String::new();
+    fs::File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(io::Error::other(format!("is larger than {}", Bytes(MAX_FILE))));
+    }
+    Ok(text)
 }
 
 /// Adds the defaults to a valid command line: those of its command that are not given and fit to the given flags.
@@ -125,7 +165,7 @@ pub fn apply(
                         let what = crate::suggest::error_line(&error);
                         return Err(Failure::usage(format!("{}: {what}", default.origin)).hint(format!(
                             "correct the default, or ignore all defaults: {}",
-                            command_with_no_defaults(&path)
+                            typed::with_flag("no-defaults")
                         )));
                     }
                     rest.push(default);
@@ -137,10 +177,6 @@ pub fn apply(
             return Ok((with(&used), used));
         }
     }
-}
-
-fn command_with_no_defaults(path: &[String]) -> String {
-    format!("lfn {} --no-defaults", path.join(" "))
 }
 
 /// Returns the names of the command and subcommand, and their arguments.

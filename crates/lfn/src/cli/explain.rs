@@ -1,13 +1,15 @@
 //! Errors of the command line as failures with one line and a hint.
 
 use std::io::Write;
+use std::path::Path;
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use lfn_core::units::{BitRate, parse_unit_duration};
+use lfn_core::units::{BitRate, QuantityError, parse_unit_duration};
 
 use super::Cli;
 use crate::cmd;
+use crate::command_line::join;
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::suggest;
@@ -17,14 +19,20 @@ use crate::typed::{self, corrected};
 /// with one line and a hint.
 pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    if matches!(error.kind(), DisplayHelp | DisplayVersion)
+        && typed_command() == "lfn emulate"
+        && let Some(failure) = cmd::emulate::explain_usage()
+    {
+        // The flag belongs to the command of the user.
+        return Err(failure);
+    }
     if error.kind() == DisplayVersion {
         // clap would name the command, as in `lfn-test 0.1.0`.
-        let _ = writeln!(print::out(), "lfn {}", cmd::version::VERSION);
+        writeln!(print::out(), "lfn {}", cmd::version::VERSION)?;
         return Ok(Exit::Ok);
     }
     if error.kind() == DisplayHelp {
-        // The reader may close the pipe early. This is no error.
-        let _ = error.print();
+        error.print()?;
         return Ok(Exit::Ok);
     }
     if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
@@ -36,11 +44,8 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     {
         return Err(failure);
     }
-    let missing_unit = missing_unit(error, &error.to_string());
     let failure = Failure::usage(suggest::error_line(error));
-    // The times of a server are in seconds and hours, so milliseconds are no good guess.
-    let is_server = ["lfn serve", "lfn token"].iter().any(|verb| typed_command().starts_with(verb));
-    if let Some(hint) = missing_unit.filter(|_| !is_server) {
+    if let Some(hint) = missing_unit(error).or_else(|| supported_extension(error)) {
         return Err(failure.hint(hint));
     }
     if let (Some(typed), "lfn test") = (error.get(ContextKind::InvalidArg), typed_command().as_str())
@@ -59,11 +64,17 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     {
         return Err(failure.hint(instead));
     }
-    if typed_command() == "lfn test" && typed::words().count() == 1 {
+    if typed_command() == "lfn test" && error.kind() == ErrorKind::MissingRequiredArgument {
         let emulated = "lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
         return Err(failure.hint(format!(
             "run `lfn serve` on the other host: it prints the command for this host. Without a second host: {emulated}"
         )));
+    }
+    if typed_command() == "lfn emulate set" && error.kind() == ErrorKind::UnknownArgument {
+        let setting = |word: String| {
+            word.strip_prefix("--").filter(|pair| pair.contains('=')).map_or(word.clone(), str::to_owned)
+        };
+        return Err(failure.hint(format!("write settings without dashes: lfn {}", join(typed::words().map(setting)))));
     }
     if typed_command() == "lfn copy"
         && let Some(place) = typed::words().find_map(|word| word.strip_prefix("-:").map(str::to_owned))
@@ -91,26 +102,58 @@ pub fn command_name() -> String {
 }
 
 /// Returns the typed command with the probable unit, if a rate or a time has none.
-fn missing_unit(error: &clap::Error, text: &str) -> Option<String> {
+fn missing_unit(error: &clap::Error) -> Option<String> {
+    let (flag, value) = invalid_value(error)?;
+    let text = error.to_string();
+    let is_reported = |error: &QuantityError| text.contains(&error.to_string());
+    // The times of a server are in seconds and hours, so milliseconds are no good guess.
+    let is_server = ["lfn serve", "lfn token"].iter().any(|verb| typed_command().starts_with(verb));
+    let as_rate = value.parse::<BitRate>().err().filter(is_reported);
+    let as_time = parse_unit_duration(value).err().filter(is_reported).filter(|_| !is_server);
+    let suggestion = as_rate.or(as_time)?.suggestion()?;
+    // Only the times of a path are shorter than a second.
+    let is_of_path = ["rtt", "delay", "jitter", "latency"].iter().any(|name| flag.contains(name));
+    let value = suggestion.strip_suffix("ms").filter(|_| !is_of_path).map(|number| format!("{number}s"));
+    Some(corrected(flag, value.as_deref().unwrap_or(&suggestion)))
+}
+
+/// Returns the typed command with a supported extension of the report or the picture.
+fn supported_extension(error: &clap::Error) -> Option<String> {
+    let (flag, value) = invalid_value(error)?;
+    let extension = match flag {
+        "report" => "json",
+        "plot" => "svg",
+        _ => return None,
+    };
+    let path = Path::new(value).with_extension(extension);
+    path.file_stem().filter(|stem| *stem != "-")?;
+    Some(corrected(flag, path.to_str()?))
+}
+
+/// Returns the long name of a flag and its value, if the value is invalid.
+fn invalid_value(error: &clap::Error) -> Option<(&str, &str)> {
     let (Some(ContextValue::String(flag)), Some(ContextValue::String(value))) =
         (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
     else {
         return None;
     };
-    let flag = flag.split_whitespace().next()?.strip_prefix("--")?;
-    let as_rate = value.parse::<BitRate>().err();
-    let as_time = parse_unit_duration(value).err();
-    let named = [as_rate, as_time].into_iter().flatten().find(|error| text.contains(&error.to_string()))?;
-    Some(corrected(flag, &named.suggestion()?))
+    Some((flag.split_whitespace().next()?.strip_prefix("--")?, value))
 }
 
 /// Returns `lfn`, the command and the subcommand, as far as the user typed them.
 fn typed_command() -> String {
     let mut command = Cli::command();
-    typed::words()
-        .map_while(|verb| {
-            command = command.find_subcommand(&verb)?.clone();
-            Some(verb)
-        })
-        .fold("lfn".to_owned(), |typed, verb| format!("{typed} {verb}"))
+    let mut words = typed::words();
+    let mut typed = "lfn".to_owned();
+    while let Some(word) = words.next() {
+        if word == "--color" {
+            words.next();
+        } else if let Some(deeper) = command.find_subcommand(&word).cloned() {
+            command = deeper;
+            typed = format!("{typed} {word}");
+        } else if !word.starts_with('-') || word == "--" {
+            break;
+        }
+    }
+    typed
 }

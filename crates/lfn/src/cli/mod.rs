@@ -12,6 +12,7 @@ use clap::builder::Styles;
 use clap::builder::styling::AnsiColor;
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use defaults::FlagDefault;
 pub use explain::explain;
 pub use global::ColorWhen;
 pub use requested::RequestedOutput;
@@ -73,12 +74,25 @@ sender with `lfn test --ramp`), 130 interrupted.";
 
 /// Parses the command line with the defaults of `lfn.toml` and of variables. Sets the amount and the colours of all
 /// output. Help and version are printed here, and end the command.
-pub fn parse(words: &[OsString]) -> Result<(Command, RequestedOutput), Result<Exit, Failure>> {
+///
+/// `ignored` has defaults that do not fit to the command line.
+pub fn parse(words: &[OsString], ignored: &[FlagDefault]) -> Result<(Command, RequestedOutput), Result<Exit, Failure>> {
     let program = Cli::command().color(help_colours(words));
+    configure(early_settings(words));
     let mut matches = program.clone().try_get_matches_from(words).map_err(|error| explain(&error))?;
     let mut used = Vec::new();
     if !matches.get_flag("no_defaults") {
-        let all = defaults::read(&program).map_err(Err)?;
+        let mut all = match defaults::read(&program) {
+            // These commands help to correct the defaults.
+            Err(failure)
+                if matches!(matches.subcommand_name(), Some("completions" | "defaults" | "man" | "version")) =>
+            {
+                failure.print();
+                Vec::new()
+            }
+            read => read.map_err(Err)?,
+        };
+        all.retain(|default| !ignored.contains(default));
         let (words, applied) = defaults::apply(&program, words, &matches, all).map_err(Err)?;
         matches = program.try_get_matches_from(words).map_err(|error| explain(&error))?;
         used = applied;
@@ -86,6 +100,17 @@ pub fn parse(words: &[OsString]) -> Result<(Command, RequestedOutput), Result<Ex
     let cli = Cli::from_arg_matches(&matches).map_err(|error| explain(&error))?;
     cli.configure_output();
     Ok((cli.command, RequestedOutput::of_matches(&matches, used)))
+}
+
+/// Returns the settings for the errors of an invalid command line, as far as its words show them.
+fn early_settings(words: &[OsString]) -> PrintSettings {
+    let is_quiet = words.iter().take_while(|word| *word != "--").any(|word| word == "-q" || word == "--quiet");
+    let color = match help_colours(words) {
+        ColorChoice::Always => ColorWhen::Always,
+        ColorChoice::Never => ColorWhen::Never,
+        ColorChoice::Auto => ColorWhen::Auto,
+    };
+    PrintSettings { quiet: is_quiet, verbose: 0, color }
 }
 
 /// Returns the colours of the help, which is printed while the command line is parsed.

@@ -1,16 +1,19 @@
 //! Output that the command line requests, for the error document of a failed command.
 
+use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::ArgMatches;
+use clap::{ArgMatches, CommandFactory};
 
+use super::Cli;
 use super::defaults::FlagDefault;
 use super::explain::command_name;
 use crate::exit::{Exit, Failure};
 use crate::print::output::{OutputFormat, error_document, print_error_document};
 use crate::print::report_file::{ReportFile, is_report_written};
+use crate::typed;
 
 /// Format and report file that a command line requests.
 pub struct RequestedOutput {
@@ -48,6 +51,8 @@ impl RequestedOutput {
             Some("ndjson") if word.starts_with("--output") => Some(OutputFormat::Ndjson),
             _ => None,
         });
+        let by_default = env::var_os("LFN_OUTPUT").filter(|format| format == "json").map(|_| OutputFormat::Json);
+        let format = format.or(by_default);
         RequestedOutput {
             command: command_name(),
             format: format.unwrap_or(OutputFormat::Text),
@@ -64,6 +69,7 @@ impl RequestedOutput {
         }
         if failure.exit_code() == Exit::Usage.code() {
             self.name_origin(&mut failure);
+            failure.complete_hint(|hint| typed::completed(hint, |flag| self.short_form(flag)));
         }
         failure.print();
         print_error_document(&self.command, &failure, self.format);
@@ -73,15 +79,35 @@ impl RequestedOutput {
         ExitCode::from(failure.exit_code())
     }
 
+    /// Returns the one-letter form of a flag of the command.
+    fn short_form(&self, flag: &str) -> Option<char> {
+        let mut command = Cli::command();
+        for name in self.command.split_whitespace() {
+            command = command.find_subcommand(name)?.clone();
+        }
+        command.get_arguments().find(|argument| argument.get_long() == Some(flag))?.get_short()
+    }
+
+    /// Returns the default that conflicts with a flag of the command line, if this is the failure.
+    pub fn conflicting_default(&self, failure: &Failure) -> Option<FlagDefault> {
+        let is_conflict = failure.exit_code() == Exit::Usage.code() && failure.lines().0.contains("cannot be combined");
+        if is_conflict { self.named_default(failure).cloned() } else { None }
+    }
+
     /// Adds the file and line, or the variable, of a default that the error names.
     fn name_origin(&self, failure: &mut Failure) {
+        if let Some(default) = self.named_default(failure) {
+            failure.add_detail(format!("--{} is set by {}", default.key, default.origin));
+        }
+    }
+
+    /// Returns the default whose flag the error names.
+    fn named_default(&self, failure: &Failure) -> Option<&FlagDefault> {
         let text = failure.lines().0;
         let names = |key: &str| {
             text.split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word.strip_prefix("--") == Some(key))
         };
-        if let Some(default) = self.defaults.iter().find(|default| names(&default.key)) {
-            failure.add_detail(format!("--{} is set by {}", default.key, default.origin));
-        }
+        self.defaults.iter().find(|default| names(&default.key))
     }
 
     /// Replaces an earlier report by the error, so that it is not taken for the result of this command. A command that

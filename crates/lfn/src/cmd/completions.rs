@@ -29,6 +29,7 @@ enum Shell {
 }
 
 const EXAMPLES: &str = "Examples:
+  mkdir -p ~/.local/share/bash-completion/completions
   lfn completions bash > ~/.local/share/bash-completion/completions/lfn
   lfn completions zsh > ~/.zfunc/_lfn
   lfn completions fish > ~/.config/fish/completions/lfn.fish";

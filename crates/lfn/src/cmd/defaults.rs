@@ -71,7 +71,8 @@ pub fn run(args: &DefaultsArgs) -> Result<Exit, Failure> {
         schema: "lfn.defaults/1",
         files: files.map(|file| FileEntry { exists: file.exists(), path: file.display().to_string() }).collect(),
         keys: keys.iter().map(|(scope, flag)| key_entry(scope, flag)).collect(),
-        set: defaults::read(&program)?.into_iter().map(set_entry).collect(),
+        // An error in a default has been printed, and the list helps to correct the default.
+        set: defaults::read(&program).unwrap_or_default().into_iter().map(set_entry).collect(),
     };
     output.finish(&document, || print::out().write_all(text(&document).as_bytes()))?;
     Ok(Exit::Ok)

@@ -74,13 +74,24 @@ const NO_COLOUR: &str = "\x1b[0m";
 fn write_text(text: impl Display, label: Label) {
     let mut plain = Vec::new();
     let text = text.to_string();
-    let _ = write!(SafeWriter::text(&mut plain), "{}", without_error_numbers(&text));
+    let _ = write!(SafeWriter::text(&mut plain), "{}", for_locale(&without_error_numbers(&text)));
     if has_colours(terminal::stderr_is_terminal()) {
         let labels = [("hint:", CYAN), ("lfn:", RED)];
         let known = if label == Label::Error { &labels[..] } else { &labels[..1] };
         plain = with_coloured_labels(&String::from_utf8_lossy(&plain), known).into_bytes();
     }
     write_stderr(&plain);
+}
+
+/// Replaces the characters of figures and hints that a locale without UTF-8 cannot show. Names keep their characters.
+fn for_locale(text: &str) -> Cow<'_, str> {
+    if terminal::use_unicode() { text.into() } else { ascii(text).into() }
+}
+
+/// Returns figures and hints in ASCII.
+fn ascii(text: &str) -> String {
+    let replacements = [("µ", "u"), ("±", "+-"), ("…", "..."), ("×", "x"), ("°", " deg"), ("─", "-"), ("−", "-")];
+    replacements.iter().fold(text.to_owned(), |text, (one, ascii)| text.replace(one, ascii))
 }
 
 /// Prints a result for a person on standard output. On a terminal, the labels of the limit and the remedy are coloured.
@@ -93,6 +104,7 @@ pub fn result(text: &str) -> io::Result<()> {
         ("also:", YELLOW),
         ("hint:", CYAN),
     ];
+    let text = &for_locale(text);
     if !has_colours(terminal::stdout_is_terminal()) {
         return out().write_all(text.as_bytes());
     }
@@ -158,6 +170,11 @@ mod tests {
         assert_eq!(coloured, format!("{RED}lfn:{NO_COLOUR} no lfn: here\n{CYAN}hint:{NO_COLOUR} run it\n"));
         assert_eq!(with_coloured_labels("lfn: a notice\n", &labels[1..]), "lfn: a notice\n");
         assert_eq!(with_coloured_labels("hint:   in a column\n", &labels), "hint:   in a column\n");
+    }
+
+    #[test]
+    fn figures_have_an_ascii_form() {
+        assert_eq!(ascii("±20 / 50 µs, 2 × 3, lfn://…, 5°"), "+-20 / 50 us, 2 x 3, lfn://..., 5 deg");
     }
 
     #[test]

@@ -82,12 +82,16 @@ impl Output {
         document: &impl Serialize,
         text: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), Failure> {
-        self.write_report(document)?;
+        // A report on standard output follows the text. A report file is written even if the text cannot be printed.
+        let is_open = matches!(self.report, Some(ReportFile::Open(..)));
+        if !is_open {
+            self.write_report(document)?;
+        }
         match self.format {
             OutputFormat::Json | OutputFormat::Ndjson => print_document(document, self.format)?,
             OutputFormat::Text | OutputFormat::Csv | OutputFormat::Nettest => text().map_err(Into::into)?,
         }
-        Ok(())
+        self.write_report(document)
     }
 
     /// Writes the document to the report file, if there is one.

@@ -8,7 +8,7 @@
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::print::sanitize::SafeWriter;
+use crate::typed;
 
 /// True if this command has written its report.
 static IS_REPORT_WRITTEN: AtomicBool = AtomicBool::new(false);
@@ -66,6 +67,11 @@ impl ReportFile {
     }
 
     fn create_with_mode(typed: &Path, mode: u32) -> Result<Self, Failure> {
+        if typed == Path::new("/dev/stdout") {
+            let file = io::stdout().as_fd().try_clone_to_owned().map_err(|error| report_error(typed, error))?;
+            return Ok(ReportFile::Open(typed.to_owned(), file.into()));
+        }
+        refuse_file_of_the_command(typed)?;
         if is_open_already(typed) {
             let file = OpenOptions::new().append(true).open(typed).map_err(|error| report_error(typed, error))?;
             return Ok(ReportFile::Open(typed.to_owned(), file));
@@ -145,15 +151,49 @@ fn create_nameless(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-/// Resolves a symbolic link to the file. Only a regular file is replaced.
+/// Resolves a symbolic link to the file, which may not exist yet. Only a regular file is replaced.
 fn resolve(typed: &Path) -> io::Result<PathBuf> {
-    match fs::canonicalize(typed) {
-        Ok(path) if path.is_dir() => Err(io::Error::other("is a directory")),
-        Ok(path) if path.is_file() => Ok(path),
-        Ok(_) => Err(io::Error::other("is not a regular file")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(typed.to_owned()),
-        Err(error) => Err(error),
+    /// Maximum number of links that the kernel follows (path_resolution(7)).
+    const MAX_LINKS: usize = 40;
+    let mut path = typed.to_owned();
+    for _ in 0..MAX_LINKS {
+        match fs::canonicalize(&path) {
+            Ok(path) if path.is_dir() => return Err(io::Error::other("is a directory")),
+            Ok(path) if path.is_file() => return Ok(path),
+            Ok(_) => return Err(io::Error::other("is not a regular file")),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) => {}
+        }
+        let Ok(target) = fs::read_link(&path) else { return Ok(path) };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
     }
+    Err(io::Error::other("too many symbolic links"))
+}
+
+/// Returns an error if the path is another file of the command line: an input, or the destination of a copy.
+fn refuse_file_of_the_command(typed: &Path) -> Result<(), Failure> {
+    let Some(report) = final_path(typed) else { return Ok(()) };
+    let mut words = typed::words().skip(1).take_while(|word| word != "--");
+    while let Some(word) = words.next() {
+        if word == "--report" {
+            words.next();
+            continue;
+        }
+        let value =
+            word.strip_prefix("--").and_then(|flag| flag.split_once('=')).map_or(word.as_str(), |(_, value)| value);
+        if !word.starts_with("--report=") && final_path(Path::new(value)).is_some_and(|other| other == report) {
+            return Err(Failure::usage(format!("--report {}: another argument is the same file", typed.display()))
+                .hint(typed::corrected("report", "report.json")));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the absolute path of a file whose directory exists. Follows links.
+fn final_path(typed: &Path) -> Option<PathBuf> {
+    let path = resolve(typed).ok()?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some(directory.canonicalize().ok()?.join(path.file_name()?))
 }
 
 /// Returns a hidden name in the same directory, unique to this process.

@@ -332,6 +332,11 @@ impl Evidence {
         Evidence { repeat_arguments: kept.collect(), ..self.clone() }.repeat_command("")
     }
 
+    /// Reports whether the user gave the flag.
+    pub(super) fn has_flag(&self, flag: &str) -> bool {
+        self.repeat_arguments.iter().any(|argument| argument.flag.as_deref() == Some(flag))
+    }
+
     /// Returns the CPU time of lfn's own threads on the host of one end, in CPUs.
     pub(super) fn own_load(&self, sends: bool) -> f64 {
         let ran = |worker: &Option<WorkerTime>| worker.map_or(0.0, |worker| worker.running);

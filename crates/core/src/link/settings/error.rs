@@ -93,7 +93,7 @@ pub enum SettingsHint {
     Set {
         /// Complete key, with its direction.
         key: String,
-        value: &'static str,
+        value: String,
     },
     Text(String),
 }
@@ -161,6 +161,13 @@ impl SettingsError {
 fn value_hint(key: &str, value: &str) -> SettingsHint {
     let (_, name) = split(key);
     let is_accepted = |value: &String| LinkSettings::default().set(name, value).is_ok();
+    if value.parse::<f64>().is_ok() {
+        // Only the unit is missing.
+        let complete = ["mbit", "ms"].map(|unit| format!("{value}{unit}")).into_iter().find(is_accepted);
+        if let Some(value) = complete.filter(|_| matches!(name, "rate" | "rtt" | "delay" | "jitter")) {
+            return SettingsHint::Set { key: key.to_owned(), value };
+        }
+    }
     if let Some(suggestion) = suggestion(name, value).filter(is_accepted) {
         return SettingsHint::Text(format!("did you mean {suggestion}?"));
     }
@@ -209,7 +216,7 @@ const KEYWORDS: &[(&str, &[&str])] = &[
 fn example(key: &str) -> SettingsHint {
     let (_, name) = split(key);
     match Key::find(name) {
-        Ok(found) => SettingsHint::Set { key: key.to_owned(), value: found.example },
+        Ok(found) => SettingsHint::Set { key: key.to_owned(), value: found.example.to_owned() },
         Err(_) => SettingsHint::Text(format!("{key}=…")),
     }
 }

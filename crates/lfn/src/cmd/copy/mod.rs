@@ -150,7 +150,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         let reached = args.ssh.find_or_start(host, allow_third_party, &args.trust, &args.waiting, &interrupted);
         reached.map_err(|failure| unless_interrupted(failure, &interrupted))
     };
-    protect_manifest(args, &direction, &mut transfer_options)?;
+    protect_written_files(args, &direction, &mut transfer_options)?;
     let is_local = direction.is_local();
     let far = find_or_start(direction.host(), direction.other_host().is_some())?;
     let other = direction.other_host().map(|host| find_or_start(host, false)).transpose()?;
@@ -294,15 +294,16 @@ fn path_profile(direction: &Direction, rate: Option<BitRate>, target: &Target) -
     Ok(TcpConnection::connect(target).ok().map(|connection| PathProfile::new(capacity, connection.min_rtt())))
 }
 
-/// Excludes the manifest of this copy from --delete.
-fn protect_manifest(
+/// Excludes the manifest and the report of this copy from --delete.
+fn protect_written_files(
     args: &CopyArgs,
     direction: &Direction,
     transfer_options: &mut TransferOptions,
 ) -> Result<(), Failure> {
     let Direction::Download(_, _, LocalDestination::File { path: destination, .. }) = direction else { return Ok(()) };
-    let Some(manifest) = args.integrity.manifest.as_deref().filter(|_| transfer_options.delete) else { return Ok(()) };
-    for path in manifest::paths_below(manifest, destination) {
+    let written = [args.integrity.manifest.as_deref(), args.output.report()];
+    let written = written.into_iter().flatten().filter(|_| transfer_options.delete);
+    for path in written.flat_map(|file| manifest::paths_below(file, destination)) {
         transfer_options.protect.exclude_first(path.as_os_str().as_bytes()).map_err(Failure::usage)?;
     }
     Ok(())

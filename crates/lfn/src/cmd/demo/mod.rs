@@ -222,7 +222,7 @@ fn run_emulation(paths: &DemoPaths<'_>) -> Result<RunOutcome, Failure> {
 /// Converts the exit status of the process inside. This process has already printed its error.
 fn exit_of_inner_process(ending: CommandExit) -> Exit {
     match ending {
-        CommandExit::Killed(2) | CommandExit::Exited(130) => Exit::Interrupted,
+        CommandExit::Killed(2 | 15) | CommandExit::Exited(130) => Exit::Interrupted,
         _ => Exit::Failed,
     }
 }

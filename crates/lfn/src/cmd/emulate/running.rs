@@ -47,7 +47,7 @@ pub struct SetRunningArgs {
     #[command(flatten)]
     selection: RunSelection,
     /// Settings to change, in both directions; forward-KEY or return-KEY changes one direction
-    #[arg(required = true, value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    #[arg(required = true, value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[command(flatten)]
     output: OutputArgs<TextOrJson>,

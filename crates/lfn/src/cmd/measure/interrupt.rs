@@ -2,8 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use crate::exit::{Exit, Failure};
+
+/// Time in which further signals belong to the first one.
+const SAME_INTERRUPT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// State of interrupts by signals.
 pub(super) struct Interrupt {
@@ -21,16 +27,27 @@ impl Interrupt {
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             let code = i32::from(Exit::Interrupted.code());
             signal_hook::flag::register_conditional_shutdown(signal, code, exit_on_next.clone())?;
-            signal_hook::flag::register(signal, exit_on_next.clone())?;
             signal_hook::flag::register(signal, interrupted.clone())?;
             signal_hook::flag::register(signal, stop.clone())?;
         }
         Ok(Interrupt { interrupted, stop, exit_on_next })
     }
 
-    /// Marks the start of the load, which the next signal ends.
+    /// Marks the start of the load, which the next signal ends. Signals within [`SAME_INTERRUPT`] after it are the same
+    /// interrupt: a signal to the process group comes again from `lfn emulate`, which forwards it.
     pub(super) fn begin_load(&self) {
-        self.exit_on_next.store(self.is_interrupted(), Ordering::SeqCst);
+        if self.is_interrupted() || !self.exit_on_next.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let (interrupted, exit_on_next) = (self.interrupted.clone(), self.exit_on_next.clone());
+        // Without this thread, the second signal does not end the command.
+        let _ = thread::Builder::new().name("interrupt".into()).spawn(move || {
+            while !interrupted.load(Ordering::SeqCst) {
+                thread::sleep(POLL_INTERVAL);
+            }
+            thread::sleep(SAME_INTERRUPT);
+            exit_on_next.store(true, Ordering::SeqCst);
+        });
     }
 
     /// Sets the exit code of a failure after an interrupt. The result up to the interrupt has been printed.

@@ -37,6 +37,7 @@ use crate::exit::{Exit, Failure};
 use crate::print::measure::{Printer, TestRun};
 use crate::remote::{self, QueueArgs, TrustArgs};
 use crate::ssh::SshFlags;
+use crate::typed;
 use interrupt::Interrupt;
 
 /// Measure the throughput of a path under load and find its bottleneck
@@ -121,7 +122,7 @@ fn origin(hosts: HostNames) -> Origin {
     Origin {
         lfn_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: rfc3339(now),
-        command: values::without_secrets(std::env::args_os().skip(1)),
+        command: typed::without_secrets(typed::words()),
         hosts,
     }
 }
@@ -332,7 +333,7 @@ impl TestArgs {
                     }
                 }
             }
-            return Ok(Exit::Ok);
+            return Ok(if found_unreliable { Exit::Unreliable } else { Exit::Ok });
         }
         let tests = plan.directions.iter().map(|&direction| plan.test(direction, &stop));
         match <[Test; 2]>::try_from(tests.clone().collect::<Vec<_>>()) {

@@ -1,25 +1,20 @@
 //! The flags of the user in the hints of findings: a hint repeats the test with one more flag.
 
-use std::ffi::OsString;
-
 use clap::{Arg, Args as _, Command};
 use lfn_core::diagnose::TypedArgument;
 
 use super::TestArgs;
-use super::values::without_secrets;
 use crate::command_line::quote;
+use crate::typed;
 
 /// Flags that change the output or the direction. The direction of a finding replaces that of the user.
 const SKIPPED: &[&str] = &[
-    "json", "ndjson", "csv", "output", "nettest", "save", "report", "plot", "no-live", "quiet", "verbose", "color",
-    "reverse", "both", "bidir", "compare",
+    "json", "output", "report", "plot", "no-live", "quiet", "verbose", "color", "reverse", "both", "bidir", "compare",
 ];
 
 /// Returns the flags of the command line, without the host, the output and the direction.
 pub(super) fn typed_flags() -> Vec<TypedArgument> {
-    let words = without_secrets(
-        std::env::args_os().skip_while(|word| word != "test").skip(1).collect::<Vec<OsString>>().into_iter(),
-    );
+    let words = typed::without_secrets(typed::words().skip_while(|word| word != "test").skip(1));
     flags(&TestArgs::augment_args(Command::new("test")), words)
 }
 

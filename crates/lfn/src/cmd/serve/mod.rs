@@ -12,7 +12,7 @@ mod stdio;
 mod ticket_host;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -135,23 +135,26 @@ pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
         Some(host) => TicketHost::chosen(host),
         None => TicketHost::find(args.bind),
     };
-    // All files that only the start needs are open now.
-    let root = args.root.as_deref().map(root_directory).transpose()?;
-    let sandbox = access::restrict_process(root.as_deref(), tokens.as_deref())?;
-    let metrics = args.metrics.map(|address| metrics::serve(address, page)).transpose().map_err(|error| {
+    let metrics = args.metrics.map(metrics::listen).transpose().map_err(|error| {
         Failure::new(error).hint("choose another address or port: lfn serve --metrics 127.0.0.1:9733")
     })?;
-    server.event_logger()(ServerEvent::Sandboxed(sandbox.description()));
     let announcement = ReadyServer {
         ticket: server.ticket(&host.host)?,
         host: &host,
         listen: server.local_addr()?,
-        metrics,
+        metrics: metrics.as_ref().map(TcpListener::local_addr).transpose()?,
         stamp,
         iperf3: iperf3.as_ref().map(|iperf3| iperf3.local_addr()).transpose()?,
         is_insecure: args.insecure,
     };
     output.write_report(&announcement.document())?;
+    // All files that only the start needs are written and open now.
+    let root = args.root.as_deref().map(root_directory).transpose()?;
+    let sandbox = access::restrict_process(root.as_deref(), tokens.as_deref())?;
+    if let Some(listener) = metrics {
+        metrics::serve(listener, page)?;
+    }
+    server.event_logger()(ServerEvent::Sandboxed(sandbox.description()));
     match output.format() {
         OutputFormat::Json => announcement.json()?,
         _ => announcement.text(!is_quiet() && args.log_format == log::LogFormat::Text)?,

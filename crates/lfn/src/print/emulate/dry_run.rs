@@ -115,7 +115,7 @@ struct DelayJson {
 impl DryRunReport {
     /// Prints a page on stdout.
     pub fn text(&self) -> io::Result<()> {
-        print::out().write_all(super::for_locale(self.page()).as_bytes())
+        print::out().write_all(print::for_locale(&self.page()).as_bytes())
     }
 
     /// Returns the document. Its figures do not depend on the machine or the time.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_net::emulator::{LiveDirection, LiveFigures, LiveOptions};
 
-use super::for_locale;
+use crate::print::for_locale;
 use crate::print::{draw_stderr, message, terminal};
 
 /// Redraw interval on a terminal.
@@ -32,14 +32,14 @@ pub fn live_output(requested: bool, has_command: bool) -> Option<LiveOptions> {
 
 fn draw_line(figures: Option<&LiveFigures>) {
     match figures {
-        Some(figures) => draw_stderr(format_args!("{ERASE}{}\r", for_locale(line(figures, width())))),
+        Some(figures) => draw_stderr(format_args!("{ERASE}{}\r", for_locale(&line(figures, width())))),
         None => draw_stderr(ERASE),
     }
 }
 
 fn write(figures: Option<&LiveFigures>) {
     if let Some(figures) = figures {
-        message(format_args!("{}\n", for_locale(line(figures, usize::MAX))));
+        message(format_args!("{}\n", for_locale(&line(figures, usize::MAX))));
     }
 }
 

@@ -138,7 +138,8 @@ fn listeners() -> Vec<ControlAddress> {
 /// Sends a request and waits for the response.
 pub fn send_request(run: RunningEmulation, request: &Request) -> Result<RunStatus, ControlError> {
     let pid = run.pid();
-    ask(run.connection, request, RESPONSE_TIMEOUT).map_err(|error| match error {
+    let timeout = if matches!(request, Request::Show) { SHORT_TIMEOUT } else { RESPONSE_TIMEOUT };
+    ask(run.connection, request, timeout).map_err(|error| match error {
         AskError::Io(error) => ControlError::NoAnswer { pid, reason: error.to_string() },
         AskError::TooLong(length) => ControlError::TooLong(length),
         AskError::Refused(refusal) => ControlError::Refused(refusal),

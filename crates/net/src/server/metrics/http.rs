@@ -25,18 +25,15 @@ pub struct MetricsError {
     source: io::Error,
 }
 
-/// Serves the text that `page` returns on `address`, from its own thread until the process ends. Returns the address
-/// that it listens on.
-pub fn serve(
-    address: SocketAddr,
-    page: impl Fn() -> String + Send + Sync + 'static,
-) -> Result<SocketAddr, MetricsError> {
-    let failed = |source| MetricsError { address, source };
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    let local = listener.local_addr().map_err(failed)?;
-    let spawned = thread::Builder::new().name("metrics".into()).spawn(move || accept(&listener, &Arc::new(page)));
-    spawned.map_err(failed)?;
-    Ok(local)
+/// Answers scrapes with the text that `page` returns, from its own thread until the process ends.
+pub fn serve(listener: TcpListener, page: impl Fn() -> String + Send + Sync + 'static) -> io::Result<()> {
+    thread::Builder::new().name("metrics".into()).spawn(move || accept(&listener, &Arc::new(page)))?;
+    Ok(())
+}
+
+/// Listens for scrapes, which [`serve`] answers.
+pub fn listen(address: SocketAddr) -> Result<TcpListener, MetricsError> {
+    TcpListener::bind(address).map_err(|source| MetricsError { address, source })
 }
 
 fn accept<P: Fn() -> String + Send + Sync + 'static>(listener: &TcpListener, page: &Arc<P>) {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -88,7 +88,10 @@ fn lock_file(path: &Path) -> io::Result<std::fs::File> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
     let lock = path.with_extension("lock");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
+    let file = match identity::create_private(&lock) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => OpenOptions::new().write(true).open(lock)?,
+        created => created?,
+    };
     flock(&file, FlockOperation::LockExclusive)?;
     Ok(file)
 }
