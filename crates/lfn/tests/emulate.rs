@@ -405,7 +405,7 @@ fn contradictory_flags_are_refused_at_the_start() {
         (&["--far-command", ""], 2, "--far-command"),
         (&["--far-command", "true", "--no-iperf3"], 2, "--no-iperf3"),
         (&["--rtt", "100s", "--rate", "1tbit"], 1, "of memory for packets in flight"),
-        (&["--report", "/no/such/directory/report.json"], 1, "/no/such/directory/report.json"),
+        (&["--report", "/no/such/directory/report.json"], 2, "/no/such/directory/report.json"),
     ];
     for (flags, code, named) in cases {
         let mut command = lfn();

@@ -190,7 +190,8 @@ fn compare_settings(now: &Run, tuned: &Run, hosts: &HostNames) -> (Vec<SettingCh
             let key = "net.ipv4.tcp_congestion_control";
             add(TunedSetting::CongestionControl, sender, names, Some((key, planned.congestion.clone(), current)));
         }
-        if let (None, Some(buffer)) = (own.sndbuf_requested_bytes, planned.sndbuf_requested_bytes) {
+        let buffer = planned.sndbuf_requested_bytes.or(planned.autotuning_max_bytes);
+        if let (None, Some(buffer)) = (own.sndbuf_requested_bytes, buffer) {
             let texts = [autotuned(own.sndbuf_granted_bytes), buffer.decimal()];
             let limits = tuned.end(sender).kernel.as_ref().map(|kernel| kernel.tcp_wmem_bytes);
             add(
@@ -202,7 +203,8 @@ fn compare_settings(now: &Run, tuned: &Run, hosts: &HostNames) -> (Vec<SettingCh
         }
     }
     if let (Some(own), Some(planned)) = (socket(now.end(receiver)), socket(tuned.end(receiver))) {
-        if let (None, Some(buffer)) = (own.rcvbuf_requested_bytes, planned.rcvbuf_requested_bytes) {
+        let buffer = planned.rcvbuf_requested_bytes.or(planned.autotuning_max_bytes);
+        if let (None, Some(buffer)) = (own.rcvbuf_requested_bytes, buffer) {
             let texts = [autotuned(own.rcvbuf_granted_bytes), buffer.decimal()];
             let limits = tuned.end(receiver).kernel.as_ref().map(|kernel| kernel.tcp_rmem_bytes);
             add(

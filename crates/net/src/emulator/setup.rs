@@ -35,6 +35,9 @@ pub struct Setup {
     pub calibrate: bool,
     /// Run even if this machine is too slow for the settings.
     pub force: bool,
+    /// Raise the limits of TCP buffers in new namespaces to what the paths need. Without this, the limits are those of
+    /// the host.
+    pub large_buffers: bool,
     /// Print no introduction to a user who gave no command.
     pub quiet: bool,
 }
@@ -83,6 +86,7 @@ impl Setup {
             watch: WatchOptions::default(),
             calibrate: true,
             force: false,
+            large_buffers: false,
             quiet: false,
         }
     }

@@ -29,15 +29,15 @@ pub(super) const CLAMP_INTERVAL: Duration = Duration::from_millis(50);
 /// Returns this host's name, its kernel, and the kernel's limits on buffers.
 pub fn read_kernel() -> Kernel {
     let name = rustix::system::uname();
-    let number = |name: &str| read_numbers(name).first().copied().unwrap_or(0);
-    let three = |name: &str| <[u64; 3]>::try_from(read_numbers(name)).unwrap_or_default();
+    let number = |name: &str| sysctl::read(name).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let three = |name: &str| read_numbers(name).unwrap_or_default();
     Kernel {
         host: name.nodename().to_string_lossy().into_owned(),
         release: name.release().to_string_lossy().into_owned(),
         rmem_max_bytes: number("net.core.rmem_max"),
         wmem_max_bytes: number("net.core.wmem_max"),
         tcp_rmem_bytes: three(TCP_RMEM),
-        tcp_wmem_bytes: three("net.ipv4.tcp_wmem"),
+        tcp_wmem_bytes: three(TCP_WMEM),
         moderate_rcvbuf: number(TCP_MODERATE_RCVBUF) == 1,
         window_scaling: number("net.ipv4.tcp_window_scaling") == 1,
         congestion: sysctl::read("net.ipv4.tcp_congestion_control").unwrap_or_default().trim().to_owned(),
@@ -51,7 +51,10 @@ pub(super) struct SocketOptions {
     sndbuf: Option<u64>,
     rcvbuf: Option<u64>,
     clamp: Option<u32>,
-    _autotuning: Option<DisabledAutotuning>,
+    /// Buffer that autotuning may reach since this test raised the limit.
+    autotuning_max: Option<u64>,
+    /// Settings that are put back at the end of the test.
+    _changed: [Option<ChangedSysctls>; 2],
 }
 
 impl SocketOptions {
@@ -76,7 +79,7 @@ impl SocketOptions {
                 // Twice the window, because the kernel's ratio of payload to buffer memory changes with the packets.
                 rcvbuf = Some((2 * window).min(kernel.rmem_max_bytes));
             } else {
-                autotuning = Some(DisabledAutotuning::at(4 * window).ok_or_else(|| TestError::Window {
+                autotuning = Some(ChangedSysctls::without_autotuning(4 * window).ok_or_else(|| TestError::Window {
                     requested: window,
                     cap: kernel.rmem_max_bytes,
                     host: kernel.host.clone(),
@@ -85,7 +88,14 @@ impl SocketOptions {
         } else if !sends && rcvbuf.is_none() {
             rcvbuf = planned.filter(|&planned| explicit_receive_buffer_helps(planned, kernel));
         }
-        let planned_sndbuf = planned.filter(|&planned| sends && explicit_send_buffer_helps(planned, kernel));
+        let has_own = if sends { request.sndbuf.is_some() } else { request.rcvbuf.is_some() || window.is_some() };
+        let name = if sends { TCP_WMEM } else { TCP_RMEM };
+        let raised = planned.filter(|_| !has_own).and_then(|planned| ChangedSysctls::with_maximum(name, planned));
+        if raised.is_some() && !sends {
+            rcvbuf = None;
+        }
+        let needs_explicit = sends && raised.is_none();
+        let planned_sndbuf = planned.filter(|&planned| needs_explicit && explicit_send_buffer_helps(planned, kernel));
         // Multipath TCP has no window clamp.
         let bounds = !sends && rcvbuf.is_none() && !request.mptcp;
         let bound = window.or(request.planned_max.filter(|_| bounds).map(|most| most.0));
@@ -94,7 +104,8 @@ impl SocketOptions {
             sndbuf: request.sndbuf.map(|bytes| bytes.0).or(planned_sndbuf),
             rcvbuf,
             clamp: bound.map(|bound| u32::try_from(bound).unwrap_or(u32::MAX)),
-            _autotuning: autotuning,
+            autotuning_max: planned.filter(|_| raised.is_some()),
+            _changed: [autotuning, raised],
         })
     }
 
@@ -143,6 +154,7 @@ impl SocketOptions {
             sndbuf_granted_bytes: Bytes(tcp::send_buffer(socket)?),
             rcvbuf_requested_bytes: self.rcvbuf.map(Bytes),
             rcvbuf_granted_bytes: Bytes(tcp::receive_buffer(socket)?),
+            autotuning_max_bytes: self.autotuning_max.map(Bytes),
             window_requested_bytes: self.request.window.filter(|_| self.clamp.is_some()),
             window_limit_bytes: self.clamp.map(|bytes| Bytes(bytes.into())),
             congestion_requested: congestion.and_then(CongestionRequest::requested).map(str::to_owned),
@@ -211,57 +223,74 @@ fn check_congestion(name: &str, kernel: &Kernel) -> Result<(), TestError> {
 }
 
 const TCP_RMEM: &str = "net.ipv4.tcp_rmem";
+const TCP_WMEM: &str = "net.ipv4.tcp_wmem";
 const TCP_MODERATE_RCVBUF: &str = "net.ipv4.tcp_moderate_rcvbuf";
 
 /// Returns the files that a test writes in a network namespace of its own ([`EMULATED`]). A sandbox must leave them
 /// writable.
 pub fn emulated_path_sysctls() -> Vec<PathBuf> {
-    [TCP_RMEM, TCP_MODERATE_RCVBUF].map(sysctl::file).into()
+    [TCP_RMEM, TCP_WMEM, TCP_MODERATE_RCVBUF].map(sysctl::file).into()
 }
 
-/// Replaces autotuning by receive buffers of a fixed size in this network namespace, as long as a test of this process
-/// needs them.
+/// Changed TCP settings of this network namespace, as long as a test of this process needs them.
 #[derive(Debug)]
-struct DisabledAutotuning;
+struct ChangedSysctls;
 
 #[derive(Debug)]
 struct SavedSysctls {
     users: usize,
-    tcp_rmem: String,
-    moderate: String,
+    /// Names and original values.
+    values: Vec<(&'static str, String)>,
 }
 
 static SAVED_SYSCTLS: Mutex<Option<SavedSysctls>> = Mutex::new(None);
 
-impl DisabledAutotuning {
+impl ChangedSysctls {
+    /// Replaces autotuning by receive buffers of a fixed size.
+    fn without_autotuning(buffer: u64) -> Option<Self> {
+        let [least, _, most] = read_numbers(TCP_RMEM)?;
+        let fixed = format!("{least} {buffer} {}", most.max(buffer));
+        Self::write(&[(TCP_RMEM, fixed), (TCP_MODERATE_RCVBUF, "0".to_owned())])
+    }
+
+    /// Raises the maximum of autotuning so that `buffer` bytes of payload fit.
+    fn with_maximum(name: &'static str, buffer: u64) -> Option<Self> {
+        let [least, first, most] = read_numbers(name)?;
+        // Linux counts its own data too, so about half of the memory holds payload.
+        let needed = buffer.saturating_mul(2).min(i32::MAX as u64);
+        if most >= needed { None } else { Self::write(&[(name, format!("{least} {first} {needed}"))]) }
+    }
+
     /// Returns `None` outside an emulated path, where this process may not change the namespace.
-    fn at(buffer: u64) -> Option<Self> {
+    fn write(changes: &[(&'static str, String)]) -> Option<Self> {
         if env::var_os(EMULATED).is_none_or(|value| value != "1") {
             return None;
         }
-        let mut saved_sysctls = lock_saved();
-        let (tcp_rmem, moderate) = (sysctl::read(TCP_RMEM).ok()?, sysctl::read(TCP_MODERATE_RCVBUF).ok()?);
-        let now = read_numbers(TCP_RMEM);
-        let (least, most) = (now.first()?, (*now.get(2)?).max(buffer));
-        sysctl::write(TCP_RMEM, &format!("{least} {buffer} {most}")).ok()?;
-        sysctl::write(TCP_MODERATE_RCVBUF, "0").ok()?;
-        match &mut *saved_sysctls {
-            Some(saved) => saved.users += 1,
-            none => *none = Some(SavedSysctls { users: 1, tcp_rmem, moderate }),
+        let mut saved = lock_saved();
+        let mut values = saved.as_ref().map(|saved| saved.values.clone()).unwrap_or_default();
+        for (name, value) in changes {
+            let before = sysctl::read(name).ok()?;
+            sysctl::write(name, value).ok()?;
+            if values.iter().all(|(known, _)| known != name) {
+                values.push((name, before));
+            }
         }
-        Some(DisabledAutotuning)
+        let users = saved.as_ref().map_or(0, |saved| saved.users) + 1;
+        *saved = Some(SavedSysctls { users, values });
+        Some(ChangedSysctls)
     }
 }
 
-impl Drop for DisabledAutotuning {
+impl Drop for ChangedSysctls {
     fn drop(&mut self) {
         let mut saved_sysctls = lock_saved();
         let Some(saved) = &mut *saved_sysctls else { return };
         saved.users -= 1;
         if saved.users == 0 {
-            // The files were writable before. If they no longer are, the namespace is being removed.
-            let _ = sysctl::write(TCP_RMEM, &saved.tcp_rmem);
-            let _ = sysctl::write(TCP_MODERATE_RCVBUF, &saved.moderate);
+            for (name, value) in &saved.values {
+                // The files were writable before. If they no longer are, the namespace is being removed.
+                let _ = sysctl::write(name, value);
+            }
             *saved_sysctls = None;
         }
     }
@@ -271,9 +300,10 @@ fn lock_saved() -> MutexGuard<'static, Option<SavedSysctls>> {
     SAVED_SYSCTLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn read_numbers(name: &str) -> Vec<u64> {
-    let text = sysctl::read(name).unwrap_or_default();
-    text.split_whitespace().map_while(|word| word.parse().ok()).collect()
+fn read_numbers(name: &str) -> Option<[u64; 3]> {
+    let text = sysctl::read(name).ok()?;
+    let numbers: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    numbers.try_into().ok()
 }
 
 #[cfg(test)]

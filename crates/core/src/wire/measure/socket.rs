@@ -110,6 +110,10 @@ pub struct SocketReport {
     pub rcvbuf_requested_bytes: Option<Bytes>,
     /// Granted receive buffer size.
     pub rcvbuf_granted_bytes: Bytes,
+    /// Buffer that autotuning may reach because a tuned test raised the limit in an emulated path: `tcp_wmem` of a
+    /// sender, `tcp_rmem` of a receiver.
+    #[serde(default)]
+    pub autotuning_max_bytes: Option<Bytes>,
     /// Requested fixed receive window.
     pub window_requested_bytes: Option<Bytes>,
     /// Limit of the receive window that was set repeatedly: the requested value, or the plan's.

@@ -21,8 +21,7 @@ use dry_run::DryRun;
 use flags::{SettingFlags, settings_error};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::emulator::{
-    self, CommandExit, EmulateError, EmulatedPath, FarSide, LogFiles, NamespaceRef, OutputFile, Placement, RunOutcome,
-    Setup,
+    self, CommandExit, EmulateError, EmulatedPath, FarSide, LogFiles, NamespaceRef, Placement, RunOutcome, Setup,
 };
 use link::{Hop, spec_error};
 
@@ -31,8 +30,7 @@ use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::command_line::quote;
 use crate::exit::{Exit, Failure};
 use crate::print;
-use crate::print::output::OutputFormat;
-
+use crate::print::output::{Output, OutputFormat};
 /// Run a command over an emulated long link, with real kernel traffic and without root
 ///
 /// CMD runs on the near side. The far side serves `lfn` and iperf3, or runs the command of --far-command. On both sides
@@ -79,6 +77,9 @@ pub struct EmulateArgs {
     /// Do not answer iperf3 clients on the far side (port 5201)
     #[arg(long, conflicts_with = "far_command", help_heading = "Sides")]
     no_iperf3: bool,
+    /// Raise the limits of the TCP buffers on both sides to fill the path [default: the limits of this host]
+    #[arg(long, help_heading = "Sides")]
+    large_buffers: bool,
     /// Attach the near side to the network namespace of a process, to a named one, or to a namespace file
     #[arg(long, value_name = "PID|NETNS", help_heading = "Sides")]
     attach_near: Option<String>,
@@ -87,7 +88,7 @@ pub struct EmulateArgs {
     attach_far: Option<String>,
     /// Bridge two interfaces transparently through the link; needs root
     #[arg(long, value_names = ["IF_A", "IF_B"], num_args = 2, help_heading = "Sides")]
-    #[arg(conflicts_with_all = ["far_command", "far_root", "no_iperf3", "attach_near", "attach_far", "parallel", "mtu"])]
+    #[arg(conflicts_with_all = ["far_command", "far_root", "no_iperf3", "large_buffers", "attach_near", "attach_far", "parallel", "mtu"])]
     bridge: Vec<String>,
     /// Skip the measurement of this machine's speed at the start
     #[arg(long, help_heading = "Accuracy")]
@@ -173,8 +174,8 @@ pub fn run(mut args: EmulateArgs) -> Result<Exit, Failure> {
         .hint("to write the accuracy report as JSON, use --report report.json"));
     }
     let mut setup = args.setup()?;
-    let (report, log) = args.open_files()?;
-    setup.watch.log = log;
+    let output = args.output.open()?;
+    setup.watch.log = args.log.as_deref().map(log::open).transpose()?;
     let mut printed = Vec::new();
     for warning in setup.paths.iter().flat_map(EmulatedPath::warnings) {
         // Parallel paths often have the same warnings.
@@ -186,7 +187,6 @@ pub fn run(mut args: EmulateArgs) -> Result<Exit, Failure> {
     let outcome = match emulator::run(&setup, &args.command) {
         Ok(outcome) => outcome,
         Err(error) => {
-            report.iter().for_each(OutputFile::discard);
             setup.watch.log.iter().for_each(LogFiles::discard);
             return Err(emulate_error(error));
         }
@@ -195,13 +195,13 @@ pub fn run(mut args: EmulateArgs) -> Result<Exit, Failure> {
         print::message(format_args!("lfn: the far command {ending} before CMD ended\n"));
     }
     print::message(print::emulate::accuracy::for_stderr(&outcome.accuracy_report, outcome.link_failure.is_some()));
-    finish_run(&outcome, report.as_ref(), setup.watch.log.as_ref())
+    finish_run(&outcome, output, setup.watch.log.as_ref())
 }
 
 /// Writes the report and the end of the log, and prints every error.
-fn finish_run(outcome: &RunOutcome, report: Option<&OutputFile>, log: Option<&LogFiles>) -> Result<Exit, Failure> {
+fn finish_run(outcome: &RunOutcome, output: Output, log: Option<&LogFiles>) -> Result<Exit, Failure> {
     let logged = log.zip(outcome.log.as_ref()).map_or(Ok(()), |(file, account)| log::report_log(file, account));
-    let reported = report.map_or(Ok(()), |file| report::write(file, outcome));
+    let reported = report::write(output, outcome);
     let broken = outcome.link_failure.as_ref().map(Failure::msg);
     let mut failures: Vec<Failure> = [logged.err(), reported.err(), broken].into_iter().flatten().collect();
     let Some(last) = failures.pop() else { return Ok(exit_code(outcome)) };
@@ -222,6 +222,7 @@ impl EmulateArgs {
             placement: self.placement(),
             calibrate,
             force,
+            large_buffers: self.large_buffers,
             quiet: print::settings::is_quiet(),
             ..Setup::new(self.path()?, self.seed()?, self.far_side()?)
         };
@@ -233,25 +234,6 @@ impl EmulateArgs {
         let has_shell = matches!(setup.placement, Placement::Namespaces { near: None, .. });
         setup.watch.live = print::emulate::live::live_output(self.live, has_shell || !self.command.is_empty());
         Ok(setup)
-    }
-
-    /// Opens the output files of the run.
-    fn open_files(&self) -> Result<(Option<OutputFile>, Option<LogFiles>), Failure> {
-        let report = self.output.report().map(report::open).transpose()?;
-        let log = self.log.as_deref().map(log::open).transpose().and_then(|log| {
-            for (report, log) in report.iter().zip(log.iter().flat_map(LogFiles::outputs)) {
-                if report.is_same_as(log)? {
-                    let name = report.path().display();
-                    return Err(Failure::usage(format!("--report and --log are the same file: {name}"))
-                        .hint("use two files: --report run.json --log packets.jsonl"));
-                }
-            }
-            Ok(log)
-        });
-        if log.is_err() {
-            report.iter().for_each(OutputFile::discard);
-        }
-        Ok((report, log?))
     }
 
     /// Returns the first path: from --link, or from the profile and the flags.

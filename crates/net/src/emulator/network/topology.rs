@@ -85,7 +85,7 @@ fn new_namespace(setup: &Setup) -> Result<NetNamespace, EmulateError> {
         netlink.set_up(lo)
     };
     namespace.run(up).and_then(|result| result).map_err(system_error("bring a loopback interface up"))?;
-    namespace.run(|| raise_buffers(setup)).map_err(system_error("enter a network namespace"))??;
+    namespace.run(|| prepare_tcp(setup)).map_err(system_error("enter a network namespace"))??;
     Ok(namespace)
 }
 
@@ -201,11 +201,13 @@ fn disable_ipv6() {
     let _ = sysctl::write("net.ipv6.conf.default.disable_ipv6", "1");
 }
 
-/// Allows TCP windows that fill the path, and makes every connection start without cached metrics.
-fn raise_buffers(setup: &Setup) -> Result<(), EmulateError> {
-    let needed = needed_buffer(setup);
-    for name in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
-        raise_maximum(name, needed).map_err(system_error(&format!("set {name}")))?;
+/// Makes every connection start without cached metrics. Allows TCP windows that fill the path, if this is requested.
+fn prepare_tcp(setup: &Setup) -> Result<(), EmulateError> {
+    if setup.large_buffers {
+        let needed = needed_buffer(setup);
+        for name in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
+            raise_maximum(name, needed).map_err(system_error(&format!("set {name}")))?;
+        }
     }
     // Cached metrics of one connection would make the next one faster, and runs would not be comparable.
     sysctl::write("net.ipv4.tcp_no_metrics_save", "1").map_err(system_error("set net.ipv4.tcp_no_metrics_save"))?;

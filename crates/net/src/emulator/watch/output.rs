@@ -6,7 +6,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,13 +40,6 @@ impl OutputFile {
         &self.file
     }
 
-    /// Returns true if both are the same file, so that one output would overwrite the other. Character devices are
-    /// never the same, because they store nothing.
-    pub fn is_same_as(&self, other: &OutputFile) -> io::Result<bool> {
-        let (one, other) = (self.file.metadata()?, other.file.metadata()?);
-        Ok((one.dev(), one.ino()) == (other.dev(), other.ino()) && !one.file_type().is_char_device())
-    }
-
     /// Deletes the previous content.
     pub fn truncate(&self) -> io::Result<()> {
         // A pipe or a terminal has no length to set.
@@ -75,8 +67,6 @@ fn open_existing(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
-
     use super::*;
 
     #[test]
@@ -88,17 +78,5 @@ mod tests {
         assert!(!new.exists() && fs::read_to_string(&old).unwrap() == "before");
         OutputFile::open(&old).unwrap().truncate().unwrap();
         assert_eq!(fs::read_to_string(&old).unwrap(), "");
-    }
-
-    #[test]
-    fn links_to_the_same_file_are_detected() {
-        let home = tempfile::tempdir().unwrap();
-        let [name, link, other] = ["name", "link", "other"].map(|name| home.path().join(name));
-        let open = |path: &Path| OutputFile::open(path).unwrap();
-        let file = open(&name);
-        symlink(&name, &link).unwrap();
-        assert!(file.is_same_as(&open(&link)).unwrap() && !file.is_same_as(&open(&other)).unwrap());
-        let null = Path::new("/dev/null");
-        assert!(!open(null).is_same_as(&open(null)).unwrap());
     }
 }
