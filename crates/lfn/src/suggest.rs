@@ -5,7 +5,6 @@ use std::error::Error as _;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, Command, CommandFactory};
 use lfn_core::link::settings::nearest_word;
-use lfn_core::units::{BitRate, Bytes};
 
 use crate::cli::Cli;
 
@@ -129,11 +128,6 @@ fn nearest<'a>(typed: &str, words: &[&'a str]) -> Option<&'a str> {
 /// Returns a hint with a valid value for the flag.
 fn value(flag: &Arg, typed: &str, error: &str) -> Option<String> {
     let name = flag.get_long()?;
-    if error.contains("bit rate")
-        && let Some(rate) = rate_in_bits(typed)
-    {
-        return Some(format!("--{name} {} is the same rate in bits", rate.to_argument()));
-    }
     if let Some((_, unit)) = error.split_once("has no unit: write ") {
         return unit.split(" or ").last().map(|value| format!("--{name} {}", value.trim()));
     }
@@ -155,14 +149,6 @@ fn value(flag: &Arg, typed: &str, error: &str) -> Option<String> {
         known.map(|(_, example)| *example)
     });
     example.map(|example| format!("for example: --{name} {example}"))
-}
-
-/// Returns a rate that was given in bytes per second: `10MB`, `10MB/s`, `1.5MBps`.
-fn rate_in_bits(typed: &str) -> Option<BitRate> {
-    let typed = typed.trim();
-    let amount = ["/s", "ps"].iter().find_map(|tail| typed.strip_suffix(tail)).unwrap_or(typed);
-    let bytes: Bytes = amount.parse().ok().filter(|_| amount.ends_with('B'))?;
-    bytes.0.checked_mul(8).map(BitRate)
 }
 
 /// Example values for the names of values that the help shows.
@@ -337,9 +323,6 @@ mod tests {
             let flag = command.get_arguments().find(|flag| flag.get_long() == Some(name)).unwrap();
             value(flag, typed, error).unwrap()
         };
-        let bytes = "unknown unit 'MB' for a bit rate";
-        assert_eq!(hint("serve", "max-rate", "10MB", bytes), "--max-rate 80mbit is the same rate in bits");
-        assert_eq!(hint("serve", "max-rate", "1.5MB/s", bytes), "--max-rate 12mbit is the same rate in bits");
         assert_eq!(hint("serve", "max-rate", "x", "is not a bit rate"), "for example: --max-rate 50mbit");
         assert_eq!(hint("serve", "drain", "12", "'12' has no unit: write 12ms or 12s"), "--drain 12s");
         assert_eq!(hint("serve", "drain", "x", "is not a duration"), "for example: --drain 30s");

@@ -41,6 +41,11 @@ fn main() -> ExitCode {
         ("same_seed_drops_the_same_counted_packets", Needs::Namespaces, same_seed_drops_the_same_counted_packets),
         ("loss_of_100_percent_drops_everything", Needs::Namespaces, loss_of_100_percent_drops_everything),
         ("nothing_is_left_after_any_end", Needs::Namespaces, nothing_is_left_after_any_end),
+        (
+            "host_buffers_are_kept_except_in_a_tuned_test",
+            Needs::Namespaces,
+            host_buffers_are_kept_except_in_a_tuned_test,
+        ),
         ("file_is_copied_over_a_lossy_link", Needs::Namespaces, file_is_copied_over_a_lossy_link),
         ("copied_files_disappear_with_the_far_side", Needs::Namespaces, copied_files_disappear_with_the_far_side),
         ("far_side_answers_iperf3", Needs::Programs(&["iperf3"]), far_side_answers_iperf3),
@@ -269,6 +274,32 @@ fn sleepers(marker: &str) -> usize {
 
 fn send(child: &Child, signal: &str) {
     assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+fn host_buffers_are_kept_except_in_a_tuned_test() {
+    const FILE: &str = "/proc/sys/net/ipv4/tcp_wmem";
+    let home = tempfile::tempdir().unwrap();
+    let run = |flags: &[&str], script: &str| {
+        let mut command = lfn();
+        command.env_remove("LFN_EMULATE_LARGE_BUFFERS").current_dir(home.path());
+        command.args(["emulate", "--rtt", "600ms", "--rate", "100mbit", "--no-calibration", "--force"]).args(flags);
+        let output = command.args(["--", "sh", "-c", script]).output().unwrap();
+        stdout(&output)
+    };
+    let max = |text: &str| text.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap();
+    let host = max(&fs::read_to_string(FILE).unwrap());
+    assert_eq!(max(&run(&[], &format!("cat {FILE}"))), host);
+    // Twice the BDP of 7.5 MB, because half of the memory holds payload.
+    assert!(max(&run(&["--large-buffers"], &format!("cat {FILE}"))) >= 15_000_000);
+    if host >= 15_000_000 {
+        return;
+    }
+    let lfn = support::lfn_path();
+    let script = format!("{} test far -t 1 --tuned --json >tuned.json; cat {FILE}", lfn.display());
+    assert_eq!(max(&run(&[], &script)), host, "the limit is put back after the test");
+    let result: serde_json::Value = serde_json::from_slice(&fs::read(home.path().join("tuned.json")).unwrap()).unwrap();
+    let socket = &result["runs"][0]["near"]["streams"][0]["socket"];
+    assert!(socket["autotuning_max_bytes"].as_u64() >= Some(7_500_000), "{socket}");
 }
 
 /// Copies in both directions, and the printed digest equals that of `b3sum`.

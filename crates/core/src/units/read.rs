@@ -43,17 +43,28 @@ pub enum QuantityError {
 }
 
 impl QuantityError {
-    /// Returns the value with its most probable unit, if only the unit is missing.
+    /// Returns the value with its most probable unit, if only the unit is missing, or a rate in bytes in bits.
     pub fn suggestion(&self) -> Option<String> {
         match self {
             QuantityError::NoUnit(text) => Some(format!("{text}ms")),
             QuantityError::NoRateUnit { megabits, .. } => Some(megabits.clone()),
             QuantityError::NoSizeUnit(text) => Some(format!("{text}GB")),
+            QuantityError::UnknownUnit { text, quantity: RATE_NAME, .. } => rate_in_bits(text),
             _ => None,
         }
     }
 }
 
+/// Returns a rate in bytes per second, such as `10MB/s`, in bits.
+fn rate_in_bits(text: &str) -> Option<String> {
+    let text = text.trim();
+    let amount = ["/s", "ps"].iter().find_map(|tail| text.strip_suffix(tail)).unwrap_or(text);
+    let bytes: Bytes = amount.parse().ok().filter(|_| amount.ends_with('B'))?;
+    Some(BitRate(bytes.0.checked_mul(8)?).to_argument())
+}
+
+/// Name of the quantity in the errors of a [`BitRate`].
+const RATE_NAME: &str = "bit rate";
 const KIB: f64 = 1024.0;
 
 impl FromStr for Bytes {
@@ -91,7 +102,7 @@ impl FromStr for BitRate {
     /// iperf3 print them. Only zero needs no unit.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         const QUANTITY: Quantity = Quantity {
-            name: "bit rate",
+            name: RATE_NAME,
             example: "135mbit, 2.5Gb/s or 155520000bit",
             units: "bit, kbit, mbit, gbit, tbit, Mb/s, Gbit/s, Mbps (bits, never bytes, per second)",
             max: "18 Eb/s",

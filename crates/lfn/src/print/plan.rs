@@ -15,8 +15,6 @@ use super::label_columns::Page;
 use crate::cmd::plan::NamedRoute;
 use crate::print;
 
-/// File that the printed commands create.
-const SETTINGS_FILE: &str = "/etc/sysctl.d/90-lfn.conf";
 /// File with the values before the change, on a host whose values are not known here.
 const SAVED_VALUES: &str = "lfn-before.conf";
 /// Capacity up to which an ordinary machine emulates a path.
@@ -27,6 +25,8 @@ pub struct PlanReport<'a> {
     pub plan: &'a Plan,
     /// Settings that the host needs.
     pub settings: Vec<Setting>,
+    /// File that the printed commands create.
+    pub settings_file: String,
     pub advice: Advice,
     /// True if the user chose the congestion control.
     pub requested_congestion: bool,
@@ -321,9 +321,10 @@ impl PlanReport<'_> {
             let lines: Vec<String> = keys.chunks(2).map(|keys| keys.join(" ")).collect();
             page.commands([format!("sysctl {} > {SAVED_VALUES}", lines.join(" \\\n  "))]);
         }
-        page.commands([format!("cat > {SETTINGS_FILE} <<'END'")]);
+        let file = &self.settings_file;
+        page.commands([format!("cat > {file} <<'END'")]);
         page.commands(self.settings.iter().map(Setting::line));
-        page.commands(["END".to_owned(), format!("sysctl -p {SETTINGS_FILE}")]);
+        page.commands(["END".to_owned(), format!("sysctl -p {file}")]);
         page.lines("undo", std::iter::empty());
         page.commands(self.undo());
         if is_unknown {
@@ -338,7 +339,7 @@ impl PlanReport<'_> {
         if self.settings.is_empty() {
             return Vec::new();
         }
-        let remove = format!("rm {SETTINGS_FILE}");
+        let remove = format!("rm {}", self.settings_file);
         if matches!(self.source, SettingsSource::Unknown) {
             return vec![remove, format!("sysctl -p {SAVED_VALUES}")];
         }

@@ -357,7 +357,7 @@ fn copy_respects_the_rate_option() {
         assert!(report["seconds"].as_f64() > Some(0.6), "{args:?}: {report}");
     }
     let errors = pair.refuses(&["a", "far:a", "--rate", "5bit"], 2, "--rate 5 b/s is too low; minimum 8 kb/s");
-    assert!(errors.ends_with("hint: --rate 10gbit\n"), "{errors}");
+    assert!(errors.ends_with("hint: lfn copy a far:a --rate 10gbit\n"), "{errors}");
 }
 
 #[test]

@@ -167,7 +167,12 @@ fn wrong_values_have_exact_errors_and_hints() {
     for (args, code, error, hint) in [
         (&["a", "far:a"][..], 1, "a file of 300,001 B exists, the source has 300,000 B", ""),
         (&["a", "far:b", "--rate", "10MB"], 2, "lfn: --rate: '10MB': unknown unit 'MB'", "hint: "),
-        (&["a", "far:b", "--manifest", "far:copy/M"], 2, "must be a file on this host", "use --manifest M, then copy"),
+        (
+            &["a", "far:b", "--manifest", "far:copy/M"],
+            2,
+            "must be a file on this host",
+            "lfn copy a far:b --manifest M",
+        ),
         (&["a", "far:b", "--manifest", "none/M"], 1, "cannot write the manifest none/M", "--manifest /tmp/M"),
         (&["missing", "far:b"], 1, "lfn: missing: no such file", "hint: check the spelling: ls .\n"),
         (&["a", "me@there"], 2, "'me@there' names a host for ssh", "did you mean me@there:?"),

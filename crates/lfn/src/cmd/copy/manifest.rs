@@ -12,6 +12,7 @@ use lfn_core::transfer::manifest::ManifestLine;
 use lfn_core::wire::copy::EntryEvent;
 
 use crate::exit::{Failure, without_error_number};
+use crate::typed;
 
 /// A manifest during the copy.
 pub(super) struct Manifest {
@@ -35,11 +36,13 @@ impl Manifest {
             return Err(Failure::usage("--manifest -: a manifest cannot be written to standard output")
                 .hint("give a file name; ./- for a file called -"));
         }
-        if let Some(host) = path.to_str().and_then(host_of) {
+        if path.to_str().and_then(host_of).is_some() {
             let what = format!("--manifest {}: the manifest must be a file on this host", path.display());
-            let name = path.file_name().unwrap_or_default().display();
-            return Err(Failure::usage(what)
-                .hint(format!("use --manifest {name}, then copy the file: lfn copy {name} {host}:")));
+            let name = path.to_string_lossy();
+            let name = name.rsplit([':', '/']).next().filter(|name| !name.is_empty()).unwrap_or("manifest.b3");
+            return Err(
+                Failure::usage(what).hint(format!("write the manifest here: {}", typed::corrected("manifest", name)))
+            );
         }
         // The target of a symbolic link is replaced, not the link. A device or a pipe must not be replaced by a file.
         let path = &resolve_link(path);

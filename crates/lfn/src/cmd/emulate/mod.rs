@@ -194,7 +194,13 @@ pub fn run(mut args: EmulateArgs) -> Result<Exit, Failure> {
     if let Some(ending) = outcome.far.filter(|ending| *ending != CommandExit::Exited(0)) {
         print::message(format_args!("lfn: the far command {ending} before CMD ended\n"));
     }
+    let is_accurate = outcome.accuracy_report.is_accurate();
     print::message(print::emulate::accuracy::for_stderr(&outcome.accuracy_report, outcome.link_failure.is_some()));
+    if print::settings::is_quiet()
+        && let Some(inaccuracy) = outcome.accuracy_report.inaccuracies().first().filter(|_| !is_accurate)
+    {
+        print::error(format_args!("lfn: not accurate: {}: {}\n", inaccuracy.direction, inaccuracy.cause));
+    }
     finish_run(&outcome, output, setup.watch.log.as_ref())
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lfn_core::units::parse_duration;
+use lfn_core::units::{BitRate, parse_duration};
 
 use crate::exit::Failure;
 
@@ -19,8 +19,8 @@ pub(super) fn read<T: FromStr<Err: Display>>(
 ) -> Result<Option<T>, Failure> {
     let Some(text) = text else { return Ok(None) };
     text.parse().map(Some).map_err(|error| {
-        let lacks_unit = hint.ends_with("bit") && text.parse::<f64>().is_ok();
-        let complete = lacks_unit.then(|| format!("--{flag} {text}mbit"));
+        let as_rate = text.parse::<BitRate>().err().filter(|_| hint.ends_with("bit"));
+        let complete = as_rate.and_then(|error| error.suggestion()).map(|value| format!("--{flag} {value}"));
         value_error(flag, error, complete.as_deref().unwrap_or(hint))
     })
 }

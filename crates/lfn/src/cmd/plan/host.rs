@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 
 use lfn_core::plan::settings::{DefaultInterface, HostSettings, RingSizes, SETTING_NAMES};
 use lfn_core::units::BitRate;
@@ -83,4 +84,11 @@ fn default_interface() -> Option<DefaultInterface> {
         rings: rings.filter(|rings| rings.max_receive > 0),
         name: stats.name,
     })
+}
+
+/// Returns the file for the settings. On this host the file does not exist yet, so settings of another plan are kept.
+pub(super) fn settings_file(is_this_host: bool) -> String {
+    let mut files = (90..=99).map(|number| format!("/etc/sysctl.d/{number}-lfn.conf"));
+    let free = files.find(|file| !is_this_host || !Path::new(file).exists());
+    free.unwrap_or_else(|| "/etc/sysctl.d/99-lfn.conf".to_owned())
 }

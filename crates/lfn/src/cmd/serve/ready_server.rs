@@ -86,6 +86,9 @@ impl ReadyServer<'_> {
             _ => "only this address",
         };
         print::message(format_args!("lfn: listening on {listen} ({scope})\n"));
+        if let Some(iperf3) = self.iperf3 {
+            print::message(format_args!("lfn: iperf3 clients: iperf3 -c {} -p {}\n", self.ticket.host, iperf3.port()));
+        }
         if self.host.is_local && !listen.ip().is_loopback() {
             print::message(
                 "lfn: this host has no address that other hosts can reach; name one with --ticket-host ADDRESS\n",

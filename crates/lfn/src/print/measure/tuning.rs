@@ -145,7 +145,7 @@ fn configuration(pair: &TuningComparison) -> String {
         pair.configuration.iter().map(|setting| command(setting, value(setting))).collect()
     };
     format!(
-        "\nmake the difference permanent (as root; lines without \"sysctl -w\" go to /etc/sysctl.d/90-lfn.conf):\n{}undo:\n{}",
+        "\nto use these settings until the next boot, as root; to keep them, write KEY = VALUE to /etc/sysctl.d/90-lfn.conf:\n{}undo:\n{}",
         lines(|setting| &setting.value),
         lines(|setting| &setting.current),
     )
