@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::exit::{Exit, Failure};
 
 /// Time in which further signals belong to the first one.
-const SAME_INTERRUPT: Duration = Duration::from_secs(1);
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
+const SAME_INTERRUPT: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// State of interrupts by signals.
 pub(super) struct Interrupt {
