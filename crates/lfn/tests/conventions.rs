@@ -182,7 +182,7 @@ fn report_is_no_other_file_of_the_command() {
 }
 
 #[test]
-fn default_gives_way_to_the_flag_of_the_user() {
+fn flag_of_the_user_replaces_a_conflicting_default() {
     for (name, value, words) in [
         ("LFN_TEST_TIME", "5s", ["test", "127.0.0.1:1", "--insecure", "--bytes", "1MB"]),
         ("LFN_TEST_COUNT", "5", ["test", "127.0.0.1:1", "--insecure", "--time", "5s"]),

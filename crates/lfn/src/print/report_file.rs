@@ -18,6 +18,7 @@ use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 use serde::Serialize;
 
 use crate::exit::Failure;
+use crate::print;
 use crate::print::sanitize::SafeWriter;
 use crate::typed;
 
@@ -68,7 +69,7 @@ impl ReportFile {
 
     fn create_with_mode(typed: &Path, mode: u32) -> Result<Self, Failure> {
         if typed == Path::new("/dev/stdout") {
-            let file = io::stdout().as_fd().try_clone_to_owned().map_err(|error| report_error(typed, error))?;
+            let file = print::raw_text().as_fd().try_clone_to_owned().map_err(|error| report_error(typed, error))?;
             return Ok(ReportFile::Open(typed.to_owned(), file.into()));
         }
         refuse_file_of_the_command(typed)?;

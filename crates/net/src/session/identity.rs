@@ -187,7 +187,7 @@ mod tests {
             assert_eq!((found.uid(), found.gid(), found.permissions().mode() & 0o777), (1234, 1234, 0o600));
         }
         // A link of the other account leads root to no other file.
-        std::os::unix::fs::symlink("/etc/hostname-of-nobody", directory.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("/etc/other-file", directory.path().join("link")).unwrap();
         assert!(create_private(&directory.path().join("link")).is_err());
     }
 
