@@ -153,6 +153,16 @@ fn stamp_results_match_the_schema() {
 }
 
 #[test]
+fn serve_writes_its_report_at_the_start() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("serve.json");
+    let server = Server::start(&["--report", file.to_str().unwrap()]);
+    let report: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_valid("lfn.serve.1", &report);
+    assert_eq!(report["ticket"], server.ticket);
+}
+
+#[test]
 fn failed_test_keeps_its_intervals() {
     let directory = TempDir::new().unwrap();
     let kept = directory.path().join("kept.json");

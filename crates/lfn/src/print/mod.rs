@@ -83,7 +83,7 @@ fn write_text(text: impl Display, label: Label) {
     write_stderr(&plain);
 }
 
-/// Replaces the characters of figures and hints that a locale without UTF-8 cannot show. Names keep their characters.
+/// Replaces the characters of figures and hints that a locale without UTF-8 cannot show, also within names.
 fn for_locale(text: &str) -> Cow<'_, str> {
     if terminal::use_unicode() { text.into() } else { ascii(text).into() }
 }

@@ -294,7 +294,7 @@ fn path_profile(direction: &Direction, rate: Option<BitRate>, target: &Target) -
     Ok(TcpConnection::connect(target).ok().map(|connection| PathProfile::new(capacity, connection.min_rtt())))
 }
 
-/// Excludes the manifest and the report of this copy from --delete.
+/// Excludes the manifest and the report of this copy, and the directories around them, from --delete.
 fn protect_written_files(
     args: &CopyArgs,
     direction: &Direction,

@@ -166,7 +166,7 @@ pub fn run(args: PlanArgs) -> Result<Exit, Failure> {
     let plan = plan::plan(&path, &options).map_err(plan_error)?;
     args.warn_of_loss(&path);
     let report = PlanReport {
-        settings_file: host::settings_file(matches!(source, SettingsSource::ThisHost)),
+        settings_file: host::settings_file("/etc/sysctl.d", matches!(source, SettingsSource::ThisHost)),
         settings: needed_settings(&plan, options.max_buffer, options.congestion, target),
         advice: advice(&plan, &options),
         plan: &plan,

@@ -2,7 +2,7 @@
 //! schema `lfn.dry-run/2`.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use lfn_core::link::{DropCause, LinkStats, PacketCount};
@@ -115,7 +115,7 @@ struct DelayJson {
 impl DryRunReport {
     /// Prints a page on stdout.
     pub fn text(&self) -> io::Result<()> {
-        print::out().write_all(print::for_locale(&self.page()).as_bytes())
+        print::result(&self.page())
     }
 
     /// Returns the document. Its figures do not depend on the machine or the time.
