@@ -22,8 +22,8 @@ use lfn_core::wire::copy::{
     BlockHeader, CopyJob, CopyTally, EntryFailure, FileBlocks, ReceiverMessage, RemoteDestination, RemoteSource,
     Selection, SenderMessage,
 };
+use lfn_net::limits::admission::{QuotaLimits, Quotas};
 use lfn_net::server::ServerConfig;
-use lfn_net::server::admission::{QuotaLimits, Quotas};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, DataStream, Protection, SessionError};

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use lfn_core::report::EndReason;
 use lfn_core::wire::measure::{SocketRequest, TestDirection, TestLoad, TestRequest};
+use lfn_net::limits::admission::{AdmissionOutcome, Grant, QuotaLimits, Quotas, SessionDemand};
 use lfn_net::server::ServerConfig;
-use lfn_net::server::admission::{AdmissionOutcome, Grant, QuotaLimits, Quotas, SessionDemand};
 use lfn_net::service;
 use lfn_net::tester::{self, Test, TestError};
 use support::TestServer;

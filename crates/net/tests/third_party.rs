@@ -20,8 +20,9 @@ use lfn_core::wire::copy::{CopyId, CopyJob, CopyRequest, ReceiverMessage, Remote
 use lfn_core::wire::path::PathRequest;
 use lfn_core::wire::third_party::{OrchestratorMessage, TokenReply, TokenRequest};
 use lfn_core::wire::{RefusalCode, Request};
-use lfn_net::server::admission::{AdmissionOutcome, QuotaLimits, Quotas, SessionDemand};
-use lfn_net::server::{ConnectionLimits, ServerConfig};
+use lfn_net::limits::admission::{AdmissionOutcome, QuotaLimits, Quotas, SessionDemand};
+use lfn_net::limits::connection_table::ConnectionLimits;
+use lfn_net::server::ServerConfig;
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, SessionError};

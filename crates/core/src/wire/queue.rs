@@ -8,8 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::admission::{FULL, FULL_FOR_CLIENT};
 use crate::figure::Figure;
+use crate::limits::{FULL, FULL_FOR_CLIENT};
 use crate::session::SessionId;
 
 /// Messages of the server while a session waits.

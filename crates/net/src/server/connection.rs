@@ -12,15 +12,14 @@ use lfn_core::session::{PROTOCOL, Rights, SessionId, WriteAccess};
 use lfn_core::wire::copy::{CopyJob, RemoteDestination, RemoteSource};
 use lfn_core::wire::{Credentials, HELLO_LIMIT, Hello, Refusal, RefusalCode, Request};
 
-use super::admission::{AdmissionOutcome, Grant};
-use super::connection_table::ConnectionSlot;
 use super::event::{RefusedReason, ServerEvent, SessionInfo};
 use super::registry::SessionStreams;
 use super::tokens::TokenHolder;
 use super::{STACK_SIZE, ServerSession, ServerState, queue_wait};
+use crate::limits::admission::{AdmissionOutcome, Grant};
+use crate::limits::connection_table::ConnectionSlot;
 use crate::session::dial::set_keepalive_options;
 use crate::session::{Control, DataStream, SessionError, TlsStream};
-use crate::tester::TestError;
 
 /// Serves a connection to its end. An error belongs to a connection that did not join a session; the reason goes to the
 /// log and the metrics.
@@ -178,7 +177,7 @@ fn admit(
     check_rights(holder, request).map_err(SessionError::Refused)?;
     // An invalid request is refused before the queue.
     if let Request::Test(test) = request {
-        test.check().map_err(|error| SessionError::Refused(Refusal::from(&TestError::Request(error))))?;
+        test.check().map_err(|error| SessionError::Refused(Refusal::from(&error)))?;
     }
     let renews = matches!(request, Request::Copy(_));
     let open = |id, grant: Grant| {

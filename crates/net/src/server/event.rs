@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lfn_core::admission::{ExpectedWait, SessionDemand, SessionGrant};
+use lfn_core::limits::{ExpectedWait, SessionDemand, SessionGrant};
 use lfn_core::session::{Fingerprint, SessionId};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::{CopyJob, CopyRequest, CopyTally, RemoteDestination, RemoteSource};
 use lfn_core::wire::measure::TestDirection;
+use lfn_core::wire::path::MAX_SESSION_TIME;
 use lfn_core::wire::{Refusal, Request};
 
-use crate::path;
 use crate::session::SessionError;
 
 /// Client and purpose of a session.
@@ -193,9 +193,7 @@ impl SessionInfo {
 /// Returns the resources that a request needs.
 fn demand(request: &Request, own: Fingerprint) -> SessionDemand {
     match request {
-        Request::Path(_) => {
-            SessionDemand { streams: 1, time: Some(path::MAX_SESSION_TIME), ..SessionDemand::default() }
-        }
+        Request::Path(_) => SessionDemand { streams: 1, time: Some(MAX_SESSION_TIME), ..SessionDemand::default() },
         Request::Clean(_) => SessionDemand { streams: 1, unbounded: true, ..SessionDemand::default() },
         // The copy that uses the temporary token is counted.
         Request::IssueToken(_) => {

@@ -10,7 +10,7 @@ use lfn_core::wire::{Refusal, RefusalCode};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use super::admission::{ExpectedWait, Grant, QueueTicket, QuotaScope};
+use crate::limits::admission::{ExpectedWait, Grant, QueueTicket, QuotaScope};
 use crate::session::{Control, QueuePoll, SessionError};
 
 /// Interval of the reports to a waiting client; each one is also a sign of life.

@@ -2,8 +2,8 @@
 //!
 //! A data stream that arrives before its control connection is parked for at most [`PARK_TIMEOUT`]. It is
 //! authenticated, so only holders of a ticket can park streams. Each stream keeps its connection's slot
-//! ([`super::connection_table`]) until it is closed. Parked streams are closed first when slots or file descriptors are
-//! short.
+//! ([`crate::limits::connection_table`]) until it is closed. Parked streams are closed first when slots or file
+//! descriptors are short.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, TcpStream};
@@ -15,9 +15,8 @@ use std::time::{Duration, Instant};
 use lfn_core::session::SessionId;
 use lfn_core::wire::{Refusal, RefusalCode};
 
-use super::ConnectionLimits;
-use super::admission::Quotas;
-use super::connection_table::{ConnectionSlot, ConnectionTable};
+use crate::limits::admission::Quotas;
+use crate::limits::connection_table::{ConnectionLimits, ConnectionSlot, ConnectionTable};
 use crate::session::{DataStream, SessionError};
 
 /// Maximum time that a data stream waits for its control connection.

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::admission::SessionGrant;
+use lfn_core::limits::SessionGrant;
 use lfn_core::session::{Fingerprint, Rights, SessionId, TokenHash};
 use lfn_core::units::BitRate;
 use lfn_core::wire::copy::CopyId;
@@ -18,15 +18,15 @@ use lfn_core::wire::third_party::TokenRequest;
 use lfn_core::wire::{Refusal, RefusalCode};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::admission::Quotas;
 use super::event::CopySummary;
-use super::rate_limiter::RateLimiter;
 use super::registry::SessionStreams;
 use super::running_session::RunningSessionGuard;
 use super::tokens::temporary::TemporaryToken;
-use super::written_files::WrittenFiles;
 use super::{DatagramStreams, ServerState, accept_until};
+use crate::limits::admission::Quotas;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::{Control, DataStream, SessionError};
+use crate::written_files::WrittenFiles;
 
 /// The server's end of one session.
 #[derive(Debug)]

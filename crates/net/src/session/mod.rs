@@ -10,6 +10,7 @@ mod data;
 pub mod datagram;
 pub mod dial;
 pub mod identity;
+pub(crate) mod pacing;
 pub mod queue;
 mod tls;
 pub(crate) use tls::{TlsStream, server_config};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lfn_core::units::{BitRate, Bytes, parse_unit_duration};
-use lfn_net::server::ConnectionLimits;
-use lfn_net::server::access::{Access, Prefix};
-use lfn_net::server::admission::{QuotaLimits, Quotas};
+use lfn_net::limits::access::{Access, Prefix};
+use lfn_net::limits::admission::{QuotaLimits, Quotas};
+use lfn_net::limits::connection_table::ConnectionLimits;
 
 /// Flags that limit clients.
 #[derive(clap::Args, Debug)]

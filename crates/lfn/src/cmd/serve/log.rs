@@ -7,8 +7,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use lfn_core::admission::{SessionDemand, SessionGrant};
 use lfn_core::date::rfc3339;
+use lfn_core::limits::{SessionDemand, SessionGrant};
 use lfn_net::server::ServerEvent;
 use lfn_net::server::event::{RefusedReason, SessionInfo};
 use lfn_net::session::SessionError;

@@ -18,9 +18,9 @@ use super::super::rsa::{self, AUTH_RESPONSE_TIME};
 use super::super::stream::{IperfStream, Load, Socket};
 use super::IperfServerState;
 use super::output::OutputRecorder;
+use crate::limits::admission::{AdmissionOutcome, Grant, SessionDemand};
+use crate::limits::connection_table::ConnectionSlot;
 use crate::server::ServerEvent;
-use crate::server::admission::{AdmissionOutcome, Grant, SessionDemand};
-use crate::server::connection_table::ConnectionSlot;
 use crate::server::event::SessionInfo;
 use crate::session::SessionError;
 

@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use lfn_core::admission::{
-    AdmissionGate, Client, Denial, QuotaLimits, QuotaScope, Quotas, SessionDemand, SessionGrant,
-};
+use lfn_core::limits::{AdmissionGate, Client, Denial, QuotaLimits, QuotaScope, Quotas, SessionDemand, SessionGrant};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes};
 use proptest::prelude::*;

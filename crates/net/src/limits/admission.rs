@@ -1,4 +1,4 @@
-//! Admission control for threads, on top of [`lfn_core::admission`]. A request gets a [`Grant`], a [`QueueTicket`] or a
+//! Admission control for threads, on top of [`lfn_core::limits`]. A request gets a [`Grant`], a [`QueueTicket`] or a
 //! refusal.
 //!
 //! The gate of `lfn_core` decides; this module adds a lock, a clock and the wake-up of sessions at their turn. A
@@ -11,14 +11,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use lfn_core::admission::{AdmissionDecision, AdmissionGate, Client, Denial, SessionGrant};
-pub use lfn_core::admission::{ExpectedWait, QuotaLimits, QuotaScope, Quotas, SessionDemand};
+use lfn_core::limits::{AdmissionDecision, AdmissionGate, Client, Denial, SessionGrant};
+pub use lfn_core::limits::{ExpectedWait, QuotaLimits, QuotaScope, Quotas, SessionDemand};
 use lfn_core::time;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::{Refusal, RefusalCode};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-use super::rate_limiter::{Exhausted, RateLimiter};
+use super::rate_limiter::{ByteQuota, Exhausted, RateLimiter};
 
 /// Maximum age of a wait estimate. The calculation visits every waiting session.
 const MAX_ESTIMATE_AGE: Duration = Duration::from_secs(1);
@@ -55,18 +55,6 @@ pub struct QueueTicket {
     /// Event file descriptor, readable when the turn came.
     event: Arc<OwnedFd>,
     is_taken: bool,
-}
-
-/// Source of leases of a byte quota.
-pub(super) trait ByteQuota: std::fmt::Debug + Send + Sync {
-    /// Leases up to `wanted` bytes; returns zero bytes if nothing is left.
-    fn lease(&self, wanted: Bytes) -> Bytes;
-
-    /// Returns whether the quota has a limit.
-    fn is_limited(&self) -> bool;
-
-    /// Checks whether the quota has `all` bytes for the whole session, of which `requested` are new.
-    fn check_affordable(&self, all: Bytes, requested: Bytes) -> Result<(), Denial>;
 }
 
 /// An admitted session, by its id at the gate.
@@ -215,7 +203,7 @@ impl Grant {
     }
 
     /// Adds a rate limit that the session shares with other sessions.
-    pub(super) fn with_shared_rate(mut self, rate: BitRate, shared: Arc<RateLimiter>) -> Self {
+    pub(crate) fn with_shared_rate(mut self, rate: BitRate, shared: Arc<RateLimiter>) -> Self {
         self.allowed.rate = Some(self.allowed.rate.map_or(rate, |granted| granted.min(rate)));
         let rate_limiter = RateLimiter::new(self.allowed.rate, Some(self.session.clone()));
         self.rate_limiter = Arc::new(rate_limiter.with_shared(Some(shared)));

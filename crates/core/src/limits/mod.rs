@@ -1,7 +1,7 @@
 //! Admission control: quotas per client address and in total, and a fair queue.
 //!
 //! [`AdmissionGate`] only does the accounting. Its caller reports demands, usage and ended sessions, and the gate
-//! decides which sessions are admitted. It opens no connection and wakes no thread; `lfn_net::server::admission` does
+//! decides which sessions are admitted. It opens no connection and wakes no thread; `lfn_net::limits::admission` does
 //! both. Sessions wait in the queue for concurrent resources (clients, sessions, streams, rate). Resources that are
 //! counted over a window (bytes, seconds) only return with time. A session that exceeds them is rejected, and learns
 //! when to try again.
