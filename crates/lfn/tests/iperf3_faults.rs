@@ -18,7 +18,7 @@ use lfn_net::iperf3::Error;
 use lfn_net::iperf3::client::{self, IperfTest};
 use lfn_net::iperf3::server::{IperfServer, IperfServerConfig, IperfTimeouts};
 use lfn_net::limits::access::Access;
-use lfn_net::limits::admission::{Admission, Quotas};
+use lfn_net::limits::admission::{Admission, ServerLimits};
 use lfn_net::limits::connection_table::ConnectionLimits;
 
 /// Far longer than any deadline below, far shorter than a hang.
@@ -49,7 +49,7 @@ struct Running {
 
 impl Running {
     fn start(strangers: usize) -> Running {
-        let admission = Admission::new(Quotas::default());
+        let admission = Admission::new(ServerLimits::default());
         let config = IperfServerConfig {
             listen: "127.0.0.1:0".parse().unwrap(),
             access: Access::default(),

@@ -192,14 +192,14 @@ fn admit(
         // The older session of the same copy must end: the new one needs its place and its unfinished files.
         shared.running_sessions.supersede(copy);
     }
-    match shared.admission.request(info.client.ip(), info.demand) {
+    match shared.admission.request(info.client.ip(), info.requested) {
         AdmissionOutcome::Granted(grant) => open(id, grant).map_err(SessionError::Refused),
         AdmissionOutcome::Refused(refusal) => Err(SessionError::Refused(refusal)),
-        AdmissionOutcome::Queued(ticket) => {
+        AdmissionOutcome::Queued(waiting) => {
             shared.registry.reject_streams(holder.hash.scope(id));
-            shared.log(ServerEvent::Queued(info, ticket.expected_wait()));
+            shared.log(ServerEvent::Queued(info, waiting.estimate()));
             control.allow_small_messages();
-            let (grant, session) = queue_wait::wait_for_turn(control, ticket)?;
+            let (grant, session) = queue_wait::wait_for_turn(control, waiting)?;
             control.allow_large_messages();
             // The token may have expired or been revoked during the wait.
             let still_valid = shared.tokens.check_valid(holder, SystemTime::now());

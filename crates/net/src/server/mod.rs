@@ -38,7 +38,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use crate::limits::access::Access;
-use crate::limits::admission::{Admission, Quotas};
+use crate::limits::admission::{Admission, ServerLimits};
 use crate::limits::connection_table::ConnectionLimits;
 use crate::session::identity::{IdentityError, ServerIdentity};
 use crate::session::{SessionError, server_config};
@@ -88,7 +88,7 @@ pub struct ServerConfig {
     /// A client may ask this server to dial another server and send to it.
     pub allow_third_party: bool,
     /// Limits of one client's sessions and of all sessions.
-    pub quotas: Quotas,
+    pub limits: ServerLimits,
     pub connection_limits: ConnectionLimits,
     pub access: Access,
     /// Time that running sessions may continue after a stop.
@@ -164,9 +164,9 @@ impl Server {
         let (listener, datagrams) = listen(address).map_err(|source| ServeError::Listen { address, source })?;
         let shared = ServerState {
             tls: server_config(&config.identity)?,
-            registry: Registry::new(config.connection_limits, &config.quotas),
+            registry: Registry::new(config.connection_limits, &config.limits),
             expected_datagrams: datagrams::ExpectedStreams::default(),
-            admission: Admission::new(config.quotas),
+            admission: Admission::new(config.limits),
             tokens: TokenSet::new(&config)?,
             config,
             service,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use lfn_core::session::SessionId;
 use lfn_core::wire::{Refusal, RefusalCode};
 
-use crate::limits::admission::Quotas;
+use crate::limits::admission::ServerLimits;
 use crate::limits::connection_table::{ConnectionLimits, ConnectionSlot, ConnectionTable};
 use crate::session::{DataStream, SessionError};
 
@@ -68,11 +68,11 @@ pub(crate) struct SessionStreams {
 }
 
 impl Registry {
-    pub(crate) fn new(limits: ConnectionLimits, quotas: &Quotas) -> Self {
-        let max_parked_sessions = 4 * quotas.all.sessions as usize + quotas.queue as usize;
+    pub(crate) fn new(connection_limits: ConnectionLimits, limits: &ServerLimits) -> Self {
+        let max_parked_sessions = 4 * limits.total.sessions as usize + limits.total.queue as usize;
         Registry {
-            connections: ConnectionTable::new(limits),
-            max_streams: quotas.session_streams,
+            connections: ConnectionTable::new(connection_limits),
+            max_streams: limits.session_streams,
             max_parked_sessions,
             sessions: Arc::default(),
         }

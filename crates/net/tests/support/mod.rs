@@ -14,7 +14,7 @@ use lfn_core::units::Bytes;
 use lfn_core::wire::Request;
 use lfn_core::wire::copy::{CopyJob, CopyRequest, Selection};
 use lfn_net::limits::access::Access;
-use lfn_net::limits::admission::{Admission, Quotas};
+use lfn_net::limits::admission::{Admission, ServerLimits};
 use lfn_net::limits::connection_table::ConnectionLimits;
 use lfn_net::server::{Server, ServerConfig, Service};
 use lfn_net::session::dial::Target;
@@ -43,7 +43,7 @@ pub fn config() -> ServerConfig {
         root: None,
         unconfined: false,
         allow_third_party: false,
-        quotas: Quotas::default(),
+        limits: ServerLimits::default(),
         connection_limits: ConnectionLimits::default(),
         access: Access::default(),
         drain: Duration::ZERO,
