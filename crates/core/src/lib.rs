@@ -27,7 +27,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod admission;
 pub mod block_timing;
 pub mod date;
 pub mod diagnose;
@@ -38,6 +37,7 @@ pub mod geometry;
 pub mod host;
 pub mod iperf3;
 pub mod latency;
+pub mod limits;
 pub mod link;
 pub mod named_link;
 pub mod path;

@@ -63,7 +63,7 @@ impl QueueArgs {
 fn print_queue_position(place: &QueuePosition) {
     let wait = place.expected_wait_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.get()).ok());
     let wait = wait.map_or("for an unknown time".into(), |wait| {
-        format!("up to {}", show_duration(Duration::from_secs(wait.as_secs() + 1)))
+        format!("about {}", show_duration(Duration::from_secs(wait.as_secs() + 1)))
     });
     print::message(format_args!("lfn: {}, waiting {wait} ({} ahead)\n", place.reason(), place.ahead));
 }

@@ -17,9 +17,9 @@ use lfn_core::units::{BitRate, Bytes};
 use lfn_net::iperf3::Error;
 use lfn_net::iperf3::client::{self, IperfTest};
 use lfn_net::iperf3::server::{IperfServer, IperfServerConfig, IperfTimeouts};
-use lfn_net::server::ConnectionLimits;
-use lfn_net::server::access::Access;
-use lfn_net::server::admission::{Admission, Quotas};
+use lfn_net::limits::access::Access;
+use lfn_net::limits::admission::{Admission, ServerLimits};
+use lfn_net::limits::connection_table::ConnectionLimits;
 
 /// Far longer than any deadline below, far shorter than a hang.
 const SOON: Duration = Duration::from_secs(30);
@@ -49,7 +49,7 @@ struct Running {
 
 impl Running {
     fn start(strangers: usize) -> Running {
-        let admission = Admission::new(Quotas::default());
+        let admission = Admission::new(ServerLimits::default());
         let config = IperfServerConfig {
             listen: "127.0.0.1:0".parse().unwrap(),
             access: Access::default(),

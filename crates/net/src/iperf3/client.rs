@@ -30,7 +30,7 @@ use super::control::IperfControl;
 use super::figures::{IntervalFigures, IperfFigures};
 use super::rsa::{Padding, PublicKey};
 use super::stream::Load;
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::BindAddress;
 use crate::session::{SessionError, min_rtt};
 

@@ -12,15 +12,14 @@ use lfn_core::session::{PROTOCOL, Rights, SessionId, WriteAccess};
 use lfn_core::wire::copy::{CopyJob, RemoteDestination, RemoteSource};
 use lfn_core::wire::{Credentials, HELLO_LIMIT, Hello, Refusal, RefusalCode, Request};
 
-use super::admission::{AdmissionOutcome, Grant};
-use super::connection_table::ConnectionSlot;
 use super::event::{RefusedReason, ServerEvent, SessionInfo};
 use super::registry::SessionStreams;
 use super::tokens::TokenHolder;
 use super::{STACK_SIZE, ServerSession, ServerState, queue_wait};
+use crate::limits::admission::{AdmissionOutcome, Grant};
+use crate::limits::connection_table::ConnectionSlot;
 use crate::session::dial::set_keepalive_options;
 use crate::session::{Control, DataStream, SessionError, TlsStream};
-use crate::tester::TestError;
 
 /// Serves a connection to its end. An error belongs to a connection that did not join a session; the reason goes to the
 /// log and the metrics.
@@ -178,7 +177,7 @@ fn admit(
     check_rights(holder, request).map_err(SessionError::Refused)?;
     // An invalid request is refused before the queue.
     if let Request::Test(test) = request {
-        test.check().map_err(|error| SessionError::Refused(Refusal::from(&TestError::Request(error))))?;
+        test.check().map_err(|error| SessionError::Refused(Refusal::from(&error)))?;
     }
     let renews = matches!(request, Request::Copy(_));
     let open = |id, grant: Grant| {
@@ -193,14 +192,14 @@ fn admit(
         // The older session of the same copy must end: the new one needs its place and its unfinished files.
         shared.running_sessions.supersede(copy);
     }
-    match shared.admission.request(info.client.ip(), info.demand) {
+    match shared.admission.request(info.client.ip(), info.requested) {
         AdmissionOutcome::Granted(grant) => open(id, grant).map_err(SessionError::Refused),
         AdmissionOutcome::Refused(refusal) => Err(SessionError::Refused(refusal)),
-        AdmissionOutcome::Queued(ticket) => {
+        AdmissionOutcome::Queued(waiting) => {
             shared.registry.reject_streams(holder.hash.scope(id));
-            shared.log(ServerEvent::Queued(info, ticket.expected_wait()));
+            shared.log(ServerEvent::Queued(info, waiting.estimate()));
             control.allow_small_messages();
-            let (grant, session) = queue_wait::wait_for_turn(control, ticket)?;
+            let (grant, session) = queue_wait::wait_for_turn(control, waiting)?;
             control.allow_large_messages();
             // The token may have expired or been revoked during the wait.
             let still_valid = shared.tokens.check_valid(holder, SystemTime::now());

@@ -3,25 +3,20 @@
 //! Each connection has a thread. Before authentication a connection holds a thread, a socket and the memory of one
 //! hello, for at most [`ConnectionLimits::hello_timeout`]. A watchdog closes slower connections, even if they send a
 //! byte now and then. If there are too many, the oldest ones of the busiest client are closed. An authenticated client
-//! requests its session at [`admission`] and may have to wait in the queue. A [`Service`] decides about the contents of
-//! a session ([`crate::service`]).
+//! requests its session at [`limits`](crate::limits) and may have to wait in the queue. A [`Service`] decides about the
+//! contents of a session ([`crate::service`]).
 
-pub mod access;
-pub mod admission;
 pub mod audit;
 mod connection;
-pub(crate) mod connection_table;
 mod datagrams;
 pub mod event;
 pub mod metrics;
 mod queue_wait;
-pub mod rate_limiter;
 mod registry;
 mod running_session;
 pub mod sandbox;
 mod session;
 pub mod tokens;
-pub(crate) mod written_files;
 
 pub use datagrams::DatagramStreams;
 pub use event::ServerEvent;
@@ -42,19 +37,18 @@ use lfn_core::wire::{Refusal, RefusalCode, Request};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
+use crate::limits::access::Access;
+use crate::limits::admission::{Admission, ServerLimits};
+use crate::limits::connection_table::ConnectionLimits;
 use crate::session::identity::{IdentityError, ServerIdentity};
-use crate::session::{DEAD_PEER_TIMEOUT, SessionError, server_config};
-use access::Access;
-use admission::{Admission, Quotas};
+use crate::session::{SessionError, server_config};
+use crate::written_files::WrittenFilesByCopy;
 use audit::{AuditError, AuditLog};
 use event::RefusedReason;
 use metrics::{Gauges, Metrics};
 use registry::Registry;
 use running_session::RunningSessions;
 use tokens::TokenSet;
-
-/// Default of [`ConnectionLimits::hello_timeout`]: sixteen round trips of a 600 ms path, which leaves room for losses.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum time that the accept loop waits before it checks for a stop and for overdue connections.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -94,35 +88,11 @@ pub struct ServerConfig {
     /// A client may ask this server to dial another server and send to it.
     pub allow_third_party: bool,
     /// Limits of one client's sessions and of all sessions.
-    pub quotas: Quotas,
+    pub limits: ServerLimits,
     pub connection_limits: ConnectionLimits,
     pub access: Access,
     /// Time that running sessions may continue after a stop.
     pub drain: Duration,
-}
-
-/// Limits of the connections of a port. Each one is a flag of `lfn serve`.
-#[derive(Debug, Clone, Copy)]
-pub struct ConnectionLimits {
-    /// Maximum connections, data streams included.
-    pub max_connections: usize,
-    /// Maximum connections without authentication. When full, the oldest one of the client with the most is closed.
-    pub max_unauthenticated: usize,
-    /// Maximum time from accept(2) to the end of the hello.
-    pub hello_timeout: Duration,
-    /// Maximum time without a message from the client of a session.
-    pub silence_timeout: Duration,
-}
-
-impl Default for ConnectionLimits {
-    fn default() -> Self {
-        ConnectionLimits {
-            max_connections: 4096,
-            max_unauthenticated: 1024,
-            hello_timeout: HELLO_TIMEOUT,
-            silence_timeout: DEAD_PEER_TIMEOUT,
-        }
-    }
 }
 
 /// Reasons why a server cannot start.
@@ -156,7 +126,7 @@ pub(crate) struct ServerState {
     service: Service,
     admission: Admission,
     running_sessions: Arc<RunningSessions>,
-    written_files: written_files::WrittenFilesByCopy,
+    written_files: WrittenFilesByCopy,
     tokens: TokenSet,
     metrics: Metrics,
     /// Sessions that run, wait in the queue, or still send their last message.
@@ -194,14 +164,14 @@ impl Server {
         let (listener, datagrams) = listen(address).map_err(|source| ServeError::Listen { address, source })?;
         let shared = ServerState {
             tls: server_config(&config.identity)?,
-            registry: Registry::new(config.connection_limits, &config.quotas),
+            registry: Registry::new(config.connection_limits, &config.limits),
             expected_datagrams: datagrams::ExpectedStreams::default(),
-            admission: Admission::new(config.quotas),
+            admission: Admission::new(config.limits),
             tokens: TokenSet::new(&config)?,
             config,
             service,
             running_sessions: Arc::default(),
-            written_files: written_files::WrittenFilesByCopy::default(),
+            written_files: WrittenFilesByCopy::default(),
             metrics: Metrics::default(),
             open_sessions: AtomicUsize::new(0),
             accept_rounds: AtomicU64::new(0),

@@ -30,7 +30,7 @@ use super::measurement::{Measurement, Test, TestProgress};
 use super::meter::Meter;
 use super::options::{self, SocketOptions};
 use super::probe::LatencyProbes;
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::{self, Target, TcpConnection};
 use crate::session::queue::{self, QueueOutcome};
 use crate::session::{Control, Protection, SessionError, min_rtt};

@@ -118,9 +118,8 @@ impl From<&TestError> for Refusal {
     fn from(error: &TestError) -> Refusal {
         let code = match error {
             TestError::Session(error) => return Refusal::from(error),
-            TestError::Request(_) | TestError::MissingStreams { .. } | TestError::Implausible(_) => {
-                RefusalCode::BadMessage
-            }
+            TestError::Request(error) => return Refusal::from(error),
+            TestError::MissingStreams { .. } | TestError::Implausible(_) => RefusalCode::BadMessage,
             TestError::Stopped => RefusalCode::Stopped,
             TestError::Congestion { .. } | TestError::Window { .. } | TestError::NotSimultaneous => RefusalCode::Limit,
             TestError::Options { .. } | TestError::Stream { .. } | TestError::Incomplete { .. } => RefusalCode::Io,

@@ -39,7 +39,7 @@ use super::role::{CopyResult, ListedTotals, Role};
 use super::sender::{Listing, Sender, Source};
 use super::stream_pool::StreamPool;
 use super::stream_set::StreamSet;
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::{self, Target};
 use crate::session::queue::{self, QueueOutcome};
 use crate::session::{Control, DEAD_PEER_TIMEOUT, DataStream, Protection, SessionError};

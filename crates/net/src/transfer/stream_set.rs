@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use lfn_core::admission::Denial;
+use lfn_core::limits::Denial;
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::transfer::bottleneck::{ProgressSample, SocketEvidence, StallCause, StreamActivity, StreamTime};
 use lfn_core::transfer::random_loss::RandomLossDetector;
@@ -24,7 +24,7 @@ use rustix::fs::sendfile;
 use super::TransferError;
 use super::control_loop::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT, describe_stall};
 use super::stream_state::{ClosedStream, STREAM_STALL_TIMEOUT, StreamState};
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::{DEAD_PEER_TIMEOUT, DataStream, SessionError, is_timeout};
 
 /// Maximum stream failures without progress: so many per stream that was open at once, plus so many in addition.

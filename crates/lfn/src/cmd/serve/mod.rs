@@ -276,7 +276,7 @@ fn config(args: &ServeArgs, listen: SocketAddr) -> Result<ServerConfig, Failure>
         root,
         unconfined: args.stdio.is_enabled(),
         allow_third_party: args.access.third_party(),
-        quotas: args.limits.quotas(),
+        limits: args.limits.sessions(),
         connection_limits: args.limits.connections(),
         access: args.limits.access(),
         drain: args.drain,

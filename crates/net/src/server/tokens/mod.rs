@@ -20,7 +20,7 @@ use lfn_core::wire::third_party::TokenRequest;
 use lfn_core::wire::{Refusal, RefusalCode, Request};
 
 use super::ServerConfig;
-use super::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::identity::IdentityError;
 use file::TokenFile;
 use temporary::{Delegation, TemporaryToken, TemporaryTokens};

@@ -18,7 +18,7 @@ use lfn_core::wire::measure::{
 use super::end::UdpEnd;
 use super::ramp_steps::{PendingStep, RampSender, StepTimeout};
 use super::server::rate_share;
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::{self, Target, TcpConnection};
 use crate::session::queue::{self, QueueOutcome};
 use crate::session::{Control, DatagramStream, SessionError};

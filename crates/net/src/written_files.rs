@@ -52,11 +52,11 @@ fn file_hash(stat: &Stat) -> u64 {
 
 /// Written files of all copies. The key derives from the token and the copy's id.
 #[derive(Debug, Default)]
-pub(super) struct WrittenFilesByCopy(Mutex<HashMap<SessionId, (Arc<WrittenFiles>, Instant)>>);
+pub(crate) struct WrittenFilesByCopy(Mutex<HashMap<SessionId, (Arc<WrittenFiles>, Instant)>>);
 
 impl WrittenFilesByCopy {
     /// Returns the files that this copy has written so far.
-    pub(super) fn of(&self, copy: SessionId) -> Arc<WrittenFiles> {
+    pub(crate) fn of(&self, copy: SessionId) -> Arc<WrittenFiles> {
         let mut all = lock(&self.0);
         let now = Instant::now();
         all.retain(|_, (written, since)| Arc::strong_count(written) > 1 || now.duration_since(*since) < RETENTION);

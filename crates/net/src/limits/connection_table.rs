@@ -13,14 +13,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use lfn_core::admission::Client;
+use lfn_core::limits::Client;
 use lfn_core::session::SessionId;
 
-use super::ConnectionLimits;
+use crate::session::DEAD_PEER_TIMEOUT;
+
+/// Default of [`ConnectionLimits::hello_timeout`]: sixteen round trips of a 600 ms path, which leaves room for losses.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Age below which an unauthenticated connection does not count as silent. Its first data arrives half a round trip
 /// later than the connection.
 const SILENCE_GRACE: Duration = Duration::from_secs(1);
+
+/// Limits of the connections of a port. Each one is a flag of `lfn serve`.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionLimits {
+    /// Maximum connections, data streams included.
+    pub max_connections: usize,
+    /// Maximum connections without authentication. When full, the oldest one of the client with the most is closed.
+    pub max_unauthenticated: usize,
+    /// Maximum time from accept(2) to the end of the hello.
+    pub hello_timeout: Duration,
+    /// Maximum time without a message from the client of a session.
+    pub silence_timeout: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        ConnectionLimits {
+            max_connections: 4096,
+            max_unauthenticated: 1024,
+            hello_timeout: HELLO_TIMEOUT,
+            silence_timeout: DEAD_PEER_TIMEOUT,
+        }
+    }
+}
 
 /// All connections of a port.
 #[derive(Debug, Clone)]

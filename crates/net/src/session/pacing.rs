@@ -7,6 +7,6 @@ use lfn_core::units::BitRate;
 use lfn_sys::tcp;
 
 /// Sets the pacing rate of a stream, if there is one.
-pub(super) fn set(socket: impl AsFd, pace: Option<BitRate>) -> io::Result<()> {
+pub(crate) fn set(socket: impl AsFd, pace: Option<BitRate>) -> io::Result<()> {
     pace.map_or(Ok(()), |pace| tcp::set_pacing(socket, pace.0))
 }

@@ -9,11 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::admission::Denial;
+use lfn_core::limits::Denial;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::{Refusal, RefusalCode};
-
-use super::admission::ByteQuota;
 
 /// Maximum lead over the rate: enough for a delay of the scheduler, too little to matter in a second.
 const BURST: Duration = Duration::from_millis(20);
@@ -38,6 +36,18 @@ impl Exhausted {
     }
 }
 
+/// Source of leases of a byte quota.
+pub(crate) trait ByteQuota: std::fmt::Debug + Send + Sync {
+    /// Leases up to `wanted` bytes; returns zero bytes if nothing is left.
+    fn lease(&self, wanted: Bytes) -> Bytes;
+
+    /// Returns whether the quota has a limit.
+    fn is_limited(&self) -> bool;
+
+    /// Checks whether the quota has `all` bytes for the whole session, of which `requested` are new.
+    fn check_affordable(&self, all: Bytes, requested: Bytes) -> Result<(), Denial>;
+}
+
 /// Rate limiter and byte quota of one session, shared by its streams.
 #[derive(Debug)]
 pub struct RateLimiter {
@@ -57,7 +67,7 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    pub(super) fn new(rate: Option<BitRate>, quota: Option<Arc<dyn ByteQuota>>) -> Self {
+    pub(crate) fn new(rate: Option<BitRate>, quota: Option<Arc<dyn ByteQuota>>) -> Self {
         RateLimiter {
             rate: rate.filter(|rate| rate.0 > 0),
             origin: Instant::now(),
