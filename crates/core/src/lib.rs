@@ -22,7 +22,8 @@
 //! | [`host`] | counters of a host during a test; the offset of two clocks |
 //! | [`udp`], [`latency`] | paced datagrams and their statistics; latency probes during a load |
 //! | [`block_timing`], [`stopping_rule`] | times of blocks sent and received; the accuracy of a steady goodput |
-//! | [`diagnose`] | from evidence to findings, one rule per function |
+//! | [`evidence`] | the figures of both ends of a test or a copy, before any judgement |
+//! | [`diagnose`] | from evidence to findings and a verdict, one rule per function |
 //! | [`report`] | the stored result of a test, its events, tables and comparisons |
 
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod block_timing;
 pub mod date;
 pub mod diagnose;
 pub mod discover;
+pub mod evidence;
 pub mod figure;
 pub mod framing;
 pub mod geometry;

@@ -14,6 +14,7 @@ mod exit;
 mod prediction;
 mod print;
 mod remote;
+mod repeat;
 mod ssh;
 mod suggest;
 mod typed;

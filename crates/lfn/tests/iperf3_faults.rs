@@ -82,7 +82,7 @@ impl Running {
         let parameters = Parameters { end: TestEnd::Bytes(100_000), length: Bytes(1000), ..Parameters::default() };
         let test = test(parameters, SOON);
         let outcome = client::run("127.0.0.1", self.address().port(), &test, &mut |_| {}).unwrap();
-        assert_eq!(outcome.runs[0].0.far.bytes, 100_000);
+        assert_eq!(outcome.runs[0].far.bytes, 100_000);
     }
 }
 
@@ -274,7 +274,7 @@ fn paused_stream_is_not_broken() {
     for way in [LoadDirection::Forward, LoadDirection::Reverse] {
         let test = test(Parameters { direction: way, ..slow.clone() }, SOON);
         let outcome = client::run("127.0.0.1", running.address().port(), &test, &mut |_| {}).unwrap();
-        assert_eq!(outcome.runs[0].0.receiver().bytes, 3000, "{way:?}");
+        assert_eq!(outcome.runs[0].receiver().bytes, 3000, "{way:?}");
     }
 }
 

@@ -17,12 +17,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::evidence::ProgressSample;
 use lfn_core::session::{Ticket, Token};
-use lfn_core::transfer::bottleneck::{ListedTotals, ProgressSample};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::content::fill_random;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::overwrite::OverwritePolicy;
+use lfn_core::transfer::progress::ListedTotals;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::{EntryEvent, RemoteDestination, RemoteSource};
 use lfn_net::limits::admission::{ResourceLimits, ServerLimits};

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use super::compare::RunSummary;
-use super::document::EndReason;
 use super::read::StoredResult;
+use crate::evidence::EndReason;
 use crate::units::show_duration;
 use crate::wire::measure::{Modes, PayloadData, TestDirection};
 

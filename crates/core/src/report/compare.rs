@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Figure;
 use super::comparability::{failure_warning, warnings};
-use super::document::{EndReason, PerEnd, Run, Side, TestDocument};
+use super::document::TestDocument;
 use super::read::StoredResult;
+use super::run::Run;
+use crate::evidence::{EndReason, PerEnd, Side};
 use crate::path::{PathProfile, optional_seconds, seconds};
 use crate::stats::{self, BatchMeans, MIN_BLOCKS, RateSample, median};
 use crate::stopping_rule::{self, GoodputEstimate};
@@ -233,13 +235,13 @@ impl RunSummary {
 }
 
 fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) -> RunSummary {
-    let sender = run.end(run.sender);
+    let sender = run.evidence.end(run.sender);
     let stream = sender.streams.first();
     let info = stream.and_then(|stream| stream.tcp_info.as_ref());
     let samples = sender.intervals.iter().flat_map(|interval| &interval.streams);
     let rtts: Vec<f64> = samples.filter_map(|s| Some(s.tcp_info.as_ref()?.rtt.as_secs_f64())).collect();
-    let probes = run.latency.as_ref().and_then(|latency| latency.loaded.rtt);
-    let datagrams = run.request.udp.is_some();
+    let probes = run.evidence.latency.as_ref().and_then(|latency| latency.loaded.rtt);
+    let datagrams = run.evidence.request.udp.is_some();
     let ramp = sender.streams.iter().find_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
     // A ramp's goodput covers all its steps, so it is no measure of the path.
     let (goodput, mean) = match ramp {
@@ -252,7 +254,7 @@ fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) ->
         started: Some(document.origin.started.clone()),
         direction: run.direction,
         time: run.elapsed,
-        streams: run.request.streams.into(),
+        streams: run.evidence.request.streams.into(),
         record: Some(record_size(run, stream)),
         congestion: stream
             .and_then(|s| s.socket.as_ref())
@@ -260,8 +262,8 @@ fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) ->
             .filter(|name| !name.is_empty()),
         mss: info.map(|info| info.snd_mss_bytes),
         mtu: info.map(|info| info.pmtu_bytes).filter(|&mtu| mtu > 0),
-        modes: Some(run.request.modes).filter(|_| run.iperf3.is_none()),
-        data: Some(run.request.data).filter(|_| run.iperf3.is_none()),
+        modes: Some(run.evidence.request.modes).filter(|_| run.evidence.iperf3.is_none()),
+        data: Some(run.evidence.request.data).filter(|_| run.evidence.iperf3.is_none()),
         protocol: if ramp.is_some() {
             "udp ramp"
         } else if datagrams {
@@ -270,7 +272,7 @@ fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) ->
             "tcp"
         }
         .into(),
-        bidirectional: run.bidirectional,
+        bidirectional: run.evidence.bidirectional,
         loss_percent: loss_percent(run),
         jitter: received(run).map(|got| got.jitter).max(),
         probe_p50: probes.map(|rtt| rtt.p50),
@@ -280,10 +282,10 @@ fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) ->
         retransmits: run.retransmits,
         base_rtt: Some(run.base_rtt).filter(|rtt| !rtt.is_zero()),
         rtt: median(&rtts).and_then(|rtt| Duration::try_from_secs_f64(rtt).ok()),
-        capacity: run.path.map(|path| path.capacity),
-        ended: run.ended,
-        path: run.path,
-        findings: run.findings.iter().map(|finding| finding.name.clone()).collect(),
+        capacity: run.evidence.path.map(|path| path.capacity),
+        ended: run.evidence.ended,
+        path: run.evidence.path,
+        findings: run.diagnosis.findings.iter().map(|finding| finding.name.clone()).collect(),
         ..RunSummary::new(file, mean)
     }
 }
@@ -292,8 +294,8 @@ fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) ->
 /// it is computed from the receiver's intervals.
 fn mean_error(run: &Run) -> Option<MeanError> {
     // The figures of an iperf3 server's test start after the warm-up.
-    let omit = run.omit.map(|omit| if run.iperf3.is_some() { Duration::ZERO } else { omit });
-    mean_error_of(run.estimate, &run.end(run.receiver).intervals, omit)
+    let omit = run.evidence.omit.map(|omit| if run.evidence.iperf3.is_some() { Duration::ZERO } else { omit });
+    mean_error_of(run.estimate, &run.evidence.end(run.receiver).intervals, omit)
 }
 
 fn mean_error_of(
@@ -311,13 +313,13 @@ fn mean_error_of(
 /// Returns the bytes of one write, or the payload of one datagram.
 fn record_size(run: &Run, stream: Option<&StreamReport>) -> Bytes {
     let sent = stream.and_then(|stream| stream.udp.as_ref()?.sent.as_ref()).map(|sent| sent.datagram_bytes);
-    let requested = run.request.udp.as_ref().and_then(|udp| udp.datagram_bytes).map(u64::from);
-    sent.or(requested).map_or(run.request.record, Bytes)
+    let requested = run.evidence.request.udp.as_ref().and_then(|udp| udp.datagram_bytes).map(u64::from);
+    sent.or(requested).map_or(run.evidence.request.record, Bytes)
 }
 
 /// Returns the receiver's figures of datagrams, for each stream.
 fn received(run: &Run) -> impl Iterator<Item = &UdpReceived> {
-    run.end(run.receiver).streams.iter().filter_map(|stream| stream.udp.as_ref()?.received.as_ref())
+    run.evidence.end(run.receiver).streams.iter().filter_map(|stream| stream.udp.as_ref()?.received.as_ref())
 }
 
 fn loss_percent(run: &Run) -> Option<Figure> {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::Figure;
 use super::compare::{MeanError, ResultSource, RunSummary};
-use super::document::PerEnd;
+use crate::evidence::PerEnd;
 use crate::units::{BitRate, Bytes};
 use crate::wire::measure::TestDirection;
 

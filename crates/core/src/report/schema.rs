@@ -12,6 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use super::{Comparison, ErrorDocument, TestDocument, TestEvent, TuningDocument};
+use crate::diagnose::FindingsDocument;
 use crate::figure::Figure;
 use crate::path::{optional_seconds, seconds};
 use crate::stamp::report::StampDocument;
@@ -135,8 +136,15 @@ fn error_schema() -> String {
     schema::<ErrorDocument>("lfn.error.1", "Error of any command under JSON output, lfn.error/1")
 }
 
+fn findings_schema() -> String {
+    schema::<FindingsDocument>(
+        "lfn.findings.1",
+        "List of all findings, lfn test --list-findings --json, lfn.findings/1",
+    )
+}
+
 /// Returns all schemas with their file names.
-fn all_schemas() -> [(&'static str, String); 6] {
+fn all_schemas() -> [(&'static str, String); 7] {
     [
         ("lfn.test.3", test_schema()),
         ("lfn.test.3.event", event_schema()),
@@ -144,6 +152,7 @@ fn all_schemas() -> [(&'static str, String); 6] {
         ("lfn.show.2", comparison_schema()),
         ("lfn.stamp.2", stamp_schema()),
         ("lfn.error.1", error_schema()),
+        ("lfn.findings.1", findings_schema()),
     ]
 }
 
@@ -165,6 +174,7 @@ fn the_schemas_kept_are_those_of_the_types() {
     assert_eq!(include_str!("../../../../doc/schema/lfn.show.2.schema.json"), comparison_schema(), "{current}");
     assert_eq!(include_str!("../../../../doc/schema/lfn.stamp.2.schema.json"), stamp_schema(), "{current}");
     assert_eq!(include_str!("../../../../doc/schema/lfn.error.1.schema.json"), error_schema(), "{current}");
+    assert_eq!(include_str!("../../../../doc/schema/lfn.findings.1.schema.json"), findings_schema(), "{current}");
 }
 
 /// Every object is closed and every key has a description.

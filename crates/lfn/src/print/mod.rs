@@ -6,6 +6,7 @@ use std::io::{self, StdoutLock, Write};
 
 pub mod copy;
 pub mod emulate;
+pub mod findings;
 pub mod label_columns;
 pub mod measure;
 pub mod output;

@@ -170,7 +170,7 @@ impl IperfTestClient<'_> {
         expect_state(&mut self.control, TestState::DisplayResults, self.timeout, "after the results")?;
         self.control.send(TestState::IperfDone, "at the end")?;
         let mut outcome = report::outcome(&self.parameters, self.rtt, &self.figures, &self.intervals, &near, &far);
-        outcome.runs.iter_mut().for_each(|(run, _)| run.ended = self.ended);
+        outcome.runs.iter_mut().for_each(|evidence| evidence.ended = self.ended);
         Ok(outcome)
     }
 

@@ -21,7 +21,7 @@ mod udp;
 pub use both_directions::run_both;
 pub use client::run;
 pub(crate) use deadline::INTERRUPT_TIMEOUT;
-pub use measurement::{Measurement, Test, TestProgress};
+pub use measurement::{Test, TestProgress};
 pub(crate) use options::current_dscp;
 pub use options::{emulated_path_sysctls, read_kernel};
 pub(crate) use server::serve;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::evidence::{ProgressSample, StreamTime};
 use lfn_core::session::SessionId;
-use lfn_core::transfer::bottleneck::{ProgressSample, StreamTime};
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::streams::{StreamChange, StreamTuner};
 use lfn_core::units::Bytes;

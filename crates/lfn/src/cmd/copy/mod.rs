@@ -2,6 +2,7 @@
 
 mod clean;
 mod ends;
+mod evidence;
 mod flags;
 mod manifest;
 mod places;
@@ -14,8 +15,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lfn_core::diagnose::bottleneck::RecentSamples;
+use lfn_core::diagnose::diagnose;
+use lfn_core::evidence::{Evidence, ProgressSample};
 use lfn_core::path::PathProfile;
-use lfn_core::transfer::bottleneck::ProgressSample;
 use lfn_core::transfer::options::TransferOptions;
 use lfn_core::transfer::preserve::{SkippedEntries, Unpreserved};
 use lfn_core::transfer::streams::{CountReason, StreamChange};
@@ -44,6 +47,7 @@ use crate::print::{
 use crate::remote::{QueueArgs, SavedHosts, TrustArgs, session_failure};
 use crate::ssh::SshFlags;
 use ends::EndNames;
+use evidence::{copy_evidence, host_names, typed_arguments};
 use flags::clean::CleanFlags;
 use flags::integrity::IntegrityFlags;
 use flags::overwrite::OverwriteFlags;
@@ -168,6 +172,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         Predictor { path, rate: args.streams.rate, congestion, streams: choice.streams, protection: Some(protection) };
     let near_sends = direction.near_sends();
     let ends = EndNames::new(&direction);
+    let hosts = host_names(&direction);
     let mode = ProgressMode { ndjson: output.format() == OutputFormat::Ndjson, requested: args.progress.progress };
     let live = CopyProgress::new(&predictor, near_sends, mode);
     let entries = Arc::new(Mutex::new(Vec::new()));
@@ -186,7 +191,11 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         listener,
         retry_for: args.streams.retry_for,
     };
-    let mut observer = |totals: &ListedTotals, sample: &ProgressSample| live.show(totals, sample);
+    let mut recent = RecentSamples::default();
+    let mut observer = |totals: &ListedTotals, sample: &ProgressSample| {
+        let current = recent.update(sample, live.streams(), live.predicted_goodput(totals, sample));
+        live.show(totals, sample, current);
+    };
     let mut change = |change: &StreamChange| live.streams_changed(change);
     let mut connection = |connection: &ConnectionEvent<'_>| live.connection_changed(connection);
     let watch = CopyObserver {
@@ -224,6 +233,10 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     // If the only entry failed, its error line is the complete text output.
     let only_failure = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
     *is_printed = true;
+    let evidence = Evidence {
+        arguments: typed_arguments(&args.places),
+        ..copy_evidence(&outcome, &predictor, options.streams, near_sends, hosts)
+    };
     let report = CopyReport {
         sources: args.places[..args.places.len() - 1].iter().map(|place| without_secrets(place)).collect(),
         destination: args.places.last().map(|place| without_secrets(place)).unwrap_or_default(),
@@ -233,6 +246,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         near_sends,
         manifest: manifest_files,
         entries: keeps_entries(args).then(|| mem::take(&mut *entries.lock().unwrap_or_else(PoisonError::into_inner))),
+        diagnosis: diagnose(&evidence),
         predictor: &predictor,
         send_buffer,
     };

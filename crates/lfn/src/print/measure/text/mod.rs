@@ -16,5 +16,4 @@ mod udp;
 
 pub(super) use layout::{paragraphs, wrapped};
 pub(super) use summary::finding_text;
-pub use summary::resent;
 pub use table::{Table, TablePosition};

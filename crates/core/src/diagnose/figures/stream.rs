@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::steady_window::{SteadyWindow, length, sample};
-use super::{SendTotals, Spread, StreamEvidence, WorkerTime};
+use super::{SendTotals, Spread, StreamFigures, WorkerTime};
 use crate::host::ThreadTime;
 use crate::stats::median;
 use crate::tcp_info::TcpInfo;
@@ -11,12 +11,12 @@ use crate::units::Bytes;
 use crate::wire::measure::{EndReport, Interval, StreamReport, StreamSample};
 
 /// Returns the evidence of one stream of the sender.
-pub(super) fn stream_evidence(
+pub(super) fn stream_figures(
     stream: &StreamReport,
     sender: &EndReport,
     receiver: &EndReport,
     window: SteadyWindow,
-) -> StreamEvidence {
+) -> StreamFigures {
     let number = stream.stream;
     let is_whole = covers_whole_stream(stream);
     let sent: Vec<&TcpInfo> = window
@@ -46,7 +46,7 @@ pub(super) fn stream_evidence(
     let offered = |sample: &StreamSample| sample.tcp_info.as_ref().filter(|_| is_whole)?.rcv_wnd_bytes.map(u64::from);
     let windows: Vec<f64> = sent.iter().filter_map(|info| info.snd_wnd_bytes).map(f64::from).collect();
     let receiving = receiver.streams.iter().find(|stream| stream.stream == number);
-    StreamEvidence {
+    StreamFigures {
         goodput: Bytes(got.iter().map(|sample| sample.bytes).sum()).per(time),
         snd_wnd: Spread::of(&windows),
         cwnd: Bytes(middling(|info| info.cwnd().0 as f64) as u64),

@@ -1,128 +1,15 @@
-//! Names the current bottleneck of a copy, from the time that both sides' streams spend and from the sender's kernel
-//! counters.
+//! Names the bottleneck of a copy, from the time that both sides' streams spend and from the sender's kernel counters.
 //!
-//! The result is a classification for a progress line, not a diagnosis. It covers the last interval only, and names the
-//! first bottleneck that the numbers show. `lfn doctor` and the findings analyse deeper ([`crate::diagnose`]).
+//! The rules of copies explain the bottleneck of a whole copy. During a copy, the bottleneck of the last interval decides
+//! about more streams and about the congestion control, and the progress line shows it. The result is the first
+//! bottleneck that the numbers show.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
+use crate::evidence::{ProgressSample, SocketEvidence, StreamTime};
 use crate::units::{BitRate, Bytes};
-
-/// Time that one side's streams spent since the copy began, in seconds, summed over the streams.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct StreamTime {
-    /// Reading the source or writing the destination.
-    #[serde(rename = "disk_seconds")]
-    pub disk: f64,
-    #[serde(rename = "hash_seconds")]
-    pub hash: f64,
-    /// Writing to or reading from the network, including waiting.
-    #[serde(rename = "network_seconds")]
-    pub network: f64,
-    /// Part of the network time: waiting for this server's rate limiter.
-    #[serde(rename = "rate_limited_seconds", default)]
-    pub rate_limited: f64,
-}
-
-/// Current activity of one side's streams: the number of streams in each.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct StreamActivity {
-    /// Reading the source or writing the destination.
-    pub disk: u32,
-    pub hash: u32,
-    /// Writing to or reading from the network.
-    pub network: u32,
-}
-
-/// Reason why nothing moves although both sides are connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StallCause {
-    /// The sender waits for a read.
-    SourceDisk,
-    /// The receiver waits for a write.
-    DestinationDisk,
-    /// The sender sends, but nothing arrives.
-    Network,
-    /// Neither side is active: one of them waits for a message that does not arrive.
-    Deadlock,
-}
-
-/// Returns why nothing moves, from the activity of both sides.
-pub fn stall_cause(sender: &StreamActivity, receiver: &StreamActivity) -> StallCause {
-    // If the receiver's disk hangs, the network fills up. If the sender's disk hangs, the network is empty.
-    match (sender, receiver) {
-        (_, StreamActivity { disk: 1.., .. }) => StallCause::DestinationDisk,
-        (StreamActivity { disk: 1.., network: 0, .. }, _) => StallCause::SourceDisk,
-        (StreamActivity { network: 1.., .. }, _) => StallCause::Network,
-        _ => StallCause::Deadlock,
-    }
-}
-
-/// Kernel counters of the sender's data streams, summed over the streams.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct SocketEvidence {
-    /// Receive windows that the peer offers (`tcpi_snd_wnd`), bytes; 0 if the kernel does not report them.
-    #[serde(rename = "receive_window_bytes")]
-    pub receive_window: Bytes,
-    /// Congestion windows (`tcpi_snd_cwnd` × `tcpi_snd_mss`), bytes.
-    #[serde(rename = "congestion_window_bytes")]
-    pub congestion_window: Bytes,
-    /// Seconds with data in flight (`tcpi_busy_time`).
-    pub busy_seconds: f64,
-    /// Seconds limited by the receive window (`tcpi_rwnd_limited`).
-    pub rwnd_limited_seconds: f64,
-    /// Seconds limited by the send buffer (`tcpi_sndbuf_limited`).
-    pub sndbuf_limited_seconds: f64,
-    /// Count of retransmitted segments (`tcpi_total_retrans`).
-    pub retransmits: u64,
-    /// Sent segments, including retransmissions (`tcpi_segs_out`); 0 if the kernel does not report them.
-    #[serde(default)]
-    pub segments_sent: u64,
-    /// Maximum smoothed RTT of the streams at present (`tcpi_rtt`), seconds.
-    #[serde(default)]
-    pub rtt_seconds: f64,
-    /// The sender changed its congestion control to BBR during the copy.
-    #[serde(default)]
-    pub switched_to_bbr: bool,
-    /// Minimum RTT of the streams (`tcpi_min_rtt`), seconds.
-    pub min_rtt_seconds: f64,
-    /// Streams in slow start (`tcpi_snd_cwnd` < `tcpi_snd_ssthresh`).
-    pub in_slow_start: u16,
-}
-
-/// Totals of the entries that are listed so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListedTotals {
-    /// Length of all files.
-    pub bytes: Bytes,
-    /// Bytes that need not be sent: up to date, received by an earlier copy, in a hole, or of a failed file.
-    #[serde(default)]
-    pub not_needed: Bytes,
-    /// Files, directories and links.
-    pub entries: u64,
-    /// Entries that are copied, up to date, or failed.
-    pub finished: u64,
-    /// The list is complete.
-    pub complete: bool,
-}
-
-/// Counters of both sides at one moment, cumulative since the copy began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct ProgressSample {
-    /// Time since the copy began.
-    #[serde(rename = "seconds", with = "crate::units::seconds")]
-    pub at: Duration,
-    /// Payload bytes that this side counts: resent blocks count twice, holes do not count.
-    pub bytes: Bytes,
-    pub sender: StreamTime,
-    pub receiver: StreamTime,
-    /// Present if the sender reports its sockets.
-    pub sockets: Option<SocketEvidence>,
-}
 
 /// The bottleneck of a copy.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -150,6 +37,13 @@ pub enum CopyBottleneck {
     /// Nothing moved, or the counters show no cause.
     Unknown,
 }
+
+/// Minimum share of the time of all streams that an activity takes to be the bottleneck: the network waits for it.
+pub(super) const MIN_MAIN_SHARE: f64 = 0.5;
+/// Minimum share of the time of all streams in hashing, while the network is idle.
+pub(super) const MIN_HASH_SHARE: f64 = 0.25;
+/// Minimum goodput as a share of window / RTT.
+pub(super) const MIN_SHARE_OF_WINDOW_RATE: f64 = 0.8;
 
 /// Below both bounds, only dialling, disks and the peer's reply time are visible.
 const MIN_CLASSIFIED: (Bytes, Duration) = (Bytes(1 << 20), Duration::from_secs(1));
@@ -180,18 +74,17 @@ pub fn classify(
     // the streams spent enough time in the network at all.
     let is_held = |later: &StreamTime, earlier: &StreamTime| {
         let (held, network) = (later.rate_limited - earlier.rate_limited, later.network - earlier.network);
-        held > 0.5 * network && network > 0.25 * thread_time
+        held > MIN_MAIN_SHARE * network && network > 0.25 * thread_time
     };
     let held = part(later.receiver.rate_limited, earlier.receiver.rate_limited)
         + part(later.sender.rate_limited, earlier.sender.rate_limited);
-    if held > 0.5 || is_held(&later.receiver, &earlier.receiver) || is_held(&later.sender, &earlier.sender) {
+    if held > MIN_MAIN_SHARE || is_held(&later.receiver, &earlier.receiver) || is_held(&later.sender, &earlier.sender) {
         return CopyBottleneck::ServerRateLimit;
     }
-    // More than half of the stream time on one activity: the network waits for this activity.
-    if part(later.receiver.disk, earlier.receiver.disk) > 0.5 {
+    if part(later.receiver.disk, earlier.receiver.disk) > MIN_MAIN_SHARE {
         return CopyBottleneck::DestinationDisk;
     }
-    if part(later.sender.disk, earlier.sender.disk) > 0.5 {
+    if part(later.sender.disk, earlier.sender.disk) > MIN_MAIN_SHARE {
         return CopyBottleneck::SourceDisk;
     }
     let Some(now) = later.sockets else { return CopyBottleneck::Unknown };
@@ -199,7 +92,7 @@ pub fn classify(
     match network_bottleneck(&earlier.sockets.unwrap_or_default(), &now, thread_time, goodput) {
         Some(limit) => limit,
         // The network was idle, and hashing was busy.
-        None if hashing > 0.25 => CopyBottleneck::Cpu,
+        None if hashing > MIN_HASH_SHARE => CopyBottleneck::Cpu,
         None => CopyBottleneck::Unknown,
     }
 }
@@ -221,21 +114,53 @@ fn network_bottleneck(
     // Goodput close to window / RTT with a larger congestion window is the more reliable sign.
     let rtt = Duration::try_from_secs_f64(now.min_rtt_seconds).unwrap_or_default();
     let window_rate = now.receive_window.per(rtt).as_f64();
-    let fills_window = window_rate > 0.0 && goodput.as_f64() > 0.8 * window_rate;
+    let fills_window = window_rate > 0.0 && goodput.as_f64() > MIN_SHARE_OF_WINDOW_RATE * window_rate;
     if fills_window && now.congestion_window >= now.receive_window {
         return Some(CopyBottleneck::ReceiveWindow);
     }
-    if part(now.rwnd_limited_seconds, before.rwnd_limited_seconds) > 0.5 {
+    if part(now.rwnd_limited_seconds, before.rwnd_limited_seconds) > MIN_MAIN_SHARE {
         return Some(CopyBottleneck::ReceiveWindow);
     }
-    if part(now.sndbuf_limited_seconds, before.sndbuf_limited_seconds) > 0.5 {
+    if part(now.sndbuf_limited_seconds, before.sndbuf_limited_seconds) > MIN_MAIN_SHARE {
         return Some(CopyBottleneck::SendBuffer);
     }
     if now.in_slow_start > 0 && now.retransmits == before.retransmits {
         return Some(CopyBottleneck::StartUp);
     }
     let busy = part(now.busy_seconds, before.busy_seconds);
-    (busy > 0.5).then_some(CopyBottleneck::CongestionWindow)
+    (busy > MIN_MAIN_SHARE).then_some(CopyBottleneck::CongestionWindow)
+}
+
+/// Time over which the current goodput and the current bottleneck are computed.
+const RECENT: Duration = Duration::from_secs(2);
+
+/// Samples of the last seconds of a running copy.
+#[derive(Debug, Default)]
+pub struct RecentSamples(VecDeque<ProgressSample>);
+
+/// Goodput and bottleneck of the last seconds of a running copy.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CurrentProgress {
+    /// Payload divided by time.
+    pub goodput: BitRate,
+    /// Activity or resource that limits the copy at present.
+    pub bottleneck: CopyBottleneck,
+}
+
+impl RecentSamples {
+    /// Adds a sample. Returns the goodput and the bottleneck since the oldest recent sample.
+    pub fn update(&mut self, sample: &ProgressSample, streams: u16, predicted: Option<BitRate>) -> CurrentProgress {
+        while self.0.len() > 1 && self.0.front().is_some_and(|first| sample.at.saturating_sub(first.at) > RECENT) {
+            self.0.pop_front();
+        }
+        let earlier = self.0.front().copied().unwrap_or_default();
+        self.0.push_back(*sample);
+        let moved = Bytes(sample.bytes.0.saturating_sub(earlier.bytes.0));
+        CurrentProgress {
+            goodput: moved.per(sample.at.saturating_sub(earlier.at)),
+            bottleneck: classify(&earlier, sample, streams, predicted),
+        }
+    }
 }
 
 impl CopyBottleneck {

@@ -5,8 +5,9 @@
 //! rate instead. The RTT before the losses distinguishes both cases: a full queue increases the RTT, a bad link does not.
 //! The detector therefore requires continuous retransmissions while the RTT stays near its minimum.
 
-use super::bottleneck::{CopyBottleneck, ProgressSample, classify};
-use super::streams::min_interval;
+use super::bottleneck::{CopyBottleneck, classify};
+use crate::evidence::ProgressSample;
+use crate::transfer::streams::min_interval;
 
 /// Minimum share and minimum number of retransmitted segments. Fewer hardly slow a copy down, or are random.
 const MIN_LOSSES: (f64, u64) = (0.001, 8);
@@ -66,7 +67,7 @@ pub fn reason(sample: &ProgressSample) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::bottleneck::SocketEvidence;
+    use crate::evidence::SocketEvidence;
     use crate::units::Bytes;
     use std::time::Duration;
 

@@ -28,7 +28,7 @@ pub struct Iperf3Report {
 }
 
 impl Iperf3Report {
-    /// Returns reports of sender and receiver for the rules of datagrams ([`crate::diagnose::diagnose_datagrams`]).
+    /// Returns reports of sender and receiver for the rules of datagrams of [`crate::diagnose`].
     /// They are for the diagnosis only and are not stored: a value that iperf3 does not report is zero here.
     pub fn udp_reports(
         &self,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::HostEvidence;
+use super::HostFigures;
 use super::steady_window::{SteadyWindow, sample};
 use super::stream::covers_whole_stream;
 use crate::host::{HostReport, HostSample, Interface, QdiscCounters, SEGMENT_DROP_COUNTERS, combine_qdiscs};
@@ -14,7 +14,7 @@ use crate::wire::measure::{EndReport, Interval, Mode};
 const HEADERS: u64 = 100;
 
 /// Returns the evidence of a host that sends or receives.
-pub(super) fn host_evidence(name: &str, end: &EndReport, window: SteadyWindow, sends: bool) -> HostEvidence {
+pub(super) fn host_figures(name: &str, end: &EndReport, window: SteadyWindow, sends: bool) -> HostFigures {
     let samples: Vec<(&Interval, &HostSample)> = window
         .intervals_within(&end.intervals)
         .filter_map(|interval| Some((interval, interval.host.as_ref()?)))
@@ -34,7 +34,7 @@ pub(super) fn host_evidence(name: &str, end: &EndReport, window: SteadyWindow, s
     let kind = report.and_then(|report| report.qdiscs.iter().find(|qdisc| qdisc.parent == "root"));
     let let_go =
         |report: &HostReport| SEGMENT_DROP_COUNTERS.iter().map(|(name, _)| report.counter(name)).sum::<Option<i64>>();
-    HostEvidence {
+    HostFigures {
         name: name.to_owned(),
         kernel: end.kernel.clone(),
         other_traffic: interface
@@ -65,7 +65,9 @@ fn busiest_softirq(samples: &[(&Interval, &HostSample)], time: Duration) -> Opti
 }
 
 /// Returns the traffic of the interface beyond this test, in the direction of the data. Headers count with their
-/// maximum size and retransmissions count twice, so that this test is never taken for other traffic.
+/// maximum size and retransmissions count twice, so that this test is never taken for other traffic. A receiver counts
+/// only data in order as received, so each of its received segments counts as a full one: after a loss, the data behind
+/// the gap is on the interface long before it is in order.
 fn other_traffic(
     end: &EndReport,
     window: SteadyWindow,
@@ -77,7 +79,7 @@ fn other_traffic(
     if interface.loopback || time.is_zero() || !end.streams.iter().all(covers_whole_stream) {
         return None;
     }
-    let mut own = 0;
+    let mut own = 0u64;
     for stream in &end.streams {
         let grown = |figure: fn(&TcpInfo) -> Option<u64>| {
             // The interface was counted at each sample of the host.
@@ -89,11 +91,12 @@ fn other_traffic(
         let segments =
             grown(|info| info.sent_segments.map(u64::from))? + grown(|i| i.received_segments.map(u64::from))?;
         let payload = if sends { grown(|info| info.sent_bytes)? } else { grown(|info| info.received_bytes)? };
-        own += payload + grown(|info| info.retransmitted_bytes)? + segments * HEADERS;
-        if !sends {
-            // Duplicate data is not in the received bytes.
-            own += payload / 50;
-        }
+        let mss = stream.tcp_info.as_ref().map_or(0, |info| u64::from(info.snd_mss_bytes));
+        let received = grown(|info| info.received_segments.map(u64::from))?.saturating_mul(mss);
+        // Duplicate data is not in the received bytes.
+        let payload = if sends { payload } else { payload.saturating_add(payload / 50).max(received) };
+        let resent = grown(|info| info.retransmitted_bytes)?;
+        own = [payload, resent, segments * HEADERS].into_iter().fold(own, u64::saturating_add);
     }
     (!end.streams.is_empty()).then(|| (Bytes(all.saturating_sub(own)).per(time), Bytes(all).per(time)))
 }
@@ -132,11 +135,37 @@ mod tests {
     fn other_subflows_are_not_other_traffic() {
         let others = |subflows| {
             let end = end(subflows);
-            host_evidence("near", &end, SteadyWindow::of(&end.intervals, None), true).other_traffic
+            host_figures("near", &end, SteadyWindow::of(&end.intervals, None), true).other_traffic
         };
         let (others_carried, all) = others(None).unwrap();
         assert_eq!(all, BitRate(8_000_000));
         assert!(others_carried > BitRate(7_000_000), "{others_carried}");
         assert_eq!(others(Some(2)), None);
+    }
+
+    /// One second of a receiver after a loss: 690 full segments arrived, and only the data before the gap is in order.
+    #[test]
+    fn data_out_of_order_is_not_other_traffic() {
+        let mut end = end(None);
+        let tcp_info = TcpInfo {
+            snd_mss_bytes: 1448,
+            received_bytes: Some(100_000),
+            retransmitted_bytes: Some(0),
+            sent_segments: Some(345),
+            received_segments: Some(690),
+            ..TcpInfo::default()
+        };
+        let counters = InterfaceCounters { received_bytes: 690 * 1514, ..InterfaceCounters::default() };
+        end.streams[0].tcp_info = Some(tcp_info.clone());
+        end.intervals[0].streams[0].tcp_info = Some(tcp_info);
+        end.intervals[0].host.as_mut().unwrap().interface = Some(counters);
+        let others = |end: &EndReport| {
+            host_figures("far", end, SteadyWindow::of(&end.intervals, None), false).other_traffic.unwrap().0
+        };
+        assert_eq!(others(&end), BitRate(0));
+        // Twice as much on the interface is other traffic.
+        end.intervals[0].host.as_mut().unwrap().interface =
+            Some(InterfaceCounters { received_bytes: 2_089_320, ..counters });
+        assert!(others(&end) > BitRate(7_000_000), "{}", others(&end));
     }
 }

@@ -1,9 +1,10 @@
-//! Evidence of the diagnosis: the figures of both ends of one test, reduced to its steady part.
+//! Figures of the diagnosis: the figures of both ends of one test, reduced to its steady part.
 //!
 //! The record is here; its parts are computed from the reports in the sibling modules: the steady window in
 //! `steady_window`, the figures of a stream in `stream`, those of a host in `host`. The rules read only the record.
 
 mod host;
+mod kinds;
 mod steady_window;
 mod stream;
 
@@ -11,20 +12,27 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Remedy;
+use crate::evidence::{CopyEvidence, Evidence, LoadKind, TypedArgument};
 use crate::host::{Interface, QdiscCounters};
 use crate::path::{PathProfile, seconds};
 use crate::stats::median;
 use crate::tcp_model;
+use crate::udp::figures::{UdpReceived, UdpSent};
+use crate::udp::ramp::RampReport;
 use crate::units::{BitRate, Bytes};
-use crate::wire::measure::{EndReport, Kernel, SocketReport};
+use crate::wire::measure::{EndReport, Kernel, SocketReport, TestDirection};
 use steady_window::{SteadyWindow, length};
 
+pub use kinds::EvidenceKind;
 pub(crate) use steady_window::{full_intervals, steady_part};
 
 /// Figures of a finished test that the rules examine.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Evidence {
+pub struct Figures {
+    /// Kind of the load, which selects the rules.
+    pub kind: LoadKind,
+    /// Direction of the data.
+    pub direction: TestDirection,
     /// Path with its capacity, if known, and the measured RTT.
     pub path: Option<PathProfile>,
     /// Minimum RTT that either end measured.
@@ -42,13 +50,13 @@ pub struct Evidence {
     /// Length of an interval.
     pub interval: Duration,
     /// Host of the sender.
-    pub sender: HostEvidence,
+    pub sender: HostFigures,
     /// Host of the receiver.
-    pub receiver: HostEvidence,
+    pub receiver: HostFigures,
     /// Name of the far host as the user typed it.
     pub far: String,
-    /// Arguments of `lfn test` that repeat the test, as they were typed, with its direction.
-    pub repeat_arguments: Vec<TypedArgument>,
+    /// Arguments of the command that repeats the load, as they were typed, with its direction.
+    pub arguments: Vec<TypedArgument>,
     /// The streams used the settings of the plan (`--tuned`).
     pub is_tuned: bool,
     /// Both directions ran at the same time, so each used the interfaces of the other.
@@ -62,43 +70,27 @@ pub struct Evidence {
     /// Rate limit of the server for all streams together.
     pub rate_limit: Option<BitRate>,
     /// Figures of each stream.
-    pub streams: Vec<StreamEvidence>,
+    pub streams: Vec<StreamFigures>,
+    /// Figures of the datagrams of a test without TCP.
+    pub datagrams: DatagramFigures,
+    /// Counters of a copy.
+    pub copy: Option<CopyEvidence>,
 }
 
-/// An argument of `lfn test` as it was typed: the host, or a flag with its value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TypedArgument {
-    /// Long name of the flag, without dashes; none for the host.
-    pub flag: Option<String>,
-    /// The argument, quoted for a shell.
-    pub text: String,
+/// Figures of the datagrams of a test over its whole time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DatagramFigures {
+    /// Figures of the sender of each stream.
+    pub sent: Vec<UdpSent>,
+    /// Figures of the receiver of each stream.
+    pub received: Vec<UdpReceived>,
+    /// Result of a ramp.
+    pub ramp: Option<RampReport>,
+    /// Datagrams with a bad checksum that the receiving host dropped.
+    pub damaged: u64,
+    /// Socket options of the receiver.
+    pub receiver_socket: Option<SocketReport>,
 }
-
-/// Flags that another flag replaces: the flag of a remedy, and the flags that are removed with it.
-const REPLACED_FLAGS: &[(&str, &[&str])] = &[
-    ("time", &["count", "bytes", "precision"]),
-    ("window", &["near-window", "far-window"]),
-    ("sndbuf", &["near-sndbuf", "far-sndbuf"]),
-    ("rcvbuf", &["near-rcvbuf", "far-rcvbuf"]),
-    ("no-copy", &["near-no-copy", "far-no-copy", "check-data"]),
-    ("compare", &["tuned", "bidir", "path", "path-names"]),
-    (
-        "ramp",
-        &[
-            "udp",
-            "time",
-            "count",
-            "bytes",
-            "precision",
-            "streams",
-            "pacing",
-            "bidir",
-            "check-data",
-            "block-timing",
-            "congestion",
-        ],
-    ),
-];
 
 /// Steady part of a test, after start-up, on the receiver's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -117,7 +109,7 @@ pub struct SteadyPart {
 
 /// Figures of one end's host.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct HostEvidence {
+pub struct HostFigures {
     /// Name of the host as the user typed it.
     pub name: String,
     /// Limits of the kernel; none if the host does not report them.
@@ -173,7 +165,7 @@ pub struct SendTotals {
 
 /// Figures of one stream over the steady window.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct StreamEvidence {
+pub struct StreamFigures {
     /// Goodput of the stream at the receiver.
     pub goodput: BitRate,
     /// Receive window in bytes as the sender saw it; none on a kernel before 5.4.
@@ -222,62 +214,52 @@ pub struct Spread {
     pub max: u64,
 }
 
-/// Report of one end with the name of its host.
-#[derive(Debug, Clone, Copy)]
-pub struct NamedReport<'a> {
-    pub name: &'a str,
-    pub report: &'a EndReport,
-}
-
-impl<'a> NamedReport<'a> {
-    /// Names the host of a report.
-    pub fn new(name: &'a str, report: &'a EndReport) -> Self {
-        NamedReport { name, report }
-    }
-}
-
-impl Evidence {
-    /// Reduces the reports of both ends. `path` has the capacity, if it is known. The measured RTT replaces the RTT of
-    /// `path`: `rtt` from the control connection, or a lower one from the data. `omit` replaces the detected start-up
-    /// time.
-    pub fn new(
-        path: Option<PathProfile>,
-        rtt: Duration,
-        omit: Option<Duration>,
-        sender: NamedReport<'_>,
-        receiver: NamedReport<'_>,
-        far: &str,
-    ) -> Self {
-        let NamedReport { name: sender_name, report: sender } = sender;
-        let NamedReport { name: receiver_name, report: receiver } = receiver;
-        let base_rtt = base_rtt(rtt, sender);
+impl Figures {
+    /// Reduces the evidence to its steady part. The minimum RTT of the handshake and of the data replaces the RTT of the
+    /// path.
+    pub fn of(evidence: &Evidence) -> Self {
+        let (sender, receiver) = (evidence.sender(), evidence.receiver());
+        let base_rtt = evidence.base_rtt();
         let whole = full_intervals(&receiver.intervals);
+        // The figures of an iperf3 server's test start after the warm-up.
+        let omit = evidence.omit.map(|omit| if evidence.iperf3.is_some() { Duration::ZERO } else { omit });
         let steady = steady_part(whole, omit);
         let window = SteadyWindow::of(whole, steady);
-        Evidence {
-            path: path.map(|path| PathProfile { base_rtt, ..path }),
+        let name = |side| evidence.hosts.name(side);
+        let udp = evidence.request.udp.as_deref();
+        Figures {
+            kind: evidence.kind(),
+            direction: evidence.request.direction,
+            path: evidence.path.map(|path| PathProfile { base_rtt, ..path }),
             base_rtt,
-            goodput: Bytes(receiver.bytes).per(receiver.elapsed),
-            elapsed: receiver.elapsed,
+            goodput: evidence.copy.map_or(Bytes(receiver.bytes).per(receiver.elapsed), |copy| copy.goodput()),
+            elapsed: evidence.copy.map_or(receiver.elapsed, |copy| copy.end.at),
             steady,
             omit,
             intervals: whole.len(),
             interval: whole.first().map(length).unwrap_or_default(),
-            sender: host::host_evidence(sender_name, sender, window, true),
-            receiver: host::host_evidence(receiver_name, receiver, window, false),
-            far: far.to_owned(),
-            repeat_arguments: vec![TypedArgument { flag: None, text: far.to_owned() }],
-            is_tuned: false,
-            bidirectional: false,
-            is_one_host: uses_loopback(sender) || uses_loopback(receiver),
-            no_gso: false,
-            probed_mtu: None,
+            sender: host::host_figures(name(evidence.sending_side()), sender, window, true),
+            receiver: host::host_figures(name(evidence.receiving_side()), receiver, window, false),
+            far: evidence.hosts.far.clone(),
+            arguments: match evidence.arguments.as_slice() {
+                [] => vec![TypedArgument { flag: None, text: evidence.hosts.far.clone() }],
+                typed => typed.to_vec(),
+            },
+            is_tuned: evidence.is_tuned(),
+            bidirectional: evidence.bidirectional,
+            is_one_host: uses_loopback(sender)
+                || uses_loopback(receiver)
+                || evidence.clock.is_some_and(|clock| clock.is_one_clock()),
+            no_gso: udp.is_some_and(|udp| udp.no_gso),
+            probed_mtu: evidence.path_report.as_ref().and_then(|report| report.probed_mtu(evidence.request.direction)),
             rate_limit: sender.rate_limit.or(receiver.rate_limit),
             streams: sender
                 .streams
                 .iter()
-                .map(|stream| stream::stream_evidence(stream, sender, receiver, window))
+                .map(|stream| stream::stream_figures(stream, sender, receiver, window))
                 .collect(),
+            datagrams: DatagramFigures::of(evidence),
+            copy: evidence.copy,
         }
     }
 
@@ -303,44 +285,10 @@ impl Evidence {
         self.path.map(|path| Bytes(path.bdp().0.div_ceil(u64::from(self.stream_count()).max(1))))
     }
 
-    /// Returns the command that repeats the test with `flags`, which replace the same flags of the user. The number of
-    /// streams stays unless `flags` sets it.
-    pub(super) fn repeat_command(&self, flags: &str) -> Remedy {
-        let new: Vec<&str> = flags.split_whitespace().filter_map(|word| word.strip_prefix("--")).collect();
-        let is_replaced = |flag: &str| {
-            let by = |name: &&str| REPLACED_FLAGS.iter().any(|(new, old)| new == name && old.contains(&flag));
-            new.contains(&flag) || new.iter().any(by)
-        };
-        let keeps = |argument: &&TypedArgument| !argument.flag.as_deref().is_some_and(is_replaced);
-        let mut words: Vec<&str> =
-            self.repeat_arguments.iter().filter(keeps).map(|argument| argument.text.as_str()).collect();
-        words.extend((!flags.is_empty()).then_some(flags));
-        let sets_streams = |flag: &str| flag == "streams" || flag == "ramp";
-        let typed = self.repeat_arguments.iter().filter_map(|argument| argument.flag.as_deref());
-        let is_set = new.iter().copied().chain(typed).any(sets_streams);
-        let streams = match self.stream_count() {
-            0 | 1 => String::new(),
-            _ if is_set => String::new(),
-            streams => format!(" --streams {streams}"),
-        };
-        Remedy { command: format!("lfn test {}{streams}", words.join(" ")), host: None }
-    }
-
-    /// Returns the command that repeats the test without `flag`.
-    pub(super) fn repeat_without(&self, flag: &str) -> Remedy {
-        let kept = self.repeat_arguments.iter().filter(|argument| argument.flag.as_deref() != Some(flag)).cloned();
-        Evidence { repeat_arguments: kept.collect(), ..self.clone() }.repeat_command("")
-    }
-
-    /// Reports whether the user gave the flag.
-    pub(super) fn has_flag(&self, flag: &str) -> bool {
-        self.repeat_arguments.iter().any(|argument| argument.flag.as_deref() == Some(flag))
-    }
-
     /// Returns the CPU time of lfn's own threads on the host of one end, in CPUs.
     pub(super) fn own_load(&self, sends: bool) -> f64 {
         let ran = |worker: &Option<WorkerTime>| worker.map_or(0.0, |worker| worker.running);
-        let of = |flow: &StreamEvidence| match sends {
+        let of = |flow: &StreamFigures| match sends {
             _ if self.is_one_host => ran(&flow.sender_thread) + ran(&flow.receiver_thread),
             true => ran(&flow.sender_thread),
             false => ran(&flow.receiver_thread),
@@ -361,10 +309,18 @@ impl Evidence {
         self.streams.iter().any(|flow| flow.busy_share.is_some())
     }
 
+    /// Returns the words for the sender's end and the receiver's end in the messages of a copy.
+    pub(super) fn ends_in_words(&self) -> (&'static str, &'static str) {
+        match self.direction {
+            TestDirection::Forward => ("near", "far"),
+            TestDirection::Reverse => ("far", "near"),
+        }
+    }
+
     /// Returns the share of the busy time in which the receive window limited the streams.
     pub fn rwnd_share(&self) -> Option<f64> {
         let sum =
-            |figure: fn(&StreamEvidence) -> Duration| self.streams.iter().map(|f| figure(f).as_secs_f64()).sum::<f64>();
+            |figure: fn(&StreamFigures) -> Duration| self.streams.iter().map(|f| figure(f).as_secs_f64()).sum::<f64>();
         let busy = sum(|flow| flow.busy);
         (busy > 0.0).then(|| (sum(|flow| flow.rwnd_limited) / busy).min(1.0))
     }
@@ -394,31 +350,57 @@ fn uses_loopback(end: &EndReport) -> bool {
     end.host.as_ref().and_then(|host| host.interface.as_ref()).is_some_and(|interface| interface.loopback)
 }
 
-/// Returns the minimum RTT of the control connection's handshake and of the data.
-fn base_rtt(rtt: Duration, sender: &EndReport) -> Duration {
-    let streams =
-        sender.streams.iter().filter_map(|stream| stream.tcp_info.as_ref()?.min_rtt).filter(|rtt| !rtt.is_zero());
-    streams.chain((!rtt.is_zero()).then_some(rtt)).min().unwrap_or_default()
+impl DatagramFigures {
+    /// Takes the figures of both ends, or the totals of an iperf3 server.
+    fn of(evidence: &Evidence) -> Self {
+        let (sender, receiver) = (evidence.sender(), evidence.receiver());
+        let reported =
+            evidence.iperf3.as_ref().and_then(|report| report.udp_reports(&evidence.request, sender, receiver));
+        let (sender, receiver) = reported.as_ref().map_or((sender, receiver), |(sender, receiver)| (sender, receiver));
+        let sent = || sender.streams.iter().filter_map(|stream| stream.udp.as_deref());
+        let received = receiver.streams.iter().filter_map(|stream| stream.udp.as_deref()?.received.clone());
+        let damaged = receiver.host.as_ref().and_then(|host| host.counter("Udp.InCsumErrors")).unwrap_or(0);
+        DatagramFigures {
+            sent: sent().filter_map(|udp| udp.sent.clone()).collect(),
+            received: received.collect(),
+            ramp: sent().find_map(|udp| udp.ramp.clone()),
+            damaged: u64::try_from(damaged).unwrap_or(0),
+            receiver_socket: receiver.streams.iter().find_map(|stream| stream.socket.clone()),
+        }
+    }
+
+    /// Returns the figures of both ends of each stream that both ends report.
+    pub fn streams(&self) -> impl Iterator<Item = (&UdpSent, &UdpReceived)> {
+        self.sent.iter().zip(&self.received)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::window::tests::half_bdp_window;
     use super::*;
+    use crate::diagnose::diagnose_figures;
+    use crate::evidence::HostNames;
     use crate::tcp_info::TcpInfo;
     use crate::units::Ratio;
-    use crate::wire::measure::{Interval, StreamReport, StreamSample};
+    use crate::wire::measure::{Interval, StreamReport, StreamSample, TestRequest};
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    fn reduce(rtt: Duration, omit: Option<Duration>, near: &EndReport, far: &EndReport) -> Figures {
+        let evidence = Evidence::of_test(TestRequest::default(), rtt, near.clone(), far.clone());
+        let hosts = HostNames { near: "near".into(), far: "far".into() };
+        Figures::of(&Evidence { omit, hosts, ..evidence })
+    }
 
     /// The goodput that CUBIC reaches on a lossy path is no bound for BBR: a path that counts as full has no findings.
     #[test]
     fn the_possible_goodput_depends_on_the_congestion_control() {
-        let mut evidence = half_bdp_window();
-        evidence.path = evidence.path.map(|path| PathProfile { loss: Ratio::new(1e-3).unwrap(), ..path });
+        let mut figures = half_bdp_window();
+        figures.path = figures.path.map(|path| PathProfile { loss: Ratio::new(1e-3).unwrap(), ..path });
         let mut possible = |name: &str| {
-            evidence.streams[0].sender_socket.congestion = name.into();
-            evidence.possible_goodput().unwrap().as_f64()
+            figures.streams[0].sender_socket.congestion = name.into();
+            figures.possible_goodput().unwrap().as_f64()
         };
         assert!(possible("bbr") > 2.0 * possible("cubic"));
     }
@@ -460,52 +442,38 @@ mod tests {
         }
     }
 
-    fn evidence(bytes: &[u64], omit: Option<Duration>) -> Evidence {
+    fn reduced(bytes: &[u64], omit: Option<Duration>) -> Figures {
         let (sender, receiver) = (end(bytes, 3000), end(bytes, 0));
-        Evidence::new(
-            None,
-            SECOND / 2,
-            omit,
-            NamedReport::new("near", &sender),
-            NamedReport::new("far", &receiver),
-            "far",
-        )
+        reduce(SECOND / 2, omit, &sender, &receiver)
     }
 
     #[test]
     fn streams_are_reduced_to_the_steady_part() {
-        let evidence = evidence(&[1, 10, 100, 1000, 1000, 1000], None);
-        assert_eq!(evidence.base_rtt, SECOND * 2 / 5, "the minimum of handshake and data");
-        let steady = evidence.steady.unwrap();
+        let figures = reduced(&[1, 10, 100, 1000, 1000, 1000], None);
+        assert_eq!(figures.base_rtt, SECOND * 2 / 5, "the minimum of handshake and data");
+        let steady = figures.steady.unwrap();
         assert_eq!((steady.start, steady.end, steady.goodput), (SECOND * 3, SECOND * 6, BitRate(8000)));
-        let flow = &evidence.streams[0];
+        let flow = &figures.streams[0];
         assert_eq!(flow.goodput, BitRate(8000));
         assert_eq!((flow.busy, flow.rwnd_limited), (SECOND * 3, SECOND * 3 / 4), "growth within the steady part only");
         assert_eq!((flow.cwnd, flow.rtt), (Bytes(7000), SECOND / 2));
         assert_eq!(flow.snd_wnd, Some(Spread { min: 3000, median: 3000, max: 3000 }));
-        assert_eq!(evidence.goodput, BitRate(4148), "of the whole");
+        assert_eq!(figures.goodput, BitRate(4148), "of the whole");
     }
 
     #[test]
     fn omit_replaces_the_detected_start_up() {
-        let steady = evidence(&[1000, 1000, 1000, 1000], Some(SECOND * 2)).steady.unwrap();
+        let steady = reduced(&[1000, 1000, 1000, 1000], Some(SECOND * 2)).steady.unwrap();
         assert_eq!(steady.start, SECOND * 2);
-        assert_eq!(evidence(&[1000, 1000], Some(SECOND * 5)).steady, None);
+        assert_eq!(reduced(&[1000, 1000], Some(SECOND * 5)).steady, None);
     }
 
     #[test]
     fn a_short_last_interval_is_ignored() {
         let mut report = end(&[1000, 1000, 1000, 1], 0);
         report.intervals[3].end = report.intervals[3].start + SECOND / 10;
-        let evidence = Evidence::new(
-            None,
-            SECOND,
-            None,
-            NamedReport::new("near", &report),
-            NamedReport::new("far", &report),
-            "far",
-        );
-        assert_eq!(evidence.steady.unwrap().end, SECOND * 3);
+        let figures = reduce(SECOND, None, &report, &report);
+        assert_eq!(figures.steady.unwrap().end, SECOND * 3);
     }
 
     #[test]
@@ -518,71 +486,25 @@ mod tests {
         sender.streams[0].tcp_info.get_or_insert_default().busy = busy;
         let of = |sender: &EndReport| {
             let receiver = end(&[1_000_000; 6], 70_000);
-            Evidence::new(
-                None,
-                Duration::from_millis(10),
-                None,
-                NamedReport::new("near", sender),
-                NamedReport::new("far", &receiver),
-                "far",
-            )
+            reduce(Duration::from_millis(10), None, sender, &receiver)
         };
         assert!(of(&sender).is_tcp());
         let socket = |mptcp_subflows| SocketReport { mptcp_requested: true, mptcp_subflows, ..SocketReport::default() };
         sender.streams[0].socket = Some(socket(Some(1)));
-        let evidence = of(&sender);
-        assert!(
-            !evidence.is_tcp() && evidence.streams[0].busy_share.is_none() && evidence.streams[0].snd_wnd.is_none()
-        );
-        assert_eq!((evidence.streams[0].busy, evidence.rwnd_share()), (Duration::ZERO, None));
+        let figures = of(&sender);
+        assert!(!figures.is_tcp() && figures.streams[0].busy_share.is_none() && figures.streams[0].snd_wnd.is_none());
+        assert_eq!((figures.streams[0].busy, figures.rwnd_share()), (Duration::ZERO, None));
         // A fallback to plain TCP has figures of the whole stream.
         sender.streams[0].socket = Some(socket(None));
         assert!(of(&sender).is_tcp());
     }
 
-    fn typed(arguments: &[(&str, &str)]) -> Vec<TypedArgument> {
-        let flag = |name: &str| (!name.is_empty()).then(|| name.to_owned());
-        arguments.iter().map(|(name, text)| TypedArgument { flag: flag(name), text: (*text).to_owned() }).collect()
-    }
-
-    #[test]
-    fn a_remedy_keeps_the_flags_that_it_does_not_replace() {
-        let mut evidence = half_bdp_window();
-        evidence.repeat_arguments =
-            typed(&[("", "far1"), ("time", "-t 15"), ("rate", "--rate 200mbit"), ("congestion", "-C cubic")]);
-        let command = |flags| evidence.repeat_command(flags).command;
-        assert_eq!(command("--congestion bbr"), "lfn test far1 -t 15 --rate 200mbit --congestion bbr");
-        assert_eq!(command("--time 60"), "lfn test far1 --rate 200mbit -C cubic --time 60");
-        assert_eq!(command("--ramp"), "lfn test far1 --rate 200mbit --ramp");
-        assert_eq!(evidence.repeat_without("congestion").command, "lfn test far1 -t 15 --rate 200mbit");
-    }
-
-    #[test]
-    fn a_remedy_repeats_the_test_with_as_many_streams() {
-        let mut evidence = half_bdp_window();
-        evidence.repeat_arguments = typed(&[("", "far.example"), ("reverse", "--reverse")]);
-        assert_eq!(evidence.repeat_command("--window 1").command, "lfn test far.example --reverse --window 1");
-        evidence.streams.push(evidence.streams[0].clone());
-        assert_eq!(
-            evidence.repeat_command("--window 1").command,
-            "lfn test far.example --reverse --window 1 --streams 2"
-        );
-        assert_eq!(evidence.repeat_command("--streams 4").command, "lfn test far.example --reverse --streams 4");
-    }
-
     #[test]
     fn a_test_without_data_does_not_divide_by_zero() {
         let empty = EndReport::default();
-        let evidence = Evidence::new(
-            None,
-            Duration::ZERO,
-            None,
-            NamedReport::new("near", &empty),
-            NamedReport::new("far", &empty),
-            "far",
-        );
-        assert_eq!((evidence.goodput, evidence.steady), (BitRate(0), None));
-        assert_eq!(crate::diagnose::diagnose(&evidence), []);
-        crate::diagnose::diagnose(&self::evidence(&[0, 0, 0], None));
+        let figures = reduce(Duration::ZERO, None, &empty, &empty);
+        assert_eq!((figures.goodput, figures.steady), (BitRate(0), None));
+        assert_eq!(diagnose_figures(&figures).findings, []);
+        diagnose_figures(&reduced(&[0, 0, 0], None));
     }
 }

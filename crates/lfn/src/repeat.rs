@@ -1,21 +1,21 @@
-//! The flags of the user in the hints of findings: a hint repeats the test with one more flag.
+//! The flags of the user in the hints of findings: a hint repeats the command with one more flag.
 
-use clap::{Arg, Args as _, Command};
-use lfn_core::diagnose::TypedArgument;
+use clap::{Arg, Command};
+use lfn_core::evidence::TypedArgument;
 
-use super::TestArgs;
 use crate::command_line::quote;
 use crate::typed;
 
 /// Flags that change the output or the direction. The direction of a finding replaces that of the user.
 const SKIPPED: &[&str] = &[
-    "json", "output", "report", "plot", "no-live", "quiet", "verbose", "color", "reverse", "both", "bidir", "compare",
+    "json", "output", "report", "plot", "no-live", "quiet", "verbose", "color", "progress", "reverse", "both", "bidir",
+    "compare",
 ];
 
-/// Returns the flags of the command line, without the host, the output and the direction.
-pub(super) fn typed_flags() -> Vec<TypedArgument> {
-    let words = typed::without_secrets(typed::words().skip_while(|word| word != "test").skip(1));
-    flags(&TestArgs::augment_args(Command::new("test")), words)
+/// Returns the flags of the command line of `command`, without its places, its output and its direction.
+pub fn typed_flags(command: &Command) -> Vec<TypedArgument> {
+    let words = typed::without_secrets(typed::words().skip_while(|word| word != command.get_name()).skip(1));
+    flags(command, words)
 }
 
 fn flags(command: &Command, words: Vec<String>) -> Vec<TypedArgument> {
@@ -67,7 +67,10 @@ fn push(flags: &mut Vec<TypedArgument>, argument: &Arg, word: &str, value: Optio
 
 #[cfg(test)]
 mod tests {
+    use clap::Args as _;
+
     use super::*;
+    use crate::cmd::measure::TestArgs;
 
     fn parsed(words: &[&str]) -> Vec<(String, String)> {
         let command = TestArgs::augment_args(Command::new("test"));
