@@ -16,7 +16,7 @@
 //! | [`session`], [`wire`] | tickets, and the messages of a session |
 //! | [`iperf3`], [`stamp`] | messages of the iperf3 protocol and of STAMP |
 //! | [`discover`] | hops and path MTU: the next probe, and the meaning of each reply |
-//! | [`admission`] | quotas and the queue of a server |
+//! | [`limits`] | limits and the queue of a server |
 //! | [`transfer`] | copies: options, entries, blocks, journal, results |
 //! | [`tcp_info`], [`stats`] | the kernel's figures of a connection; medians and the end of start-up |
 //! | [`host`] | counters of a host during a test; the offset of two clocks |

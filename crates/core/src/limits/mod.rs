@@ -12,5 +12,5 @@ mod resources;
 mod usage;
 
 pub use denial::{Denial, QuotaResource};
-pub use queue::{Decision, QueueEstimate, SessionQueue};
+pub use queue::{QueueDecision, QueueEstimate, SessionQueue};
 pub use resources::{Client, LimitScope, ResourceGrant, ResourceLimits, ResourceRequest, ServerLimits};

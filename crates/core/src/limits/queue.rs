@@ -1,6 +1,6 @@
 //! Running and waiting sessions of a server: first in, first out.
 //!
-//! A session starts if nobody waits before it and its resources are free. A client at its own limit does not block
+//! A session starts if no session waits before it and its resources are free. A client at its own limit does not block
 //! others: its sessions are skipped until it has room. A session that waits for a limit of all clients blocks the
 //! sessions behind it, so that small sessions do not starve a large one.
 
@@ -51,9 +51,9 @@ struct RunningSession {
     taken: Bytes,
 }
 
-/// Decision about a waiting session.
+/// QueueDecision about a waiting session.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Decision {
+pub struct QueueDecision {
     pub id: u64,
     /// The session starts, or it need not wait any longer.
     pub outcome: Result<ResourceGrant, Denial>,
@@ -129,7 +129,7 @@ impl SessionQueue {
 
     /// Starts the waiting sessions that have room now, and returns the decisions. Call it after each
     /// [`SessionQueue::enqueue`], [`SessionQueue::leave`] and [`SessionQueue::end`].
-    pub fn admit(&mut self, now: Instant) -> Vec<Decision> {
+    pub fn admit(&mut self, now: Instant) -> Vec<QueueDecision> {
         let (mut decisions, mut skipped, mut at) = (Vec::new(), HashSet::new(), 0);
         while let Some(&session) = self.waiting.get(at) {
             let WaitingSession { id, client, request } = session;
@@ -137,7 +137,7 @@ impl SessionQueue {
                 Err(LimitScope::Total) => break,
                 Ok(rate) if !skipped.contains(&client) => {
                     self.waiting.remove(at);
-                    decisions.push(Decision { id, outcome: self.start(session, rate, now) });
+                    decisions.push(QueueDecision { id, outcome: self.start(session, rate, now) });
                 }
                 _ => {
                     skipped.insert(client);
@@ -230,10 +230,10 @@ impl SessionQueue {
     }
 
     /// Stops admission. Returns a decision for each waiting session.
-    pub fn stop(&mut self) -> Vec<Decision> {
+    pub fn stop(&mut self) -> Vec<QueueDecision> {
         self.is_stopping = true;
         let waiting = self.waiting.drain(..);
-        waiting.map(|session| Decision { id: session.id, outcome: Err(Denial::Stopping) }).collect()
+        waiting.map(|session| QueueDecision { id: session.id, outcome: Err(Denial::Stopping) }).collect()
     }
 
     /// Rejects requests that can never be met.

@@ -58,9 +58,9 @@ impl fmt::Display for LimitScope {
 /// Limits of one scope; `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// Maximum concurrent sessions.
+    /// Maximum number of concurrent sessions.
     pub sessions: u32,
-    /// Maximum concurrent data streams.
+    /// Maximum number of concurrent data streams.
     pub streams: u32,
     /// Total rate of all sessions. Each session gets its part at the start and keeps it.
     pub rate: Option<BitRate>,
@@ -68,7 +68,7 @@ pub struct ResourceLimits {
     pub bytes: Option<Bytes>,
     /// Total time of sessions, per [`ServerLimits::quota_window`]. Two concurrent sessions count twice.
     pub time: Option<Duration>,
-    /// Maximum waiting sessions.
+    /// Maximum number of waiting sessions.
     pub queue: u32,
 }
 

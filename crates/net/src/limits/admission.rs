@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use lfn_core::limits::{Client, Decision, Denial, ResourceGrant, SessionQueue};
+use lfn_core::limits::{Client, Denial, QueueDecision, ResourceGrant, SessionQueue};
 pub use lfn_core::limits::{LimitScope, QueueEstimate, ResourceLimits, ResourceRequest, ServerLimits};
 use lfn_core::time;
 use lfn_core::units::{BitRate, Bytes};
@@ -277,7 +277,7 @@ impl State {
         self.deliver(decisions);
     }
 
-    fn deliver(&mut self, decisions: Vec<Decision>) {
+    fn deliver(&mut self, decisions: Vec<QueueDecision>) {
         for decision in decisions {
             if let Some(outcome) = self.outcomes.get_mut(&decision.id) {
                 outcome.decision = Some(decision.outcome);

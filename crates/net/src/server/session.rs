@@ -18,11 +18,13 @@ use lfn_core::wire::third_party::TokenRequest;
 use lfn_core::wire::{Refusal, RefusalCode};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::accept::accept_until;
 use super::event::CopySummary;
+use super::expected_streams::DatagramStreams;
 use super::registry::SessionStreams;
 use super::running_session::RunningSessionGuard;
+use super::state::ServerState;
 use super::tokens::temporary::TemporaryToken;
-use super::{DatagramStreams, ServerState, accept_until};
 use crate::limits::admission::ServerLimits;
 use crate::limits::rate_limiter::RateLimiter;
 use crate::session::{Control, DataStream, SessionError};
