@@ -55,7 +55,7 @@ pub enum Cause {
 
 /// Names and meaning of a cause.
 pub struct CauseEntry {
-    /// The cause.
+    /// Cause that this entry describes.
     pub cause: Cause,
     /// Name that is printed and stored.
     pub name: &'static str,

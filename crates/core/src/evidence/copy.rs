@@ -1,5 +1,6 @@
 //! Counters of both sides of a copy.
 
+use std::ops::Add;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -116,9 +117,13 @@ impl SocketEvidence {
             in_slow_start: u16::from(info.ssthresh_segments.is_none_or(|ssthresh| info.cwnd_segments < ssthresh)),
         }
     }
+}
+
+impl Add for SocketEvidence {
+    type Output = Self;
 
     /// Returns the sum of the counters of two groups of streams.
-    pub fn add(self, other: SocketEvidence) -> Self {
+    fn add(self, other: SocketEvidence) -> Self {
         SocketEvidence {
             receive_window: Bytes(self.receive_window.0 + other.receive_window.0),
             congestion_window: Bytes(self.congestion_window.0 + other.congestion_window.0),

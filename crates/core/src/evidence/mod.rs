@@ -85,7 +85,7 @@ pub enum LoadKind {
     Tcp,
     /// Test of datagrams at a requested rate.
     Datagrams,
-    /// Copy of files.
+    /// Copy of files between hosts.
     Copy,
 }
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::ops::Add;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -190,7 +191,7 @@ impl StreamSet {
             evidence.rtt_seconds = 0.0;
         }
         let mut table = lock(&self.table);
-        table.closed_totals = [table.closed_totals, evidence].into_iter().flatten().reduce(SocketEvidence::add);
+        table.closed_totals = [table.closed_totals, evidence].into_iter().flatten().reduce(Add::add);
         table.rejected.insert(state.number());
         table.active.remove(&state.number());
     }
@@ -348,7 +349,7 @@ impl StreamSet {
     pub(crate) fn sockets(&self) -> Option<SocketEvidence> {
         let table = lock(&self.table);
         let live = table.active.values().filter_map(|state| read_socket(state));
-        let all = live.chain(table.closed_totals).reduce(SocketEvidence::add);
+        let all = live.chain(table.closed_totals).reduce(Add::add);
         all.map(|all| SocketEvidence { switched_to_bbr: self.uses_bbr.load(Ordering::SeqCst), ..all })
     }
 
