@@ -136,6 +136,20 @@ fn iperf3_results_match_the_schema() {
     }
 }
 
+/// The list needs no server.
+#[test]
+fn list_of_findings_matches_the_schema() {
+    let list = |flags: &[&str]| support::lfn().args(["test", "--list-findings"]).args(flags).output().unwrap();
+    let document: Value = serde_json::from_str(&succeeded(&list(&["--json"]))).unwrap();
+    assert_valid("lfn.findings.1", &document);
+    let page = succeeded(&list(&[]));
+    for finding in document["findings"].as_array().unwrap() {
+        let name = finding["name"].as_str().unwrap();
+        assert!(page.contains(&format!("{name}: ")), "{name}: {page}");
+    }
+    assert_refused(&list(&["--output", "csv"]), 2, "cannot be used with --list-findings");
+}
+
 #[test]
 fn stamp_results_match_the_schema() {
     let mut command = support::lfn();

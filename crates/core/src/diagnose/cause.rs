@@ -206,9 +206,14 @@ impl Cause {
     fn consequences(self) -> &'static [Cause] {
         match self {
             // A thread without CPU time does not write or read, and its socket shows the symptoms.
-            Cause::Processor => {
-                &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::Competing, Cause::StartUp]
-            }
+            Cause::Processor => &[
+                Cause::SlowWriter,
+                Cause::SlowReader,
+                Cause::ReceiveWindow,
+                Cause::Competing,
+                Cause::Standstill,
+                Cause::StartUp,
+            ],
             // A receiver that pauses hides the end of slow start.
             Cause::SlowReader => &[Cause::ReceiveWindow, Cause::KernelCap, Cause::StartUp],
             // A sender without data needs no window: its bytes in flight are not evidence.
@@ -217,6 +222,8 @@ impl Cause {
             Cause::ServerLimit => &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::SendBuffer],
             Cause::LocalDrops => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             Cause::Competing => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
+            // The data in flight is lost, and the streams start slowly again.
+            Cause::Standstill => &[Cause::Loss, Cause::Retransmissions],
             Cause::Loss => &[Cause::Retransmissions],
             _ => &[],
         }

@@ -26,7 +26,7 @@ pub(super) const MIN_LOSS: (u64, f64) = (5, 1e-4);
 /// Minimum share of the time in which the sender of a ramp is behind its schedule, for a result that is not certain.
 pub(super) const MIN_LATE_SHARE: f64 = 0.05;
 /// Minimum receive buffer that a remedy requests, in bytes.
-pub(super) const MIN_RCVBUF: u64 = 4 << 20;
+const MIN_RCVBUF: u64 = 4 << 20;
 
 /// All streams of a test of datagrams together.
 struct DatagramTest<'a> {

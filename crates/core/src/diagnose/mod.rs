@@ -25,6 +25,7 @@ mod processor;
 pub mod random_loss;
 mod remedy;
 mod rules;
+mod standstill;
 mod startup;
 mod unexplained;
 mod verdict;
@@ -37,7 +38,9 @@ pub use catalogue::{
     BoundSide, FindingsDocument, FindingsSchema, ListedFinding, ListedRule, ListedThreshold, list_findings,
 };
 pub use cause::{CAUSES, Cause, CauseEntry};
-pub use figures::{EvidenceKind, Figures, HostFigures, SendTotals, Spread, SteadyPart, StreamFigures, WorkerTime};
+pub use figures::{
+    EvidenceKind, Figures, HostFigures, SendTotals, Spread, Standstill, SteadyPart, StreamFigures, WorkerTime,
+};
 pub(crate) use figures::{full_intervals, steady_part};
 pub use finding::{Finding, Remedy};
 use finding::{figures_map, finding};

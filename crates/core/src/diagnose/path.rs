@@ -31,7 +31,7 @@ pub(super) const BBR_LOSS_LIMIT: f64 = 0.1;
 /// the loss of a single test varies.
 pub(super) const BBR_SLOWED_BY_LOSS: (f64, f64) = (0.0005, 0.9);
 /// Minimum share of the time with data to send, for a loss that slows BBR down.
-pub(super) const MIN_BUSY_SHARE: f64 = 0.8;
+const MIN_BUSY_SHARE: f64 = 0.8;
 /// Window in BDPs that holds the data behind lost segments (measured: with 1 % of loss, 98 % of the capacity over 10
 /// ms, 93 % over 100 ms).
 const BBR_WINDOW_BDPS: u64 = 4;

@@ -10,17 +10,17 @@ use crate::evidence::ProgressSample;
 use crate::transfer::streams::min_interval;
 
 /// Minimum share and minimum number of retransmitted segments. Fewer hardly slow a copy down, or are random.
-const MIN_LOSSES: (f64, u64) = (0.001, 8);
+pub(super) const MIN_LOSSES: (f64, u64) = (0.001, 8);
 
 /// Minimum RTT in seconds. Below it, a loss is repaired before it matters, and host jitter looks like a queue.
 const MIN_RTT: f64 = 0.01;
 
 /// Maximum RTT without a queue: a multiple of the minimum RTT, plus seconds for a delayed acknowledgement. A queue of a
 /// quarter of the BDP keeps a link busy under CUBIC.
-const MAX_UNQUEUED_RTT: (f64, f64) = (1.25, 0.005);
+pub(super) const MAX_UNQUEUED_RTT: (f64, f64) = (1.25, 0.005);
 
 /// Consecutive intervals with losses. The first may contain the overshoot of slow start.
-const REQUIRED_INTERVALS: u32 = 2;
+pub(super) const REQUIRED_INTERVALS: u32 = 2;
 
 /// Watches a sender continuously, and detects once that its losses are random.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::figures::EvidenceKind::{self, *};
 use super::{
-    Cause, Figures, Finding, bottleneck, buffers, copy, datagrams, drops, host, limit, path, processor, startup,
-    unexplained, window,
+    Cause, Figures, Finding, bottleneck, buffers, copy, datagrams, drops, host, limit, path, processor, random_loss,
+    standstill, startup, unexplained, window,
 };
 use crate::evidence::LoadKind::{self, Copy, Datagrams, Tcp};
 use crate::units::BitRate;
@@ -40,13 +40,14 @@ pub(super) enum Bound {
     MinFactor(f64),
     MaxFactor(f64),
     MinCount(u64),
+    MaxCount(u64),
     MinTime(Duration),
     MinRate(BitRate),
     MinBytes(u64),
     MaxBytes(u64),
 }
 
-use Bound::{MaxBytes, MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinRate, MinShare, MinTime};
+use Bound::{MaxBytes, MaxCount, MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinRate, MinShare, MinTime};
 
 const fn of(figure: &'static str, bound: Bound) -> Threshold {
     Threshold { figure, bound }
@@ -152,7 +153,7 @@ pub(super) const RULES: &[Rule] = &[
             of("congestion window / receive window", MinFactor(1.0)),
         ],
         needs: &[TcpInfo, SendWindow],
-        source: "RFC 6349 section 3.3; measured at 539 ms on Linux 6.18, where tcpi_rwnd_limited shows 27 %",
+        source: "RFC 6349 section 3.3.1; measured at 539 ms on Linux 6.18, where tcpi_rwnd_limited shows 27 %",
     },
     Rule {
         load: Tcp,
@@ -177,6 +178,18 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         load: Tcp,
+        cause: Cause::Standstill,
+        find: standstill::standstill,
+        thresholds: &[
+            of("time without arrivals, with data in flight", MinTime(standstill::MIN_TIME)),
+            of("the same time / base RTT", MinFactor(standstill::MIN_ROUND_TRIPS as f64)),
+            of("segments retransmitted in the rest of the test", MaxCount(path::MIN_LOST_SEGMENTS - 1)),
+        ],
+        needs: &[TcpInfo, Intervals],
+        source: "RFC 6298 section 2.4: the minimum of the retransmission timeout is one second",
+    },
+    Rule {
+        load: Tcp,
         cause: Cause::Loss,
         find: path::loss,
         thresholds: &[
@@ -189,7 +202,7 @@ pub(super) const RULES: &[Rule] = &[
             of("with BBR: and goodput / capacity", MaxShare(path::BBR_SLOWED_BY_LOSS.1)),
         ],
         needs: &[TcpInfo, SentBytes],
-        source: "Mathis et al. 1997; RFC 9438 section 5.1; pathdiag; BBR measured (doc/explanation/congestion-control.md)",
+        source: "Mathis et al. 1997; RFC 9438; pathdiag; BBR measured (doc/explanation/congestion-control.md)",
     },
     Rule {
         load: Tcp,
@@ -200,7 +213,7 @@ pub(super) const RULES: &[Rule] = &[
             of("retransmitted segments in the second half", MinCount(path::MIN_RETRANSMITTED_SEGMENTS)),
         ],
         needs: &[TcpInfo, SentBytes],
-        source: "RFC 6349 section 4.1: TCP efficiency",
+        source: "RFC 6349 section 4.2: TCP efficiency",
     },
     Rule {
         load: Tcp,
@@ -396,9 +409,13 @@ pub(super) const RULES: &[Rule] = &[
             BELOW_PREDICTION,
             of("congestion window / BDP", MinFactor(1.0)),
             of("retransmitted segments", MinCount(1)),
+            of("for a change to BBR during the copy: retransmitted share", MinShare(random_loss::MIN_LOSSES.0)),
+            of("and retransmitted segments", MinCount(random_loss::MIN_LOSSES.1)),
+            of("and RTT / minimum RTT", MaxFactor(random_loss::MAX_UNQUEUED_RTT.0)),
+            of("and intervals in a row", MinCount(random_loss::REQUIRED_INTERVALS as u64)),
         ],
         needs: &[Capacity, CopySockets],
-        source: "",
+        source: "change to BBR: Mathis et al. 1997",
     },
     Rule {
         load: Copy,

@@ -14,11 +14,11 @@ pub(super) const MIN_START_UP_SHARE: f64 = 0.15;
 /// and the summary shows this loss anyway.
 pub(super) const MIN_GAIN_FACTOR: f64 = 1.11;
 /// A test with fewer round trips may have been growing until its end.
-pub(super) const MIN_ROUND_TRIPS: u32 = 30;
+const MIN_ROUND_TRIPS: u32 = 30;
 /// Maximum round trips of slow start: growth to the largest window takes 20, a longer growth has another cause.
-pub(super) const MAX_GROWTH_ROUND_TRIPS: u32 = 100;
+const MAX_GROWTH_ROUND_TRIPS: u32 = 100;
 /// Minimum number of intervals that show growth.
-pub(super) const MIN_INTERVALS: usize = 3;
+const MIN_INTERVALS: usize = 3;
 
 /// Finds a goodput far below the steady goodput, or a goodput that still grew at the end.
 pub(super) fn start_up(figures: &Figures) -> Option<Finding> {

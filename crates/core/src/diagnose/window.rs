@@ -187,6 +187,7 @@ pub(crate) mod tests {
             direction: TestDirection::Forward,
             datagrams: DatagramFigures::default(),
             copy: None,
+            standstill: None,
             path: Some(PathProfile::new(BitRate(135_000_000), rtt)),
             base_rtt: rtt,
             goodput,

@@ -5,6 +5,7 @@
 
 mod host;
 mod kinds;
+mod standstill;
 mod steady_window;
 mod stream;
 
@@ -24,6 +25,7 @@ use crate::wire::measure::{EndReport, Kernel, SocketReport, TestDirection};
 use steady_window::{SteadyWindow, length};
 
 pub use kinds::EvidenceKind;
+pub use standstill::Standstill;
 pub(crate) use steady_window::{full_intervals, steady_part};
 
 /// Figures of a finished test that the rules examine.
@@ -71,6 +73,8 @@ pub struct Figures {
     pub rate_limit: Option<BitRate>,
     /// Figures of each stream.
     pub streams: Vec<StreamFigures>,
+    /// Longest time in which nothing arrived although the sender had data in flight.
+    pub standstill: Option<Standstill>,
     /// Figures of the datagrams of a test without TCP.
     pub datagrams: DatagramFigures,
     /// Counters of a copy.
@@ -258,6 +262,7 @@ impl Figures {
                 .iter()
                 .map(|stream| stream::stream_figures(stream, sender, receiver, window))
                 .collect(),
+            standstill: Standstill::of(evidence, whole, window),
             datagrams: DatagramFigures::of(evidence),
             copy: evidence.copy,
         }
