@@ -412,7 +412,7 @@ pub(super) const RULES: &[Rule] = &[
             of("for a change to BBR during the copy: retransmitted share", MinShare(random_loss::MIN_LOSSES.0)),
             of("and retransmitted segments", MinCount(random_loss::MIN_LOSSES.1)),
             of("and RTT / minimum RTT", MaxFactor(random_loss::MAX_UNQUEUED_RTT.0)),
-            of("and intervals in a row", MinCount(random_loss::REQUIRED_INTERVALS as u64)),
+            of("and successive intervals", MinCount(random_loss::REQUIRED_INTERVALS as u64)),
         ],
         needs: &[Capacity, CopySockets],
         source: "change to BBR: Mathis et al. 1997",

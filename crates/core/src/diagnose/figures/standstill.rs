@@ -17,7 +17,7 @@ const RECOVERY_INTERVALS: u32 = 3;
 /// Longest time of a test in which nothing arrived.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Standstill {
-    /// Length of all intervals without arrivals in a row.
+    /// Total length of the successive intervals without arrivals.
     pub time: Duration,
     /// Segments that the sender retransmitted in the rest of the steady window, without the recovery from the standstill.
     pub other_retransmits: u64,

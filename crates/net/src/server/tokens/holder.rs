@@ -1,4 +1,4 @@
-//! A holder of a token: its rights, its limits, and the recipient of a temporary token.
+//! A holder of a token: its rights and limits, and the issuer and purpose of a temporary token.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
