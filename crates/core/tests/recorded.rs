@@ -134,6 +134,17 @@ fn recorded_tests_have_the_same_findings_in_order() {
     }
 }
 
+/// The link was down for 2.5 s of 12 s. Versions without this rule report loss, with more streams as the remedy.
+#[test]
+fn a_recorded_outage_is_a_standstill_and_not_loss() {
+    let run = runs(include_str!("recorded/test-outage.json")).swap_remove(0);
+    assert_eq!(names(&run.diagnosis), ["loss"]);
+    let diagnosis = diagnose(&run.evidence);
+    assert_eq!(names(&diagnosis), ["standstill"], "{:?}", diagnosis.findings);
+    assert_eq!(diagnosis.findings[0].remedy.command, "ping -D far");
+    assert_eq!(diagnosis.verdict.summary, "limited by a standstill");
+}
+
 #[test]
 fn recorded_copies_have_the_same_limit_and_finding() {
     for RecordedCopy { document, findings, limit } in COPIES {
@@ -258,7 +269,7 @@ fn a_copy_without_path_states_the_missing_prediction() {
     let diagnosis = diagnose(&evidence);
     assert_eq!(missing(&diagnosis), ["capacity of the path (--rate)"]);
     assert_eq!((names(&diagnosis).len(), diagnosis.verdict.limit), (0, VerdictLimit::Resource));
-    assert_eq!(diagnosis.verdict.summary, "limited by: receive window");
+    assert_eq!(diagnosis.verdict.summary, "limited by the receive window");
     evidence.copy.as_mut().unwrap().end.sockets = None;
     let diagnosis = diagnose(&evidence);
     assert_eq!(diagnosis.verdict.limit, VerdictLimit::Unknown);

@@ -110,7 +110,6 @@ fn parts(bound: Bound) -> (BoundSide, f64, &'static str) {
         Bound::MinFactor(factor) => (BoundSide::AtLeast, factor, "factor"),
         Bound::MaxFactor(factor) => (BoundSide::AtMost, factor, "factor"),
         Bound::MinCount(count) => (BoundSide::AtLeast, count as f64, "count"),
-        Bound::MaxCount(count) => (BoundSide::AtMost, count as f64, "count"),
         Bound::MinTime(time) => (BoundSide::AtLeast, time.as_secs_f64(), "seconds"),
         Bound::MinRate(rate) => (BoundSide::AtLeast, rate.as_f64(), "bits_per_second"),
         Bound::MinBytes(bytes) => (BoundSide::AtLeast, bytes as f64, "bytes"),

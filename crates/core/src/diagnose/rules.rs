@@ -40,14 +40,13 @@ pub(super) enum Bound {
     MinFactor(f64),
     MaxFactor(f64),
     MinCount(u64),
-    MaxCount(u64),
     MinTime(Duration),
     MinRate(BitRate),
     MinBytes(u64),
     MaxBytes(u64),
 }
 
-use Bound::{MaxBytes, MaxCount, MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinRate, MinShare, MinTime};
+use Bound::{MaxBytes, MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinRate, MinShare, MinTime};
 
 const fn of(figure: &'static str, bound: Bound) -> Threshold {
     Threshold { figure, bound }
@@ -183,7 +182,7 @@ pub(super) const RULES: &[Rule] = &[
         thresholds: &[
             of("time without arrivals, with data in flight", MinTime(standstill::MIN_TIME)),
             of("the same time / base RTT", MinFactor(standstill::MIN_ROUND_TRIPS as f64)),
-            of("segments retransmitted in the rest of the test", MaxCount(path::MIN_LOST_SEGMENTS - 1)),
+            of("other intervals with retransmissions", MaxShare(standstill::MAX_LOSSY_SHARE)),
         ],
         needs: &[TcpInfo, Intervals],
         source: "RFC 6298 section 2.4: the minimum of the retransmission timeout is one second",

@@ -1,13 +1,12 @@
 //! A standstill: nothing arrived for a part of a test, and the connection survived.
 //!
-//! The data that was in flight is lost, so a standstill looks like loss. Losses in the rest of the test are a cause of
-//! their own: a sender that waits for a time-out is then a consequence.
+//! The data that was in flight is lost, so a standstill looks like loss. If most other intervals have losses too, a
+//! sender that waits for a time-out is a consequence of these losses.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::path::MIN_LOST_SEGMENTS;
 use super::{Cause, Figures, Finding, Remedy, figures_map, finding};
 use crate::units::{BitRate, show_duration};
 
@@ -15,12 +14,16 @@ use crate::units::{BitRate, show_duration};
 pub(super) const MIN_TIME: Duration = Duration::from_secs(1);
 /// Minimum round trips without arrivals.
 pub(super) const MIN_ROUND_TRIPS: u32 = 5;
+/// Maximum share of the other intervals with retransmissions. Random loss has retransmissions in almost every interval;
+/// a full queue, such as after slow start, in a few.
+pub(super) const MAX_LOSSY_SHARE: f64 = 0.5;
 
 /// Finds a time without arrivals that losses do not explain.
 pub(super) fn standstill(figures: &Figures) -> Option<Finding> {
     let standstill = figures.standstill?;
     let min_time = MIN_TIME.max(figures.base_rtt.saturating_mul(MIN_ROUND_TRIPS));
-    if standstill.time < min_time || standstill.other_retransmits >= MIN_LOST_SEGMENTS {
+    let lossy_share = standstill.lossy_intervals as f64 / standstill.other_intervals.max(1) as f64;
+    if standstill.time < min_time || lossy_share > MAX_LOSSY_SHARE {
         return None;
     }
     let (time, elapsed) = (standstill.time, figures.elapsed);
@@ -41,7 +44,8 @@ pub(super) fn standstill(figures: &Figures) -> Option<Finding> {
     finding.evidence = figures_map([
         ("standstill_seconds", json!(time.as_secs_f64())),
         ("base_rtt_seconds", json!(figures.base_rtt.as_secs_f64())),
-        ("other_retransmitted_segments", json!(standstill.other_retransmits)),
+        ("lossy_intervals", json!(standstill.lossy_intervals)),
+        ("other_intervals", json!(standstill.other_intervals)),
     ]);
     Some(finding)
 }
@@ -123,7 +127,7 @@ mod tests {
     fn other_pauses_are_no_standstill() {
         let found = |evidence: &Evidence| names(evidence).contains(&"standstill".to_owned());
         // Losses before the pause: the sender waits for time-outs.
-        assert!(!found(&evidence(&BYTES, &[40, 40, 40, 0, 1, 1, 300, 0, 0, 0], &BUSY)));
+        assert!(!found(&evidence(&BYTES, &[40, 40, 40, 40, 1, 1, 300, 40, 0, 0], &BUSY)));
         // A sender without data.
         let mut busy = BUSY;
         (busy[4], busy[5]) = (0.0, 0.0);

@@ -92,9 +92,10 @@ fn copy_verdict(figures: &Figures, findings: &[Finding]) -> Verdict {
         }
         CopyBottleneck::CongestionWindow => Verdict::new(VerdictLimit::ProbablyPath, "looks limited by the path"),
         CopyBottleneck::Unknown => Verdict::new(VerdictLimit::Unknown, "the limit is unknown"),
+        CopyBottleneck::StartUp => Verdict::new(VerdictLimit::Resource, "limited by slow start"),
         other => {
             let name = other.display_for_end(figures.direction == TestDirection::Forward);
-            Verdict::new(VerdictLimit::Resource, format!("limited by: {name}"))
+            Verdict::new(VerdictLimit::Resource, format!("limited by the {name}"))
         }
     }
 }

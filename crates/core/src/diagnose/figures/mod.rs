@@ -262,7 +262,7 @@ impl Figures {
                 .iter()
                 .map(|stream| stream::stream_figures(stream, sender, receiver, window))
                 .collect(),
-            standstill: Standstill::of(evidence, whole, window),
+            standstill: Standstill::of(evidence, whole),
             datagrams: DatagramFigures::of(evidence),
             copy: evidence.copy,
         }
