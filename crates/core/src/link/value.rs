@@ -1,11 +1,10 @@
 //! Values of settings as text. Writing and reading a value loses nothing.
 
-use std::str::FromStr;
 use std::time::Duration;
 
+use super::error::LinkError;
+use super::trace::LinkTrace;
 use crate::framing::Layer;
-use crate::link::trace::LinkTrace;
-use crate::link::{Discipline, LinkJitter, LossModel, Outages, PathMtu, Policer, Reorder, Shaper};
 use crate::path::QueueSize;
 use crate::units::{BitRate, Ratio, duration_argument, parse_unit_duration};
 
@@ -17,32 +16,53 @@ pub(super) trait Value: Sized {
     fn write(&self) -> String;
 }
 
+/// Effects of an impairment that concern the whole link.
+pub(super) trait Effects {
+    /// Refuses a value that no link can have.
+    fn check(&self) -> Result<(), LinkError> {
+        Ok(())
+    }
+
+    /// Reports whether the effect depends on the time since the epoch of the link.
+    fn is_timed(&self) -> bool {
+        false
+    }
+
+    /// Returns the maximum time that the impairment adds to the delay of a packet.
+    fn max_delay(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Returns how often the impairment splits a super-packet, per packet: once at a lost packet, twice at a changed
+    /// packet.
+    fn splits_per_packet(&self) -> f64 {
+        0.0
+    }
+}
+
 /// Implements [`Value`] with `FromStr` and a method that writes the value.
 macro_rules! impl_value {
-    ($write:ident: $($value:ty),*) => {$(
-        impl Value for $value {
+    ($value:ty, $write:ident) => {
+        impl $crate::link::value::Value for $value {
             fn parse(text: &str) -> Result<Self, String> {
-                text.parse().map_err(|error: <Self as FromStr>::Err| error.to_string())
+                text.parse().map_err(|error: <Self as std::str::FromStr>::Err| error.to_string())
             }
 
             fn write(&self) -> String {
                 self.$write()
             }
         }
-    )*};
+    };
 }
-
-impl_value!(to_string: Layer, LossModel, Outages, PathMtu, Policer, QueueSize, Shaper);
-impl_value!(to_argument: BitRate);
 
 /// Implements [`Value`] in the same way, with `none` for the default, which has no effect.
 macro_rules! impl_value_or_none {
-    ($write:ident: $($value:ty),*) => {$(
-        impl Value for $value {
+    ($value:ty, $write:ident) => {
+        impl $crate::link::value::Value for $value {
             fn parse(text: &str) -> Result<Self, String> {
                 match text {
                     "none" => Ok(Self::default()),
-                    _ => text.parse().map_err(|error: <Self as FromStr>::Err| error.to_string()),
+                    _ => text.parse().map_err(|error: <Self as std::str::FromStr>::Err| error.to_string()),
                 }
             }
 
@@ -50,11 +70,22 @@ macro_rules! impl_value_or_none {
                 self.$write()
             }
         }
-    )*};
+    };
 }
 
-impl_value_or_none!(to_string: Discipline, LinkJitter, Reorder);
-impl_value_or_none!(to_argument: Ratio);
+pub(super) use {impl_value, impl_value_or_none};
+
+impl_value!(Layer, to_string);
+impl_value!(QueueSize, to_string);
+impl_value!(BitRate, to_argument);
+impl_value_or_none!(Ratio, to_argument);
+
+impl Effects for Ratio {
+    /// Counts a changed packet for each packet of this share.
+    fn splits_per_packet(&self) -> f64 {
+        2.0 * self.get()
+    }
+}
 
 impl Value for Duration {
     fn parse(text: &str) -> Result<Self, String> {
@@ -105,9 +136,28 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
+impl<T: Effects> Effects for Option<T> {
+    fn check(&self) -> Result<(), LinkError> {
+        self.as_ref().map_or(Ok(()), Effects::check)
+    }
+
+    fn is_timed(&self) -> bool {
+        self.as_ref().is_some_and(Effects::is_timed)
+    }
+
+    fn max_delay(&self) -> Duration {
+        self.as_ref().map_or(Duration::ZERO, Effects::max_delay)
+    }
+
+    fn splits_per_packet(&self) -> f64 {
+        self.as_ref().map_or(0.0, Effects::splits_per_packet)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::PathMtu;
 
     #[test]
     fn value_text_round_trips() {
