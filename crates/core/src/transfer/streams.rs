@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use super::blocks::DEFAULT_BLOCK;
 use super::progress::ListedTotals;
 use crate::diagnose::bottleneck::{CopyBottleneck, classify};
-use crate::diagnose::random_loss;
 use crate::evidence::ProgressSample;
 use crate::path::PathProfile;
 use crate::plan::select_congestion;
@@ -274,9 +273,9 @@ pub struct StreamChange {
 }
 
 impl StreamChange {
-    /// Creates the change of the sender to BBR, with the reason from this sample.
-    pub fn to_bbr(sample: &ProgressSample, streams: u16) -> StreamChange {
-        StreamChange { at: sample.at, streams, congestion: Some("bbr".to_owned()), reason: random_loss::reason(sample) }
+    /// Creates the change of the sender to BBR.
+    pub fn to_bbr(at: Duration, streams: u16, reason: String) -> StreamChange {
+        StreamChange { at, streams, congestion: Some("bbr".to_owned()), reason }
     }
 }
 

@@ -2,13 +2,39 @@
 
 use std::time::Duration;
 
-use super::HostFigures;
 use super::steady_window::{SteadyWindow, sample};
 use super::stream::covers_whole_stream;
 use crate::host::{HostReport, HostSample, Interface, QdiscCounters, SEGMENT_DROP_COUNTERS, combine_qdiscs};
 use crate::tcp_info::TcpInfo;
 use crate::units::{BitRate, Bytes};
-use crate::wire::measure::{EndReport, Interval, Mode};
+use crate::wire::measure::{EndReport, Interval, Kernel, Mode};
+
+/// Figures of one end's host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HostFigures {
+    /// Name of the host as the user typed it.
+    pub name: String,
+    /// Limits of the kernel; none if the host does not report them.
+    pub kernel: Option<Kernel>,
+    /// Interface of the load with its counters over the whole test, because single drops matter.
+    pub interface: Option<Interface>,
+    /// Kind of the queueing discipline, its counters over the whole test, and its maximum backlog.
+    pub qdisc: Option<(String, QdiscCounters)>,
+    /// CPU with the most soft interrupts, and their share of its time.
+    pub softirq: Option<(u32, f64)>,
+    /// Number of CPUs of the host.
+    pub processors: Option<u32>,
+    /// Idle CPU time, in CPUs.
+    pub idle: Option<f64>,
+    /// CPU time of programs, in CPUs, with lfn and without soft interrupts.
+    pub busy_on_programs: Option<f64>,
+    /// The host moves payload without copies (`--no-copy`).
+    pub no_copy: bool,
+    /// Packets that the host's sockets dropped over the whole test.
+    pub sockets_dropped: Option<u64>,
+    /// Other traffic of the interface in the direction of the data, and all of its traffic.
+    pub other_traffic: Option<(BitRate, BitRate)>,
+}
 
 /// Maximum headers of a segment on the interface, in bytes: Ethernet with a tag, IPv6, TCP with options.
 const HEADERS: u64 = 100;

@@ -11,22 +11,22 @@ mod stream;
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::evidence::{CopyEvidence, Evidence, LoadKind, TypedArgument};
-use crate::host::{Interface, QdiscCounters};
-use crate::path::{PathProfile, seconds};
+use crate::path::PathProfile;
 use crate::stats::median;
 use crate::tcp_model;
 use crate::udp::figures::{UdpReceived, UdpSent};
 use crate::udp::ramp::RampReport;
 use crate::units::{BitRate, Bytes};
-use crate::wire::measure::{EndReport, Kernel, SocketReport, TestDirection};
+use crate::wire::measure::{EndReport, SocketReport, TestDirection};
 use steady_window::{SteadyWindow, length};
 
+pub use host::HostFigures;
 pub use kinds::EvidenceKind;
 pub use standstill::Standstill;
+pub use steady_window::SteadyPart;
 pub(crate) use steady_window::{full_intervals, steady_part};
+pub use stream::{SendTotals, Spread, StreamFigures, WorkerTime};
 
 /// Figures of a finished test that the rules examine.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,128 +94,6 @@ pub struct DatagramFigures {
     pub damaged: u64,
     /// Socket options of the receiver.
     pub receiver_socket: Option<SocketReport>,
-}
-
-/// Steady part of a test, after start-up, on the receiver's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct SteadyPart {
-    /// Start of the steady part.
-    #[serde(rename = "start_seconds", with = "seconds")]
-    pub start: Duration,
-    /// End of the steady part.
-    #[serde(rename = "end_seconds", with = "seconds")]
-    pub end: Duration,
-    /// Steady goodput: bytes received in the steady part over its length.
-    #[serde(rename = "goodput_bits_per_second")]
-    pub goodput: BitRate,
-}
-
-/// Figures of one end's host.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct HostFigures {
-    /// Name of the host as the user typed it.
-    pub name: String,
-    /// Limits of the kernel; none if the host does not report them.
-    pub kernel: Option<Kernel>,
-    /// Interface of the load with its counters over the whole test, because single drops matter.
-    pub interface: Option<Interface>,
-    /// Kind of the queueing discipline, its counters over the whole test, and its maximum backlog.
-    pub qdisc: Option<(String, QdiscCounters)>,
-    /// CPU with the most soft interrupts, and their share of its time.
-    pub softirq: Option<(u32, f64)>,
-    /// Number of CPUs of the host.
-    pub processors: Option<u32>,
-    /// Idle CPU time, in CPUs.
-    pub idle: Option<f64>,
-    /// CPU time of programs, in CPUs, with lfn and without soft interrupts.
-    pub busy_on_programs: Option<f64>,
-    /// The host moves payload without copies (`--no-copy`).
-    pub no_copy: bool,
-    /// Packets that the host's sockets dropped over the whole test.
-    pub sockets_dropped: Option<u64>,
-    /// Other traffic of the interface in the direction of the data, and all of its traffic.
-    pub other_traffic: Option<(BitRate, BitRate)>,
-}
-
-/// CPU time of a data thread over the steady window.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct WorkerTime {
-    /// Share of the time in which the thread ran.
-    pub running: f64,
-    /// Share of the time in which the thread waited for a CPU; zero if the kernel does not report it.
-    pub waiting: f64,
-    /// CPU that the thread used last.
-    pub processor: u32,
-}
-
-impl WorkerTime {
-    /// Share of the time in which the thread could run.
-    pub fn demand(&self) -> f64 {
-        self.running + self.waiting
-    }
-}
-
-/// Totals of a sender over the steady window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SendTotals {
-    /// Payload bytes sent, with retransmissions.
-    pub sent_bytes: u64,
-    /// Payload bytes of the retransmissions.
-    pub resent_bytes: u64,
-    /// Segments that the receiver already had.
-    pub duplicates: u64,
-}
-
-/// Figures of one stream over the steady window.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct StreamFigures {
-    /// Goodput of the stream at the receiver.
-    pub goodput: BitRate,
-    /// Receive window in bytes as the sender saw it; none on a kernel before 5.4.
-    pub snd_wnd: Option<Spread>,
-    /// Median congestion window in bytes.
-    pub cwnd: Bytes,
-    /// Median of the smoothed RTT.
-    pub rtt: Duration,
-    /// Time in which the sender had data to send.
-    pub busy: Duration,
-    /// Part of the busy time limited by the receive window.
-    pub rwnd_limited: Duration,
-    /// Part of the busy time limited by the send buffer.
-    pub sndbuf_limited: Duration,
-    /// True if window scaling was negotiated.
-    pub window_scaling: bool,
-    /// Share of the time with data to send; none if the kernel does not report it.
-    pub busy_share: Option<f64>,
-    /// Payload bytes of a full segment.
-    pub mss: u32,
-    /// Path MTU in bytes; zero if unknown.
-    pub pmtu: u32,
-    /// Sent and retransmitted bytes; none on a kernel before 4.19.
-    pub sent: Option<SendTotals>,
-    /// The same in the second half of the steady window, after all losses of slow start; none with few intervals.
-    pub sent_later: Option<SendTotals>,
-    /// Median of the unread bytes at the receiver.
-    pub unread_bytes: Option<u64>,
-    /// Median of the window that the receiver advertised, in bytes.
-    pub rcv_wnd: Option<u64>,
-    /// CPU time of the sender's thread.
-    pub sender_thread: Option<WorkerTime>,
-    /// CPU time of the receiver's thread.
-    pub receiver_thread: Option<WorkerTime>,
-    /// Socket options of the sender.
-    pub sender_socket: SocketReport,
-    /// Socket options of the receiver.
-    pub receiver_socket: SocketReport,
-}
-
-/// Minimum, median and maximum of a figure over the steady window.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Spread {
-    pub min: u64,
-    pub median: u64,
-    pub max: u64,
 }
 
 impl Figures {

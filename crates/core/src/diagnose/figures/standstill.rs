@@ -56,8 +56,8 @@ fn was_sending(sender: &EndReport, interval: &Interval) -> bool {
     let (from, to) = interval.placed();
     let grown = |stream: u16, figure: fn(&TcpInfo) -> Option<Duration>| {
         let value = |interval: &Interval| sample(interval, stream)?.tcp_info.as_ref().and_then(figure);
-        let last = sender.intervals.iter().filter(|at| at.middle() <= to).filter_map(value).last()?;
-        let before = sender.intervals.iter().filter(|at| at.middle() < from).filter_map(value).last()?;
+        let last = sender.intervals.iter().filter(|at| at.middle() <= to).filter_map(value).next_back()?;
+        let before = sender.intervals.iter().filter(|at| at.middle() < from).filter_map(value).next_back()?;
         Some(last.saturating_sub(before).as_secs_f64())
     };
     let time = to.saturating_sub(from).as_secs_f64();

@@ -2,11 +2,28 @@
 
 use std::time::Duration;
 
-use super::SteadyPart;
+use serde::{Deserialize, Serialize};
+
+use crate::path::seconds;
 use crate::stats::find_steady_start;
 use crate::tcp_info::TcpInfo;
-use crate::units::Bytes;
+use crate::units::{BitRate, Bytes};
 use crate::wire::measure::{Interval, StreamSample};
+
+/// Steady part of a test, after start-up, on the receiver's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SteadyPart {
+    /// Start of the steady part.
+    #[serde(rename = "start_seconds", with = "seconds")]
+    pub start: Duration,
+    /// End of the steady part.
+    #[serde(rename = "end_seconds", with = "seconds")]
+    pub end: Duration,
+    /// Steady goodput: bytes received in the steady part over its length.
+    #[serde(rename = "goodput_bits_per_second")]
+    pub goodput: BitRate,
+}
 
 /// Minimum length of the last interval as a share of the first; a shorter one is ignored.
 const MIN_LAST_INTERVAL: f64 = 0.5;

@@ -3,12 +3,91 @@
 use std::time::Duration;
 
 use super::steady_window::{SteadyWindow, length, sample};
-use super::{SendTotals, Spread, StreamFigures, WorkerTime};
 use crate::host::ThreadTime;
 use crate::stats::median;
 use crate::tcp_info::TcpInfo;
-use crate::units::Bytes;
-use crate::wire::measure::{EndReport, Interval, StreamReport, StreamSample};
+use crate::units::{BitRate, Bytes};
+use crate::wire::measure::{EndReport, Interval, SocketReport, StreamReport, StreamSample};
+
+/// CPU time of a data thread over the steady window.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct WorkerTime {
+    /// Share of the time in which the thread ran.
+    pub running: f64,
+    /// Share of the time in which the thread waited for a CPU; zero if the kernel does not report it.
+    pub waiting: f64,
+    /// CPU that the thread used last.
+    pub processor: u32,
+}
+
+impl WorkerTime {
+    /// Share of the time in which the thread could run.
+    pub fn demand(&self) -> f64 {
+        self.running + self.waiting
+    }
+}
+
+/// Totals of a sender over the steady window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SendTotals {
+    /// Payload bytes sent, with retransmissions.
+    pub sent_bytes: u64,
+    /// Payload bytes of the retransmissions.
+    pub resent_bytes: u64,
+    /// Segments that the receiver already had.
+    pub duplicates: u64,
+}
+
+/// Figures of one stream over the steady window.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StreamFigures {
+    /// Goodput of the stream at the receiver.
+    pub goodput: BitRate,
+    /// Receive window in bytes as the sender saw it; none on a kernel before 5.4.
+    pub snd_wnd: Option<Spread>,
+    /// Median congestion window in bytes.
+    pub cwnd: Bytes,
+    /// Median of the smoothed RTT.
+    pub rtt: Duration,
+    /// Time in which the sender had data to send.
+    pub busy: Duration,
+    /// Part of the busy time limited by the receive window.
+    pub rwnd_limited: Duration,
+    /// Part of the busy time limited by the send buffer.
+    pub sndbuf_limited: Duration,
+    /// True if window scaling was negotiated.
+    pub window_scaling: bool,
+    /// Share of the time with data to send; none if the kernel does not report it.
+    pub busy_share: Option<f64>,
+    /// Payload bytes of a full segment.
+    pub mss: u32,
+    /// Path MTU in bytes; zero if unknown.
+    pub pmtu: u32,
+    /// Sent and retransmitted bytes; none on a kernel before 4.19.
+    pub sent: Option<SendTotals>,
+    /// The same in the second half of the steady window, after all losses of slow start; none with few intervals.
+    pub sent_later: Option<SendTotals>,
+    /// Median of the unread bytes at the receiver.
+    pub unread_bytes: Option<u64>,
+    /// Median of the window that the receiver advertised, in bytes.
+    pub rcv_wnd: Option<u64>,
+    /// CPU time of the sender's thread.
+    pub sender_thread: Option<WorkerTime>,
+    /// CPU time of the receiver's thread.
+    pub receiver_thread: Option<WorkerTime>,
+    /// Socket options of the sender.
+    pub sender_socket: SocketReport,
+    /// Socket options of the receiver.
+    pub receiver_socket: SocketReport,
+}
+
+/// Minimum, median and maximum of a figure over the steady window.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spread {
+    pub min: u64,
+    pub median: u64,
+    pub max: u64,
+}
 
 /// Returns the evidence of one stream of the sender.
 pub(super) fn stream_figures(
