@@ -9,7 +9,7 @@ use lfn_core::report::Run;
 use lfn_core::units::show_duration;
 use lfn_core::wire::measure::EndReport;
 
-use super::layout::wrapped;
+use super::layout::{segments, wrapped};
 
 /// Returns the labelled lines of both hosts, the sender first.
 pub(super) fn hosts(run: &Run) -> String {
@@ -44,8 +44,8 @@ fn line(host: &HostFigures, report: &EndReport) -> Option<String> {
     }
     parts.extend(waited(report));
     parts.extend(dropped(report));
-    if let Some(segments) = figures.counter("Tcp.RetransSegs").filter(|segments| *segments > 0) {
-        parts.push(format!("{} retransmitted by the whole host", super::summary::segments(segments.unsigned_abs())));
+    if let Some(count) = figures.counter("Tcp.RetransSegs").filter(|count| *count > 0) {
+        parts.push(format!("{} retransmitted by the whole host", segments(count.unsigned_abs())));
     }
     if let Some((others, _)) = host.other_traffic.filter(|(others, all)| others.as_f64() > 0.05 * all.as_f64()) {
         parts.push(format!("{others} of other traffic"));

@@ -6,7 +6,7 @@ use lfn_core::report::{Figure, Finding, Iperf3Report, Iperf3Stream};
 use lfn_core::units::{BitRate, show_duration};
 use serde_json::Value;
 
-use super::summary::all_findings;
+use super::findings::all_findings;
 
 /// Returns the labelled lines of the summary.
 pub(super) fn lines(iperf3: &Iperf3Report) -> Vec<(&'static str, String)> {

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use lfn_core::diagnose::{Figures, StreamFigures, VerdictLimit};
 use lfn_core::iperf3::LoadProtocol;
-use lfn_core::report::{Finding, Run};
+use lfn_core::report::Run;
 use lfn_core::tcp_model::GoodputLimit;
 use lfn_core::units::show_duration;
 
 use super::ends::{end, server};
+use super::findings::{all_findings, more_findings};
 use super::host::hosts;
-use super::layout::{paragraphs, round, wrapped};
+use super::layout::{paragraphs, round, segments, wrapped};
 use crate::print::terminal::wrap_columns;
 
 pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
@@ -106,21 +107,6 @@ fn verdict(run: &Run) -> String {
     )
 }
 
-/// Returns all findings, the largest gain first; none without findings.
-pub(super) fn all_findings(findings: &[Finding]) -> Option<String> {
-    let (first, more) = findings.split_first()?;
-    Some(finding_text(first) + &more_findings(more))
-}
-
-/// Returns findings that are not the limit, or not the first one.
-pub(super) fn more_findings(findings: &[Finding]) -> String {
-    findings.iter().map(|finding| format!("also: {}", finding_text(finding))).collect()
-}
-
-pub(in crate::print::measure) fn finding_text(finding: &Finding) -> String {
-    format!("{}. {}\nhint: {}\n", finding.name, finding.summary, finding.remedy)
-}
-
 fn tcp(run: &Run) -> String {
     let resent = run.retransmits.map_or("an unknown number of segments".into(), segments);
     let share_text =
@@ -141,10 +127,6 @@ fn tcp(run: &Run) -> String {
     )
 }
 
-pub(super) fn segments(count: u64) -> String {
-    if count == 1 { "1 segment".into() } else { format!("{count} segments") }
-}
-
 /// Returns the retransmitted share of the sent payload bytes; none if it is zero or unknown.
 fn resent_share(run: &Run) -> Option<f64> {
     let (mut sent, mut resent) = (0u64, 0u64);
@@ -158,7 +140,7 @@ fn resent_share(run: &Run) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::diagnose::Remedy;
+    use lfn_core::diagnose::{Finding, Remedy};
     use lfn_core::evidence::Evidence;
     use lfn_core::path::PathProfile;
     use lfn_core::units::BitRate;

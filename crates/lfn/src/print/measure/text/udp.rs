@@ -10,8 +10,8 @@ use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_core::wire::measure::{EndReport, Interval, TestLoad, TestRequest};
 
 use super::datagrams::{self, percent};
+use super::findings::{all_findings, more_findings};
 use super::layout::{Grid, paragraphs, rate_cell, time_cell, wrapped};
-use super::summary::{all_findings, more_findings};
 use crate::print::terminal::{columns, wrap_columns};
 
 /// Columns: time, goodput, datagrams, lost, lost per cent, reordered, duplicates, jitter.
