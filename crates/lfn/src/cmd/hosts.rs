@@ -3,6 +3,8 @@
 use std::io::Write;
 
 use clap::Subcommand;
+use lfn_api::hosts::SavedHosts;
+use lfn_api::resolve::read_ticket;
 use lfn_core::session::Ticket;
 use serde_json::json;
 
@@ -10,7 +12,6 @@ use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::Output;
-use crate::remote::{SavedHosts, read_ticket};
 
 /// Save the tickets of servers under short names
 #[derive(clap::Args, Debug)]

@@ -1,12 +1,9 @@
 //! `lfn copy`: turns the command line into one upload, download or third-party copy, and predicts its time.
 
 mod clean;
-mod ends;
 mod flags;
 mod manifest;
-mod places;
 pub mod rsync_flags;
-mod source_size;
 
 use std::ffi::OsString;
 use std::mem;
@@ -14,6 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lfn_api::copy::ends::{EndNames, error_line};
+use lfn_api::copy::places::{Direction, PLACES_HINT, direction, refuse_missing_colon, without_secrets};
+use lfn_api::emulator_env::EmulatorEnvironment;
+use lfn_api::prediction::Predictor;
+use lfn_api::resolve::ServerResolver;
 use lfn_core::path::PathProfile;
 use lfn_core::transfer::bottleneck::ProgressSample;
 use lfn_core::transfer::options::TransferOptions;
@@ -32,18 +34,14 @@ use lfn_sys::process::{is_ignored, raise_open_file_limit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::output::{OutputArgs, TextOrLines};
-use crate::emulator_env;
-use crate::exit::{Exit, Failure};
-use crate::prediction::Predictor;
+use crate::exit::{Exit, Failure, session_failure};
 use crate::print::{
     self,
     copy::{CopyProgress, CopyReport, FailedCopy, ProgressMode, print_entry},
     output::OutputFormat,
     settings::{is_quiet, is_verbose},
 };
-use crate::remote::{QueueArgs, SavedHosts, TrustArgs, session_failure};
-use crate::ssh::SshFlags;
-use ends::EndNames;
+use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
 use flags::clean::CleanFlags;
 use flags::integrity::IntegrityFlags;
 use flags::overwrite::OverwriteFlags;
@@ -52,7 +50,6 @@ use flags::streams::StreamFlags;
 use flags::streams::send_buffer;
 use flags::tree::TreeFlags;
 use manifest::Manifest;
-use places::{Direction, direction, without_secrets};
 
 /// Copy files and directory trees over parallel streams, verified end to end
 ///
@@ -114,6 +111,12 @@ const EXAMPLES: &str = "Examples:
 The printed digest is the same as that of `b3sum FILE`.
 Exit codes: 0 ok, 1 failed, at least in part, 2 usage, 3 incomplete (the same command resumes), 130 interrupted.";
 
+impl CopyArgs {
+    fn resolver(&self) -> ServerResolver {
+        resolver(&self.trust, &self.waiting, &self.ssh)
+    }
+}
+
 /// Runs `lfn copy` and returns its exit code.
 pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     if args.clean.clean {
@@ -134,21 +137,22 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     if let [only] = args.places.as_slice() {
         let only = without_secrets(only);
         return Err(Failure::usage(format!("only one place is given ({only}): give a SOURCE and a DESTINATION"))
-            .hint(places::PLACES_HINT));
+            .hint(PLACES_HINT));
     }
     let output = args.output.open()?;
     let selection = args.tree.selection()?;
-    refuse_missing_colon(&args.places)?;
+    let resolver = args.resolver();
+    refuse_missing_colon(&args.places, &resolver.environment)?;
     let mut direction = direction(&args.places, args.overwrite.allowed(), &selection)?;
-    direction.start_at_home(|host| args.ssh.is_over_ssh(host, &args.trust))?;
+    direction.start_at_home(|host| resolver.is_over_ssh(host))?;
     args.streams.check()?;
     // A copy opens streams, files and their directories. A limit of 1,024 descriptors is too low.
     raise_open_file_limit();
     let mut transfer_options = args.integrity.transfer_options(&args.overwrite, &selection)?;
     let interrupted = interrupt_flag()?;
     let find_or_start = |host, allow_third_party| {
-        let reached = args.ssh.find_or_start(host, allow_third_party, &args.trust, &args.waiting, &interrupted);
-        reached.map_err(|failure| unless_interrupted(failure, &interrupted))
+        let reached = resolver.find_or_start(host, allow_third_party, &interrupted);
+        reached.map_err(|error| unless_interrupted(error.into(), &interrupted))
     };
     protect_written_files(args, &direction, &mut transfer_options)?;
     let is_local = direction.is_local();
@@ -157,7 +161,8 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     let is_one_server = other.as_ref().is_some_and(|other| other.target.is_same_server(&far.target));
     transfer_options.same_host = is_local || direction.is_on_one_host() || is_one_server;
     transfer_options.multiple_sources = direction.has_several_sources();
-    let path = if is_local { None } else { path_profile(&direction, args.streams.rate, &far.target)? };
+    let path =
+        if is_local { None } else { path_profile(&direction, args.streams.rate, &far.target, &resolver.environment)? };
     // The send buffer of the other host is unknown before the session.
     let send_buffer = if direction.near_sends() { send_buffer() } else { None };
     let choice = args.streams.plan_streams(path.as_ref(), direction.size(), send_buffer);
@@ -257,32 +262,18 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     })
 }
 
-/// Refuses a destination that is a saved name, or USER@HOST, without its colon. The copy would create a file of this name.
-fn refuse_missing_colon(places: &[OsString]) -> Result<(), Failure> {
-    let Some(name) = places.last().and_then(|place| place.to_str()) else { return Ok(()) };
-    let is_saved = || Ok::<_, Failure>(emulator_env::far_ticket(name)?.is_some() || SavedHosts::load()?.contains(name));
-    if std::path::Path::new(name).symlink_metadata().is_ok() {
-        return Ok(());
-    }
-    let is_for_ssh = |name: &str| name.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty());
-    if !name.contains([':', '/']) && is_for_ssh(name) {
-        return Err(Failure::usage(format!("'{name}' names a host for ssh, but without a colon it is a local file"))
-            .hint(format!("did you mean {name}:? To create a local file of that name, write ./{name}")));
-    }
-    if !is_saved()? {
-        return Ok(());
-    }
-    Err(Failure::usage(format!("'{name}' is a saved name, not a local file or directory"))
-        .hint(format!("did you mean {name}:? To create a local file of that name, write ./{name}")))
-}
-
 /// Returns the figures of the path before the copy, as far as known: those of the emulator, or the capacity of `--rate`
 /// with the RTT of one extra connection.
-fn path_profile(direction: &Direction, rate: Option<BitRate>, target: &Target) -> Result<Option<PathProfile>, Failure> {
+fn path_profile(
+    direction: &Direction,
+    rate: Option<BitRate>,
+    target: &Target,
+    emulator: &EmulatorEnvironment,
+) -> Result<Option<PathProfile>, Failure> {
     // A sending server uses the return path.
     let known = match direction {
-        Direction::Upload(..) => emulator_env::path()?,
-        Direction::Download(..) => emulator_env::return_path()?,
+        Direction::Upload(..) => emulator.path()?,
+        Direction::Download(..) => emulator.return_path()?,
         // The path between two servers is unknown here, and this host's RTT does not apply to it.
         Direction::ThirdParty { .. } => return Ok(None),
     };
@@ -436,7 +427,7 @@ fn source_hint(error: &TransferError) -> Option<String> {
 }
 
 fn failure(error: TransferError, places: &[OsString]) -> Failure {
-    let line = ends::error_line(&error, places);
+    let line = error_line(&error, places);
     let exit = match &error {
         TransferError::MultipleSourcesWithNames { .. } => Exit::Usage,
         error if error.is_resumable() => Exit::Incomplete,

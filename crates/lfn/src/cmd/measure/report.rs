@@ -8,10 +8,10 @@ use lfn_core::wire::measure::{MIN_INTERVAL, TestLoad};
 
 use super::values::{duration, read, value_error};
 use crate::cli::output::{OutputArgs, TestFormats};
-use crate::emulator_env;
 use crate::exit::Failure;
 use crate::print::output::OutputFormat;
 use crate::print::settings::is_quiet;
+use crate::server_flags::emulator;
 
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Report")]
@@ -67,7 +67,7 @@ impl ReportArgs {
             (Some(capacity), None) => Some(PathProfile::new(capacity, Duration::ZERO)),
             (None, emulated) => emulated,
         };
-        Ok([known(emulator_env::path()?), known(emulator_env::return_path()?)])
+        Ok([known(emulator().path()?), known(emulator().return_path()?)])
     }
 
     /// Reports whether the result has the layout of nettest, which needs both directions.

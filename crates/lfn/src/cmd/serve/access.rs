@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use lfn_api::emulator_env;
 use lfn_core::session::{Rights, WriteAccess};
 use lfn_net::server::audit::AuditLog;
 use lfn_net::server::sandbox::{SandboxStatus, restrict};
 use lfn_net::server::tokens::file::TokenFile;
 use lfn_net::tester::emulated_path_sysctls;
 
-use crate::emulator_env;
 use crate::exit::Failure;
 use crate::typed::corrected;
 

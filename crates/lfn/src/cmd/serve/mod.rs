@@ -20,6 +20,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use etcetera::BaseStrategy;
+use lfn_api::emulator_env;
 use lfn_core::session::{DEFAULT_PORT, Token};
 use lfn_net::server::{ServeError, Server, ServerConfig, ServerEvent, is_loopback, metrics, tokens};
 use lfn_net::service;
@@ -32,7 +33,6 @@ use ready_server::ReadyServer;
 pub use ticket_host::TicketHost;
 
 use crate::cli::output::{OutputArgs, TextOrJson};
-use crate::emulator_env;
 use crate::exit::{Exit, Failure};
 use crate::print::output::OutputFormat;
 use crate::print::settings::is_quiet;

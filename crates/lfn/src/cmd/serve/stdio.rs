@@ -19,7 +19,7 @@ use lfn_sys::process::raise_open_file_limit;
 use super::{ServeArgs, StopRequest, config};
 use crate::exit::{Exit, Failure};
 use crate::print;
-use crate::ssh::{Announcement, PortRange};
+use lfn_api::ssh::{Announcement, PortRange};
 
 /// Maximum time for a running copy after the client is gone. An orderly end saves the next copy from reading the
 /// partial files again.

@@ -6,6 +6,7 @@ mod progress_line;
 
 use std::io::Write;
 
+use lfn_api::prediction::{CopyPrediction, Predictor};
 use lfn_core::transfer::bottleneck::{CopyBottleneck, ProgressSample, SocketEvidence, StreamTime, classify};
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::options::{FsyncPolicy, Verify};
@@ -20,7 +21,6 @@ use lfn_net::transfer::{CopyOptions, CopyOutcome};
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::prediction::{CopyPrediction, Predictor};
 use crate::print::label_columns::wrap;
 use crate::print::output::{Output, OutputFormat, print_document};
 use crate::print::settings::is_quiet;

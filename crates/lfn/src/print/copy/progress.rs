@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lfn_api::prediction::{CopyPrediction, Predictor};
 use lfn_core::transfer::bottleneck::{CopyBottleneck, ProgressSample, classify};
 use lfn_core::transfer::entry::Name;
 use lfn_core::transfer::streams::StreamChange;
@@ -17,7 +18,6 @@ use serde::Serialize;
 
 use super::progress_line::{CopyState, ProgressLine};
 use crate::exit::without_error_number;
-use crate::prediction::{CopyPrediction, Predictor};
 use crate::print::settings::is_quiet;
 use crate::print::{self, terminal};
 

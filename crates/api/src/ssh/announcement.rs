@@ -8,7 +8,7 @@ use std::str::FromStr;
 use lfn_core::session::{Fingerprint, Ticket, Token};
 use serde::{Deserialize, Serialize};
 
-use crate::exit::Failure;
+use super::SshError;
 
 const SCHEMA: &str = "lfn.stdio/1";
 
@@ -46,12 +46,11 @@ impl Announcement {
     }
 
     /// Returns the announcement, or an error if its version differs from the version of this binary.
-    pub(super) fn check_version(self, host: &str) -> Result<Self, Failure> {
+    pub(super) fn check_version(self, host: &str) -> Result<Self, SshError> {
         if self.schema == SCHEMA && self.port != 0 && self.token.is_some() && self.fingerprint.is_some() {
             return Ok(self);
         }
-        Err(Failure::msg(format!("{host}: its lfn uses {}, this host uses {SCHEMA}", self.schema))
-            .hint("install the same version on both hosts; `lfn --version` prints it"))
+        Err(SshError::OtherVersion { host: host.to_owned(), theirs: self.schema, ours: SCHEMA })
     }
 
     /// Returns the ticket with which the client dials the server as `host`.
