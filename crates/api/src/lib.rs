@@ -6,11 +6,21 @@
 #![forbid(unsafe_code)]
 
 pub mod copy;
+pub mod documents;
+pub mod emulate;
 pub mod emulator_env;
 pub mod hosts;
+pub mod plan;
 pub mod prediction;
 pub mod resolve;
+pub mod serve;
+pub mod show;
 pub mod ssh;
+
+pub use emulate::emulate;
+pub use plan::plan;
+pub use serve::serve;
+pub use show::show;
 
 /// Kind of an error, which decides the exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,10 @@ use std::process::ExitCode;
 
 use lfn_api::ErrorKind;
 use lfn_api::copy::places::CopyPlaceError;
+use lfn_api::emulate::EmulateRequestError;
 use lfn_api::hosts::HostError;
+use lfn_api::serve::ServeStartError;
+use lfn_api::show::ShowError;
 use lfn_api::ssh::SshError;
 use lfn_net::session::SessionError;
 use lfn_net::session::identity::IdentityError;
@@ -163,7 +166,7 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
             })*
         };
     }
-    find!(HostError, SshError, CopyPlaceError);
+    find!(HostError, SshError, CopyPlaceError, ShowError, EmulateRequestError, ServeStartError);
     (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))
 }
 

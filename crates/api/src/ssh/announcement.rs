@@ -14,15 +14,23 @@ const SCHEMA: &str = "lfn.stdio/1";
 
 /// Message with which a server started over ssh announces itself, one JSON object on one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Announcement {
+    /// Name and version of the schema.
     schema: String,
+    /// Port that the server listens on.
     #[serde(default)]
     pub port: u16,
+    /// Token of the only client.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     #[serde(default)]
     token: Option<Token>,
+    /// Fingerprint of the server's key.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     #[serde(default)]
     fingerprint: Option<Fingerprint>,
     /// Addresses at which the client may reach the server.
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     #[serde(default)]
     pub addresses: Vec<IpAddr>,
 }

@@ -161,7 +161,7 @@ impl Cause {
 
 /// Command that removes a cause, and the host to run it on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Remedy {
     /// Command line, ready to paste.
     pub command: String,

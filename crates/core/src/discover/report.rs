@@ -12,7 +12,7 @@ use crate::figure::Figure;
 
 /// Results of `lfn test --path`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct PathReport {
     /// Forward route, hop by hop, once for each protocol.
     #[serde(default)]
@@ -27,7 +27,7 @@ pub struct PathReport {
 
 /// Protocol of the probes of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TraceProtocol {
     /// SYN packets to the port of the test.
@@ -38,7 +38,7 @@ pub enum TraceProtocol {
 
 /// The route of one flow, hop by hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct RouteTrace {
     pub protocol: TraceProtocol,
     /// Source address of the flow.
@@ -57,7 +57,7 @@ pub struct RouteTrace {
 
 /// Reason for the end of a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TraceEnd {
     Reached,
@@ -74,7 +74,7 @@ pub enum TraceEnd {
 
 /// One hop: all addresses that answered probes with one TTL.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Hop {
     /// TTL or hop limit of the probes.
     pub ttl: u8,
@@ -86,7 +86,7 @@ pub struct Hop {
 
 /// An address that answered for a hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Node {
     /// IP address that answered the probe.
     pub address: IpAddr,
@@ -102,7 +102,7 @@ pub struct Node {
 
 /// Maximum packet sizes of a path. All sizes are of IP packets with their headers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct MtuReport {
     /// MTU of the client's interface towards the server.
     pub near_interface_mtu_bytes: Option<u32>,
@@ -123,7 +123,7 @@ pub struct MtuReport {
 
 /// A path MTU found by probes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct MtuFound {
     /// Largest packet that arrived.
     pub path_mtu_bytes: u32,
@@ -141,7 +141,7 @@ pub struct MtuFound {
 
 /// Reason for the end of a path MTU search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SearchEnd {
     /// No larger packet passes, or the interface sends no larger packet.
@@ -153,7 +153,7 @@ pub enum SearchEnd {
 
 /// A packet-too-big message of ICMP.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct PacketTooBig {
     /// End that received the message.
     pub to: End,
@@ -165,7 +165,7 @@ pub struct PacketTooBig {
 
 /// One end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// The client, which dialled.

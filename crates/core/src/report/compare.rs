@@ -23,7 +23,7 @@ use crate::wire::measure::{Interval, Modes, PayloadData, StreamReport, TestDirec
 
 /// Comparison of several results, schema `lfn.show/2`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// Name and version of the schema.
     pub schema: ComparisonSchema,
@@ -37,7 +37,7 @@ pub struct Comparison {
 
 /// Name and version of the schema of a comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub enum ComparisonSchema {
     #[default]
     #[serde(rename = "lfn.show/2")]
@@ -46,7 +46,7 @@ pub enum ComparisonSchema {
 
 /// Program that measured a result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResultSource {
     /// `lfn test`, any supported version.
@@ -58,7 +58,7 @@ pub enum ResultSource {
 
 /// Compared figures of one direction. A value that the program does not report is null.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct RunSummary {
     /// Name of the file as typed.
     pub file: String,
@@ -141,7 +141,7 @@ pub struct RunSummary {
 
 /// Difference of a result to the first result of its direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct GoodputDifference {
     /// Index of the result in `results`.
     pub result: usize,

@@ -24,7 +24,7 @@ use crate::wire::measure::{EndReport, Interval, SocketRequest, TestDirection, Te
 /// A key ends with its SI unit, counts are integers, and an unknown value is null or absent, never NaN or 0. A reader
 /// ignores unknown keys: later versions of `lfn.test/3` only add keys.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct TestDocument {
     /// Name and version of the schema.
     pub schema: TestSchema,
@@ -42,7 +42,7 @@ pub struct TestDocument {
 
 /// Name and version of the schema of a stored result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub enum TestSchema {
     #[default]
     #[serde(rename = "lfn.test/3")]
@@ -51,12 +51,12 @@ pub enum TestSchema {
 
 /// Origin of a result: the version, the time, the command and the hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Origin {
     /// Version of the lfn that measured.
     pub lfn_version: String,
     /// Start of the command by the clock of its host: RFC 3339, UTC.
-    #[cfg_attr(test, schemars(extend("format" = "date-time")))]
+    #[cfg_attr(any(test, feature = "schema"), schemars(extend("format" = "date-time")))]
     pub started: String,
     /// Arguments of the command as typed. Words in capitals replace secrets.
     pub command: Vec<String>,
@@ -66,7 +66,7 @@ pub struct Origin {
 
 /// Names of the two hosts as the user typed them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct HostNames {
     /// Name of the client, where the command runs.
     pub near: String,
@@ -76,7 +76,7 @@ pub struct HostNames {
 
 /// One of the two ends of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// Client end of the test.
@@ -87,7 +87,7 @@ pub enum Side {
 
 /// A figure for each of the two ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct PerEnd<T> {
     /// Figure of the client.
     pub near: T,
@@ -97,7 +97,7 @@ pub struct PerEnd<T> {
 
 /// Result of one test in one direction, with its findings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Run {
     /// Direction of the data: forward is client to server.
     pub direction: TestDirection,
@@ -195,7 +195,7 @@ pub struct Run {
 
 /// Reason for the end of a test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
     /// The load was completed.
@@ -209,7 +209,7 @@ pub enum EndReason {
 
 /// One interval of a test, by the receiver's count and clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct GoodputInterval {
     /// Start of the interval.
     #[serde(rename = "start_seconds", with = "seconds")]
@@ -228,7 +228,7 @@ pub struct GoodputInterval {
 
 /// A diagnosed cause as it is stored; the name is text, because later versions know more causes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StoredFinding {
     /// Name of the cause that limits the test.
     pub name: String,
@@ -248,7 +248,7 @@ pub struct StoredFinding {
 
 /// Figures of a test that failed before its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct UnfinishedTest {
     /// Request to the server.
     pub request: TestRequest,
@@ -266,7 +266,7 @@ pub struct UnfinishedTest {
 
 /// Error of a command, as it is printed on its last line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct CommandError {
     /// Event, object and value of the error.
     pub message: String,

@@ -5,7 +5,7 @@
 //! [`Run`] it has the request, the prediction, the reports of both ends with their intervals, and the findings. The
 //! document is a thin frame around the types of the wire protocol and of the diagnosis, so a new figure of these types
 //! is stored without further code. A stored result has the same figures as the command that measured it. `doc/schema`
-//! has the JSON Schemas, which are generated from these types.
+//! has the JSON Schemas, which `lfn-api` generates from these types.
 
 mod comparability;
 mod compare;
@@ -18,7 +18,7 @@ mod iperf3_json;
 #[cfg(test)]
 mod laws;
 mod read;
-#[cfg(test)]
+#[cfg(any(test, feature = "schema"))]
 mod schema;
 mod tuning;
 

@@ -102,7 +102,7 @@ const REPLACED_FLAGS: &[(&str, &[&str])] = &[
 
 /// Steady part of a test, after start-up, on the receiver's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct SteadyPart {
     /// Start of the steady part.
     #[serde(rename = "start_seconds", with = "seconds")]
