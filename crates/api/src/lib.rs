@@ -16,11 +16,14 @@ pub mod resolve;
 pub mod serve;
 pub mod show;
 pub mod ssh;
+pub mod test;
 
+pub use copy::copy;
 pub use emulate::emulate;
 pub use plan::plan;
 pub use serve::serve;
 pub use show::show;
+pub use test::test;
 
 /// Kind of an error, which decides the exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

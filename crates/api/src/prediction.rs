@@ -8,7 +8,7 @@ use lfn_core::units::{BitRate, Bytes};
 use lfn_net::session::Protection;
 
 /// Inputs of the prediction: the figures of the path and the settings of the streams.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Predictor {
     pub path: Option<PathProfile>,
     pub rate: Option<BitRate>,

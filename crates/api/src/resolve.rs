@@ -52,6 +52,12 @@ pub struct ServerResolver {
     pub on_event: Arc<dyn Fn(&ResolveEvent<'_>) + Send + Sync>,
 }
 
+impl std::fmt::Debug for ServerResolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerResolver").field("ssh", &self.ssh).field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
 /// Event while a server is found and started.
 #[derive(Debug)]
 pub enum ResolveEvent<'a> {

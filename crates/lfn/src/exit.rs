@@ -5,6 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use lfn_api::ErrorKind;
+use lfn_api::copy::CopyError;
 use lfn_api::copy::places::CopyPlaceError;
 use lfn_api::emulate::EmulateRequestError;
 use lfn_api::hosts::HostError;
@@ -166,7 +167,7 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
             })*
         };
     }
-    find!(HostError, SshError, CopyPlaceError, ShowError, EmulateRequestError, ServeStartError);
+    find!(HostError, SshError, CopyPlaceError, CopyError, ShowError, EmulateRequestError, ServeStartError);
     (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))
 }
 

@@ -78,6 +78,7 @@ impl CopyPlaceError {
 
 /// Direction of a copy as seen from this host. A third-party copy goes from one server to another, not through this
 /// host.
+#[derive(Debug, Clone)]
 pub enum Direction {
     Upload(Vec<LocalSource>, String, RemoteDestination),
     Download(String, Vec<RemoteSource>, LocalDestination),

@@ -33,8 +33,8 @@ pub enum HelperError {
     Request(#[from] serde_json::Error),
     #[error(transparent)]
     Emulate(#[from] EmulateRequestError),
-    #[error("cannot reply to the caller: {0}")]
-    Reply(#[from] io::Error),
+    #[error("cannot serve the caller: {0}")]
+    Io(#[from] io::Error),
 }
 
 /// Runs the helper: reads the request, emulates and replies. The calling process must have only one thread, because it is

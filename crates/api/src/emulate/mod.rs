@@ -87,6 +87,9 @@ pub enum EmulateRequestError {
     Log(String),
     #[error("cannot start {}: {source}", .program.display())]
     StartHelper { program: PathBuf, source: io::Error },
+    /// The caller stopped the emulation before its command started.
+    #[error("stopped before the command started")]
+    Stopped,
     /// The helper ended without a result.
     #[error("{}: {reason}", .program.display())]
     Helper { program: PathBuf, reason: String },
@@ -113,6 +116,7 @@ impl EmulateRequestError {
             | EmulateRequestError::NoCommand
             | EmulateRequestError::NoFarRoot(_)
             | EmulateRequestError::Emulate(EmulateError::Link(_) | EmulateError::Paths(_)) => ErrorKind::Usage,
+            EmulateRequestError::Stopped => ErrorKind::Interrupted,
             _ => ErrorKind::Failed,
         }
     }
@@ -190,6 +194,9 @@ fn run_with_helper(
     let _ = reader.join();
     let status = child.wait()?;
     result.unwrap_or_else(|| {
+        if is_stopped {
+            return Err(EmulateRequestError::Stopped);
+        }
         let reason = format!("the helper ended without a result: {status}");
         Err(EmulateRequestError::Helper { program: options.program.clone(), reason })
     })

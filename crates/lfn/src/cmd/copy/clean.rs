@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lfn_api::copy::CopyError;
 use lfn_api::copy::places::{CopyPlaceError, without_secrets, without_tilde};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::leftover::CleanRule;
@@ -13,7 +14,7 @@ use lfn_core::transfer::location::{Location, Resource};
 use lfn_core::wire::clean::CleanRequest;
 use lfn_net::transfer::{clean_local, clean_remote};
 
-use super::{CopyArgs, failure, interrupt_flag, unless_interrupted};
+use super::{CopyArgs, interrupt_flag, unless_interrupted};
 use crate::exit::{Exit, Failure};
 use crate::print::copy::clean::CleanReport;
 
@@ -69,7 +70,7 @@ fn clean_places(
             clean_remote(&far.target, CleanRequest { paths: places, rule }, interrupted, &mut seen)
         }
     };
-    result.map_err(|error| failure(error, &args.places))
+    Ok(result.map_err(|error| CopyError::from_transfer(error, &args.places))?)
 }
 
 /// Groups the places by host, in the order typed. Only adjacent places on the same host share a group.

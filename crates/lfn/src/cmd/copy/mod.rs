@@ -11,30 +11,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lfn_api::copy::ends::{EndNames, error_line};
-use lfn_api::copy::places::{Direction, PLACES_HINT, direction, refuse_missing_colon, without_secrets};
-use lfn_api::emulator_env::EmulatorEnvironment;
-use lfn_api::prediction::Predictor;
+use lfn_api::copy::ends::EndNames;
+use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
+use lfn_api::copy::{CopyError, CopyRequest, find_direction, prepare};
 use lfn_api::resolve::ServerResolver;
-use lfn_core::path::PathProfile;
 use lfn_core::transfer::bottleneck::ProgressSample;
 use lfn_core::transfer::options::TransferOptions;
 use lfn_core::transfer::preserve::{SkippedEntries, Unpreserved};
-use lfn_core::transfer::streams::{CountReason, StreamChange};
-use lfn_core::units::{BitRate, Bytes};
+use lfn_core::transfer::streams::StreamChange;
 use lfn_core::wire::copy::{EntryEvent, MAX_FAILURES};
-use lfn_net::session::dial::{Target, TcpConnection};
-use lfn_net::session::{Protection, SessionError};
-use lfn_net::transfer::{
-    ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, EntryListener, ListedTotals, LocalDestination,
-    TransferError, download, third_party_copy, upload,
-};
+use lfn_net::transfer::{ConnectionEvent, CopyObserver, CopyOutcome, EntryListener, ListedTotals, LocalDestination};
 use lfn_sys::process::signal::SIGHUP;
 use lfn_sys::process::{is_ignored, raise_open_file_limit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::output::{OutputArgs, TextOrLines};
-use crate::exit::{Exit, Failure, session_failure};
+use crate::exit::{Exit, Failure};
 use crate::print::{
     self,
     copy::{CopyProgress, CopyReport, FailedCopy, ProgressMode, print_entry},
@@ -47,7 +39,6 @@ use flags::integrity::IntegrityFlags;
 use flags::overwrite::OverwriteFlags;
 use flags::progress::ProgressFlags;
 use flags::streams::StreamFlags;
-use flags::streams::send_buffer;
 use flags::tree::TreeFlags;
 use manifest::Manifest;
 
@@ -142,55 +133,28 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     let output = args.output.open()?;
     let selection = args.tree.selection()?;
     let resolver = args.resolver();
-    refuse_missing_colon(&args.places, &resolver.environment)?;
-    let mut direction = direction(&args.places, args.overwrite.allowed(), &selection)?;
-    direction.start_at_home(|host| resolver.is_over_ssh(host))?;
-    args.streams.check()?;
+    let mut request = CopyRequest {
+        places: args.places.clone(),
+        overwrite: args.overwrite.allowed(),
+        streams: args.streams.options(),
+        selection,
+        ..CopyRequest::default()
+    };
+    let direction = find_direction(&request, &resolver)?;
     // A copy opens streams, files and their directories. A limit of 1,024 descriptors is too low.
     raise_open_file_limit();
-    let mut transfer_options = args.integrity.transfer_options(&args.overwrite, &selection)?;
+    request.transfer = args.integrity.transfer_options(&args.overwrite, &request.selection)?;
     let interrupted = interrupt_flag()?;
-    let find_or_start = |host, allow_third_party| {
-        let reached = resolver.find_or_start(host, allow_third_party, &interrupted);
-        reached.map_err(|error| unless_interrupted(error.into(), &interrupted))
-    };
-    protect_written_files(args, &direction, &mut transfer_options)?;
-    let is_local = direction.is_local();
-    let far = find_or_start(direction.host(), direction.other_host().is_some())?;
-    let other = direction.other_host().map(|host| find_or_start(host, false)).transpose()?;
-    let is_one_server = other.as_ref().is_some_and(|other| other.target.is_same_server(&far.target));
-    transfer_options.same_host = is_local || direction.is_on_one_host() || is_one_server;
-    transfer_options.multiple_sources = direction.has_several_sources();
-    let path =
-        if is_local { None } else { path_profile(&direction, args.streams.rate, &far.target, &resolver.environment)? };
-    // The send buffer of the other host is unknown before the session.
-    let send_buffer = if direction.near_sends() { send_buffer() } else { None };
-    let choice = args.streams.plan_streams(path.as_ref(), direction.size(), send_buffer);
-    // No other user can read data that stays on this host, unless that user can read the files.
-    let protection = if is_local { Protection::Clear } else { args.streams.protection() };
-    let congestion = choice.congestion.unwrap_or_default();
-    let predictor =
-        Predictor { path, rate: args.streams.rate, congestion, streams: choice.streams, protection: Some(protection) };
-    let near_sends = direction.near_sends();
+    protect_written_files(args, &direction, &mut request.transfer)?;
     let ends = EndNames::new(&direction);
+    let mut prepared = prepare(direction, &request, &resolver, &interrupted)?;
+    let near_sends = prepared.near_sends();
+    let predictor = prepared.predictor.clone();
     let mode = ProgressMode { ndjson: output.format() == OutputFormat::Ndjson, requested: args.progress.progress };
     let live = CopyProgress::new(&predictor, near_sends, mode);
     let entries = Arc::new(Mutex::new(Vec::new()));
     let (listener, manifest) = event_listener(args, &live, &entries)?;
-    let options = CopyOptions {
-        streams: choice.streams,
-        max_streams: choice.max_streams,
-        grows_with_list: choice.streams_reason == CountReason::UnknownSize,
-        block: choice.block,
-        protection,
-        congestion: args.streams.congestion_request(&choice),
-        pace: choice.pace,
-        predicted: predictor.predict(Bytes(0), None).map(|predicted| predicted.goodput),
-        selection,
-        transfer_options,
-        listener,
-        retry_for: args.streams.retry_for,
-    };
+    prepared.options.listener = listener;
     let mut observer = |totals: &ListedTotals, sample: &ProgressSample| live.show(totals, sample);
     let mut change = |change: &StreamChange| live.streams_changed(change);
     let mut connection = |connection: &ConnectionEvent<'_>| live.connection_changed(connection);
@@ -200,26 +164,13 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         connection: &mut connection,
         interrupted: &interrupted,
     };
-    let result = match direction {
-        Direction::Upload(from, _, to) => upload(&far.target, &from, to, &options, watch),
-        Direction::Download(_, from, to) => download(&far.target, from, &to, &options, watch),
-        Direction::ThirdParty { from, to, .. } => {
-            let receiver = other.as_ref().map_or(&far.target, |other| &other.target);
-            third_party_copy(&far.target, from, receiver, to, &options, watch)
-        }
-    };
+    let result = prepared.run(watch);
     live.finish(result.as_ref().ok());
     let outcome = result.map_err(|error| {
         // Threads that still dial hold the manifest too, and are not waited for.
         manifest.iter().for_each(|manifest| manifest.abandon());
-        let interrupted = matches!(error, TransferError::Interrupted) && !args.overwrite.dry_run;
-        let failure = match error {
-            TransferError::Session(SessionError::Unreachable { address, source }) if is_local => {
-                Failure::msg(format_args!("this host cannot reach itself at {address}: {source}"))
-                    .hint("enable the loopback interface: ip link set lo up")
-            }
-            error => failure(error, &args.places),
-        };
+        let interrupted = matches!(error, CopyError::Interrupted) && !args.overwrite.dry_run;
+        let failure = Failure::from(error);
         if interrupted { failure.hint("run the same command again: it resumes") } else { failure }
     })?;
     let (manifest_files, manifest_error) = match manifest.map(|manifest| manifest.finish()) {
@@ -233,13 +184,13 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         sources: args.places[..args.places.len() - 1].iter().map(|place| without_secrets(place)).collect(),
         destination: args.places.last().map(|place| without_secrets(place)).unwrap_or_default(),
         outcome: &outcome,
-        options: &options,
-        choice: &choice,
+        options: &prepared.options,
+        choice: &prepared.choice,
         near_sends,
         manifest: manifest_files,
         entries: keeps_entries(args).then(|| mem::take(&mut *entries.lock().unwrap_or_else(PoisonError::into_inner))),
         predictor: &predictor,
-        send_buffer,
+        send_buffer: prepared.send_buffer,
     };
     report.print(output, only_failure.is_some())?;
     if let Some(failure) = only_failure {
@@ -248,7 +199,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     }
     print_failures(&outcome, &ends);
     print_skipped(&outcome);
-    if options.selection.preserve.owners {
+    if prepared.options.selection.preserve.owners {
         print_unused_account_sources();
     }
     if let Some(failure) = manifest_error {
@@ -260,29 +211,6 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         tally if tally.failed > 0 || tally.deletion_skipped || !outcome.failures.is_empty() => Exit::Failed,
         _ => Exit::Ok,
     })
-}
-
-/// Returns the figures of the path before the copy, as far as known: those of the emulator, or the capacity of `--rate`
-/// with the RTT of one extra connection.
-fn path_profile(
-    direction: &Direction,
-    rate: Option<BitRate>,
-    target: &Target,
-    emulator: &EmulatorEnvironment,
-) -> Result<Option<PathProfile>, Failure> {
-    // A sending server uses the return path.
-    let known = match direction {
-        Direction::Upload(..) => emulator.path()?,
-        Direction::Download(..) => emulator.return_path()?,
-        // The path between two servers is unknown here, and this host's RTT does not apply to it.
-        Direction::ThirdParty { .. } => return Ok(None),
-    };
-    let Some(capacity) = rate else { return Ok(known) };
-    if let Some(path) = known {
-        return Ok(Some(PathProfile { capacity, ..path }));
-    }
-    // An unreachable server is dialled again by the copy itself, which then reports the error.
-    Ok(TcpConnection::connect(target).ok().map(|connection| PathProfile::new(capacity, connection.min_rtt())))
 }
 
 /// Excludes the manifest and the report of this copy from --delete.
@@ -413,43 +341,5 @@ fn unless_interrupted(failure: Failure, interrupted: &AtomicBool) -> Failure {
     match interrupted.load(Ordering::Relaxed) {
         true => Failure::msg("interrupted").with_exit(Exit::Interrupted),
         false => failure,
-    }
-}
-
-/// Returns a command that lists the directory where a missing local source should be.
-fn source_hint(error: &TransferError) -> Option<String> {
-    let TransferError::SourceNotFound { path } = error else { return None };
-    let existing = std::path::Path::new(path).ancestors().skip(1).find(|above| above.is_dir());
-    let directory =
-        existing.filter(|above| !above.as_os_str().is_empty()).map_or(".".into(), |above| above.display().to_string());
-    let is_plain = directory.chars().all(|c| c.is_alphanumeric() || "/._-+,".contains(c));
-    is_plain.then(|| format!("check the spelling: ls {directory}"))
-}
-
-fn failure(error: TransferError, places: &[OsString]) -> Failure {
-    let line = error_line(&error, places);
-    let exit = match &error {
-        TransferError::MultipleSourcesWithNames { .. } => Exit::Usage,
-        error if error.is_resumable() => Exit::Incomplete,
-        _ => Exit::Failed,
-    };
-    match error {
-        TransferError::Session(SessionError::Refused(refusal)) => {
-            let failure = Failure::msg(line).with_exit(exit);
-            match refusal.hint {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            }
-        }
-        TransferError::Session(error) => session_failure(error),
-        TransferError::Interrupted => Failure::new(error).with_exit(Exit::Interrupted),
-        error => {
-            let hint = source_hint(&error).or_else(|| error.hint());
-            let failure = Failure::msg(line).with_exit(exit);
-            match hint {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            }
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lfn_api::test::known_paths;
 use lfn_core::path::PathProfile;
 use lfn_core::units::BitRate;
 use lfn_core::wire::measure::{MIN_INTERVAL, TestLoad};
@@ -62,12 +63,7 @@ impl ReportArgs {
         if rate == Some(BitRate(0)) {
             return Err(value_error("rate", "the capacity must be above zero", "--rate 10gbit"));
         }
-        let known = |emulated: Option<PathProfile>| match (rate, emulated) {
-            (Some(capacity), Some(path)) => Some(PathProfile { capacity, ..path }),
-            (Some(capacity), None) => Some(PathProfile::new(capacity, Duration::ZERO)),
-            (None, emulated) => emulated,
-        };
-        Ok([known(emulator().path()?), known(emulator().return_path()?)])
+        Ok(known_paths(rate, emulator())?)
     }
 
     /// Reports whether the result has the layout of nettest, which needs both directions.
