@@ -14,7 +14,7 @@ use crate::units::{BitRate, Bytes};
 
 /// The blocks of one stream at one end; times count from the start of that end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct BlockTimes {
     /// Number of complete blocks.
     pub blocks: u64,
@@ -64,7 +64,7 @@ impl BlockTimes {
 
 /// Block figures of a receiver over all streams.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ReceivedBlocks {
     /// Number of complete blocks.
     pub blocks: u64,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// The headers around each TCP payload, and the layer at which the path's capacity is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Framing {
     /// Layer at which the capacity is counted.
@@ -29,7 +29,7 @@ pub struct Framing {
 
 /// The layer at which a capacity is counted. It determines the bytes that each packet adds to its IP length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Layer {
     /// IP packet + 14 bytes of Ethernet header, as tc's tbf and htb and lfn's emulated link count.
@@ -57,7 +57,7 @@ pub struct UnknownLayer(pub String);
 
 /// IP version of the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub enum IpVersion {
     /// 20 bytes of header.
     #[default]
@@ -70,7 +70,7 @@ pub enum IpVersion {
 
 /// A tunnel that wraps each packet in another of the same IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Tunnel {
     /// Outer IP, UDP 8, WireGuard data header 16, Poly1305 tag 16: 60 bytes over IPv4, 80 over IPv6.

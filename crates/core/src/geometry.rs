@@ -14,8 +14,9 @@ use serde::Serialize;
 
 /// A length in metres.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(transparent)]
-pub struct Metres(pub f64);
+pub struct Metres(#[cfg_attr(any(test, feature = "schema"), schemars(with = "crate::figure::Figure"))] pub f64);
 
 /// A point on or near the ground, in WGS84 coordinates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -67,14 +68,17 @@ pub struct PhysicalConstants {
 
 /// The length and the round-trip time of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Route {
     /// One way, from end to end.
     #[serde(rename = "length_metres")]
     pub length: Metres,
-    #[serde(rename = "rtt_seconds", serialize_with = "serialize_seconds")]
+    /// Round-trip time of the propagation.
+    #[serde(rename = "rtt_seconds", with = "crate::path::seconds")]
     pub rtt: Duration,
     /// Elevation of the satellite above the horizon at each end, degrees.
     #[serde(rename = "elevation_degrees")]
+    #[cfg_attr(any(test, feature = "schema"), schemars(with = "Option<[crate::figure::Figure; 2]>"))]
     pub elevation: Option<[f64; 2]>,
 }
 
@@ -354,10 +358,6 @@ fn check_longitude(longitude: f64, text: &str) -> Result<(), GeometryParseError>
 
 fn parse_finite(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|value: &f64| value.is_finite())
-}
-
-fn serialize_seconds<S: serde::Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(value.as_secs_f64())
 }
 
 impl fmt::Display for Coordinates {

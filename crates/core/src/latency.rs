@@ -15,7 +15,7 @@ use crate::stats::nearest_rank;
 
 /// A request for probes during a load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct LatencyRequest {
     #[serde(rename = "probe_interval_seconds", with = "seconds")]
     pub pace: Duration,
@@ -29,7 +29,7 @@ impl Default for LatencyRequest {
 
 /// Protocol that carries the probes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeTransport {
     #[default]
@@ -49,7 +49,7 @@ pub struct Probe {
 
 /// Counts and round-trip times of some probes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct RoundTrips {
     /// Probes sent in this part of the test.
     pub sent: u64,
@@ -62,7 +62,7 @@ pub struct RoundTrips {
 
 /// Distribution of round-trip times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct RttDistribution {
     /// Minimum of all RTTs, in seconds.
     #[serde(rename = "min_seconds", with = "seconds")]
@@ -89,7 +89,7 @@ pub struct RttDistribution {
 
 /// Latency of one interval of the load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct LatencyInterval {
     /// Seconds since the start of the load.
     #[serde(rename = "start_seconds", with = "seconds")]
@@ -104,7 +104,7 @@ pub struct LatencyInterval {
 
 /// Results of the probes of a test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Latency {
     pub transport: ProbeTransport,
     /// Time between two probes, in seconds.

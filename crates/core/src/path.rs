@@ -17,7 +17,7 @@ use crate::units::{BitRate, Bytes, QuantityError, Ratio, duration_argument, pars
 
 /// The figures of a path: capacity, base RTT, MTU, framing, queue and loss.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct PathProfile {
     /// Capacity of the bottleneck, counted at `framing.layer`.
     #[serde(rename = "capacity_bits_per_second")]
@@ -155,28 +155,32 @@ fn ethernet_mtu() -> u32 {
 /// Serde form of a duration: seconds as a float, exact to the nanosecond up to 104 days, readable by every other tool.
 /// This is a type and not a module, so that `with = "seconds"` can also supply the JSON Schema.
 #[expect(non_camel_case_types, reason = "serde expects the path of a module here")]
-pub(crate) enum seconds {}
+pub enum seconds {}
 
 /// Serde form of an optional duration.
 #[expect(non_camel_case_types, reason = "serde expects the path of a module here")]
-pub(crate) enum optional_seconds {}
+pub enum optional_seconds {}
 
 impl seconds {
-    pub(crate) fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    /// Writes a duration as a number of seconds.
+    pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(value.as_secs_f64())
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    /// Reads a number of seconds.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
 impl optional_seconds {
-    pub(crate) fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    /// Writes a duration as a number of seconds, or null.
+    pub fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         value.map(|value| value.as_secs_f64()).serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    /// Reads a number of seconds, or null.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         let seconds = Option::<f64>::deserialize(deserializer)?;
         seconds.map(|seconds| Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)).transpose()
     }

@@ -17,7 +17,7 @@ use crate::units::{BitRate, Bytes};
 
 /// The range of goodput that agrees with a prediction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ExpectedRange {
     #[serde(rename = "min_bits_per_second")]
     pub min: BitRate,

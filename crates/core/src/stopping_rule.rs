@@ -29,7 +29,7 @@ struct Slice {
 
 /// The steady goodput and its accuracy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct GoodputEstimate {
     /// Start of the steady part.
     #[serde(rename = "start_seconds", with = "seconds")]

@@ -15,7 +15,7 @@ use crate::units::{BitRate, Bytes};
 
 /// The kernel's figures of one TCP connection at one moment. Windows and buffers are those of the local end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct TcpInfo {
     /// `tcpi_state`; 1 is established.
     pub state: u8,

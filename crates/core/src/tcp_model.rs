@@ -16,6 +16,7 @@ use crate::units::{BitRate, Bytes, Ratio};
 
 /// The congestion controls that the model distinguishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Congestion {
     /// RFC 5681. The window after loss follows Mathis, Semke, Mahdavi and Ott, 1997.
@@ -53,7 +54,7 @@ pub struct FlowParameters {
 
 /// The bottleneck of a steady flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum GoodputLimit {
     Capacity,
@@ -72,7 +73,7 @@ pub enum GoodputLimit {
 
 /// A prediction of the steady goodput, after start-up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Prediction {
     /// Payload of all streams together.
     #[serde(rename = "goodput_bits_per_second")]

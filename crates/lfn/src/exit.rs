@@ -4,6 +4,15 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use lfn_api::ErrorKind;
+use lfn_api::copy::CopyError;
+use lfn_api::copy::places::CopyPlaceError;
+use lfn_api::emulate::EmulateRequestError;
+use lfn_api::hosts::HostError;
+use lfn_api::serve::ServeStartError;
+use lfn_api::show::ShowError;
+use lfn_api::ssh::SshError;
+use lfn_net::session::SessionError;
 use lfn_net::session::identity::IdentityError;
 
 use crate::print::{self, sanitize::one_line};
@@ -58,8 +67,8 @@ impl Failure {
     /// Creates a failure at run time (exit code 1).
     pub fn new(error: impl Into<anyhow::Error>) -> Self {
         let error = error.into();
-        let hint = error.downcast_ref::<IdentityError>().and_then(IdentityError::hint);
-        Failure { exit: Exit::Failed, error, hint }
+        let (exit, hint) = explain(&error);
+        Failure { exit, error, hint }
     }
 
     /// Creates a failure at run time from a text.
@@ -147,6 +156,36 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         Failure::new(error)
     }
+}
+
+/// Returns the exit code and the hint of an error of the library.
+fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
+    macro_rules! find {
+        ($($known:ty),*) => {
+            $(if let Some(error) = error.downcast_ref::<$known>() {
+                return (error.kind().into(), error.hint());
+            })*
+        };
+    }
+    find!(HostError, SshError, CopyPlaceError, CopyError, ShowError, EmulateRequestError, ServeStartError);
+    (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))
+}
+
+impl From<ErrorKind> for Exit {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Failed => Exit::Failed,
+            ErrorKind::Usage => Exit::Usage,
+            ErrorKind::Incomplete => Exit::Incomplete,
+            ErrorKind::Interrupted => Exit::Interrupted,
+        }
+    }
+}
+
+/// Converts an error of a session into a failure with the hint of the error.
+pub fn session_failure(error: SessionError) -> Failure {
+    let hint = error.hint();
+    hint.into_iter().fold(Failure::new(error), Failure::hint)
 }
 
 /// Removes ` (os error 13)`, which Rust adds to the text of a system error.

@@ -9,13 +9,10 @@ mod cmd;
 mod command_line;
 #[cfg(test)]
 mod doc_examples;
-mod emulator_env;
 mod exit;
-mod prediction;
 mod print;
-mod remote;
 mod repeat;
-mod ssh;
+mod server_flags;
 mod suggest;
 mod typed;
 
@@ -26,7 +23,7 @@ fn main() -> ExitCode {
     let mut ignored = Vec::new();
     let mut parsed = cli::parse(&words, &ignored);
     // Hiding may fail. `lfn hosts add` and @FILE keep a ticket out of `ps` in any case.
-    let _ = lfn_sys::arguments::hide(remote::token_range);
+    let _ = lfn_sys::arguments::hide(typed::token_range);
     loop {
         let (done, requested) = match parsed {
             Ok((command, requested)) => (cmd::run(command), requested),

@@ -1,6 +1,7 @@
 //! The command that the user typed, with one value corrected: a hint that works when pasted.
 
 use std::env;
+use std::ops::Range;
 
 use crate::command_line::{join, quote};
 
@@ -66,6 +67,14 @@ fn with_value(typed: impl Iterator<Item = String>, flag: &str, short: Option<cha
     }
     words.extend(typed.map(quote));
     words.join(" ")
+}
+
+/// Returns the range of bytes of an argument that holds the token of a ticket.
+pub fn token_range(argument: &[u8]) -> Option<Range<usize>> {
+    const BEGINS: &[u8] = b"lfn://";
+    let start = argument.windows(BEGINS.len()).position(|part| part == BEGINS)? + BEGINS.len();
+    let length = argument[start..].iter().position(|byte| *byte == b'@')?;
+    Some(start..start + length)
 }
 
 /// Replaces tickets, tokens and passwords in the words of a command line.

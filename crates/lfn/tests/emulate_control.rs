@@ -20,6 +20,7 @@ use std::time::Instant;
 use lfn_sys::namespace::UserIdentity;
 use serde_json::Value;
 use support::sandbox::{self, Running};
+use support::schema::check_document;
 use support::{Needs, ROLE, eventually, lfn, lfn_path, run_scenario, stderr, stdout};
 use tempfile::TempDir;
 
@@ -102,7 +103,10 @@ fn ask(running: &Running, words: &[&str]) -> Output {
 
 fn shown(running: &Running) -> Value {
     let output = ask(running, &["show", "--json"]);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {} {}", stdout(&output), stderr(&output)))
+    let document = serde_json::from_slice(&output.stdout);
+    let document = document.unwrap_or_else(|e| panic!("{e}: {} {}", stdout(&output), stderr(&output)));
+    check_document(&document).unwrap();
+    document
 }
 
 /// Returns the settings of a link as text.

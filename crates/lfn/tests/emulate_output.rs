@@ -19,6 +19,7 @@ use std::time::Duration;
 use lfn_core::link::DropCause;
 use lfn_net::emulator::{DirectionReport, RunOutcome};
 use serde_json::Value;
+use support::schema::{assert_valid, check_document};
 use support::{Needs, ROLE, as_role, lfn, stderr, stdout};
 
 const PORT: u16 = 9000;
@@ -104,7 +105,9 @@ fn emulate(flags: &[&str], far: &str, near: &str, log: Option<&str>) -> (Output,
     let output = command.args(flags).args(["--", "sh", "-c", near]).output().unwrap();
     // On a machine that is too busy for an accurate emulation, exit code 4 is correct.
     assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));
-    let outcome = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
+    let document = fs::read_to_string(report).unwrap();
+    check_document(&serde_json::from_str(&document).unwrap()).unwrap();
+    let outcome = serde_json::from_str(&document).unwrap();
     (output, outcome, log.filter(|log| log.exists()).map(|log| fs::read(log).unwrap()).unwrap_or_default())
 }
 
@@ -120,7 +123,11 @@ fn emulate_captured(flags: &[&str], near: &str) -> (RunOutcome, [Option<Vec<u8>>
 
 fn lines(log: &[u8]) -> Vec<Value> {
     let text = std::str::from_utf8(log).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")));
+    let lines: Vec<Value> = lines.collect();
+    // The first lines have every kind of record that is frequent.
+    lines.iter().take(100).chain(lines.last()).for_each(|line| assert_valid("lfn.emulate.log.2", line));
+    lines
 }
 
 /// Returns the virtual packets of one direction by outcome, with the cause if there is one: `forward`, `drop loss`.

@@ -14,19 +14,9 @@ use std::thread;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use support::schema::assert_valid;
 use support::server::{Server, assert_refused, number, text};
 use tempfile::TempDir;
-
-/// Asserts that the schema of this name accepts the value.
-fn assert_valid(name: &str, value: &Value) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../doc/schema").join(format!("{name}.schema.json"));
-    let schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
-    let place = format!("http://schema/{name}.json");
-    compiler.add_resource(&place, schema).unwrap();
-    let schema = compiler.compile(&place, &mut schemas).unwrap();
-    schemas.validate(value, schema).map_err(|error| format!("{error:#}")).unwrap();
-}
 
 /// Returns this number of nested lists.
 fn brackets(deep: usize) -> String {

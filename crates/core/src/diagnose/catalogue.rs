@@ -11,7 +11,7 @@ use crate::figure::Figure;
 ///
 /// A reader ignores unknown keys: later versions of `lfn.findings/1` only add keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct FindingsDocument {
     /// Name and version of the schema.
     pub schema: FindingsSchema,
@@ -21,7 +21,7 @@ pub struct FindingsDocument {
 
 /// Name and version of the schema of the list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub enum FindingsSchema {
     #[default]
     #[serde(rename = "lfn.findings/1")]
@@ -30,7 +30,7 @@ pub enum FindingsSchema {
 
 /// A cause with its rules.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ListedFinding {
     /// Name of the cause, as in the findings of a result.
     pub name: String,
@@ -42,7 +42,7 @@ pub struct ListedFinding {
 
 /// Conditions under which a cause is a finding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ListedRule {
     /// Kind of the load: `tcp` and `datagrams` are tests.
     pub load: LoadKind,
@@ -56,7 +56,7 @@ pub struct ListedRule {
 
 /// Bound of a figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ListedThreshold {
     /// The figure in words.
     pub figure: String,
@@ -70,7 +70,7 @@ pub struct ListedThreshold {
 
 /// Side of a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BoundSide {
     /// The cause is a finding from this value on.

@@ -10,7 +10,7 @@ use crate::units::BitRate;
 
 /// One cause that limits a load, with its evidence and its remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Name of the cause that limits the test. The name is text, because later versions know more causes.
     pub name: String,
@@ -30,7 +30,7 @@ pub struct Finding {
 
 /// Command that removes a cause, and the host to run it on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Remedy {
     /// Command line, ready to paste.
     pub command: String,

@@ -56,7 +56,7 @@ use rules::RULES;
 
 /// Result of a diagnosis.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Diagnosis {
     /// Predicted steady goodput on this path with the requested window.
     pub predicted: Option<Prediction>,
@@ -78,7 +78,7 @@ pub struct Diagnosis {
 
 /// A kind of evidence that is missing, with the causes that cannot be found without it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct MissingEvidence {
     /// The missing evidence in words.
     pub evidence: String,

@@ -15,7 +15,7 @@ use crate::wire::measure::TestDirection;
 
 /// The limit of a finished load.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// Kind of the limit.
     pub limit: VerdictLimit,
@@ -27,7 +27,7 @@ pub struct Verdict {
 
 /// Kinds of limits of a test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictLimit {
     /// The first finding names the limit.

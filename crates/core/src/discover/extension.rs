@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// An MPLS label stack entry (RFC 3032 §2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Label {
     /// Label value, 20 bits.
     pub label: u32,

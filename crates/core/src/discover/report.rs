@@ -13,7 +13,7 @@ use crate::wire::measure::TestDirection;
 
 /// Results of `lfn test --path`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct PathReport {
     /// Forward route, hop by hop, once for each protocol.
     #[serde(default)]
@@ -39,7 +39,7 @@ impl PathReport {
 
 /// Protocol of the probes of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TraceProtocol {
     /// SYN packets to the port of the test.
@@ -50,7 +50,7 @@ pub enum TraceProtocol {
 
 /// The route of one flow, hop by hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct RouteTrace {
     pub protocol: TraceProtocol,
     /// Source address of the flow.
@@ -69,7 +69,7 @@ pub struct RouteTrace {
 
 /// Reason for the end of a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TraceEnd {
     Reached,
@@ -86,7 +86,7 @@ pub enum TraceEnd {
 
 /// One hop: all addresses that answered probes with one TTL.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Hop {
     /// TTL or hop limit of the probes.
     pub ttl: u8,
@@ -98,7 +98,7 @@ pub struct Hop {
 
 /// An address that answered for a hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Node {
     /// IP address that answered the probe.
     pub address: IpAddr,
@@ -114,7 +114,7 @@ pub struct Node {
 
 /// Maximum packet sizes of a path. All sizes are of IP packets with their headers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct MtuReport {
     /// MTU of the client's interface towards the server.
     pub near_interface_mtu_bytes: Option<u32>,
@@ -135,7 +135,7 @@ pub struct MtuReport {
 
 /// A path MTU found by probes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct MtuFound {
     /// Largest packet that arrived.
     pub path_mtu_bytes: u32,
@@ -153,7 +153,7 @@ pub struct MtuFound {
 
 /// Reason for the end of a path MTU search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SearchEnd {
     /// No larger packet passes, or the interface sends no larger packet.
@@ -165,7 +165,7 @@ pub enum SearchEnd {
 
 /// A packet-too-big message of ICMP.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct PacketTooBig {
     /// End that received the message.
     pub to: End,
@@ -177,7 +177,7 @@ pub struct PacketTooBig {
 
 /// One end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// The client, which dialled.

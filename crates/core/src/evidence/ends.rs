@@ -6,7 +6,7 @@ use crate::wire::measure::TestDirection;
 
 /// One of the two ends of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// Client end of the test.
@@ -17,7 +17,7 @@ pub enum Side {
 
 /// Names of the two hosts as the user typed them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct HostNames {
     /// Name of the client, where the command runs.
     pub near: String,
@@ -27,7 +27,7 @@ pub struct HostNames {
 
 /// A figure for each of the two ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct PerEnd<T> {
     /// Figure of the client.
     pub near: T,

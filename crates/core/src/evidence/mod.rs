@@ -25,7 +25,7 @@ pub use ends::{HostNames, PerEnd, Side};
 
 /// Figures of one load in one direction: samples, sockets, hosts and path. Unknown figures are absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Evidence {
     /// Names of the two hosts as the user typed them.
     #[serde(default)]
@@ -66,7 +66,7 @@ pub struct Evidence {
     pub iperf3: Option<Iperf3Report>,
     /// Counters of both sides of a copy; absent for a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(skip))]
+    #[cfg_attr(any(test, feature = "schema"), schemars(skip))]
     pub copy: Option<CopyEvidence>,
     /// Reason for the end of the load.
     #[serde(default)]
@@ -78,7 +78,7 @@ pub struct Evidence {
 
 /// Kinds of loads, which have different rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LoadKind {
     /// Test of TCP streams, which adapt their rate to the path.
@@ -91,7 +91,7 @@ pub enum LoadKind {
 
 /// An argument of a command as it was typed: a place, or a flag with its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct TypedArgument {
     /// Long name of the flag, without dashes; null for a host or a place.
     pub flag: Option<String>,
@@ -101,7 +101,7 @@ pub struct TypedArgument {
 
 /// Reason for the end of a load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
     /// The load was completed.

@@ -25,7 +25,7 @@ pub struct Exchange {
 
 /// The far clock relative to the near clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ClockAlignment {
     /// Far minus near at `at`, nanoseconds.
     #[serde(rename = "offset_nanoseconds")]

@@ -28,7 +28,7 @@ use crate::units::BitRate;
 
 /// Activity of one host over a whole test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct HostReport {
     /// Time of each processor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -47,7 +47,7 @@ pub struct HostReport {
 
 /// Activity of one host in one interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct HostSample {
     /// Time since the previous sample.
     #[serde(rename = "elapsed_seconds", with = "seconds")]
@@ -68,7 +68,7 @@ pub struct HostSample {
 
 /// Use of the time of one processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ProcessorTime {
     /// Number of the processor.
     pub processor: u32,
@@ -97,7 +97,7 @@ pub struct ProcessorTime {
 
 /// An interface and its counters.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Interface {
     /// Name of the interface, such as eth0.
     pub name: String,
@@ -118,7 +118,7 @@ pub struct Interface {
 
 /// Counters of an interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct InterfaceCounters {
     /// Bytes sent, with link-layer headers (`tx_bytes`).
     pub sent_bytes: u64,
@@ -142,7 +142,7 @@ pub struct InterfaceCounters {
 
 /// A queueing discipline of an interface.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Qdisc {
     /// For example `fq_codel` or `tbf`.
     pub kind: String,
@@ -157,7 +157,7 @@ pub struct Qdisc {
 
 /// Counters of a queueing discipline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct QdiscCounters {
     /// Bytes that left the queueing discipline.
     pub sent_bytes: u64,
@@ -177,7 +177,7 @@ pub struct QdiscCounters {
 
 /// A thread that moves the data of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ThreadTime {
     /// Last processor of the thread.
     pub processor: u32,
@@ -197,7 +197,7 @@ pub struct ThreadTime {
 
 /// A message of one end about its part of a test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Note {
     pub level: NoteLevel,
     /// Text with the object and the value.
@@ -206,7 +206,7 @@ pub struct Note {
 
 /// Severity of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NoteLevel {
     Warning,

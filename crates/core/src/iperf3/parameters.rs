@@ -30,7 +30,7 @@ const DEFAULT_BLOCK: u64 = 128 * 1024;
 
 /// Transport protocol of the load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LoadProtocol {
     #[default]

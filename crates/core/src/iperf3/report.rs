@@ -10,7 +10,7 @@ use crate::wire::measure::{EndReport, StreamReport, TestRequest};
 
 /// Results of an iperf3 server for one direction of a test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Iperf3Report {
     /// Transport protocol of the load.
     pub protocol: LoadProtocol,
@@ -69,7 +69,7 @@ impl Iperf3Report {
 
 /// One stream from the results of both ends.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Iperf3Stream {
     /// Number of the stream in iperf3.
     pub id: u32,

@@ -101,6 +101,7 @@ pub enum LinkEvent {
 
 /// Reason why the model dropped a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DropCause {
     /// The packet exceeds the path MTU.

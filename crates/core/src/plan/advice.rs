@@ -19,6 +19,7 @@ const JUMBO_CAPACITY: BitRate = BitRate(1_000_000_000);
 
 /// Advice for a plan. Parts that do not apply are absent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Advice {
     /// Kernel memory of all full socket buffers of one end.
     #[serde(rename = "memory_bytes")]

@@ -16,6 +16,7 @@ const GOOD_ENOUGH_SHARE: f64 = 0.95;
 
 /// The predicted result of one congestion control on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct CongestionPrediction {
     pub congestion: Congestion,
     /// Steady goodput of all streams together, without a limit by windows or buffers.

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 pub mod advice;
 pub mod congestion;
@@ -21,7 +21,7 @@ pub use congestion::{
     select_congestion,
 };
 
-use crate::path::PathProfile;
+use crate::path::{PathProfile, optional_seconds, seconds};
 use crate::rfc6349;
 use crate::tcp_model::{self, Congestion, FlowParameters, Prediction, TransferPhases};
 use crate::units::{BitRate, Bytes, Ratio};
@@ -58,9 +58,13 @@ pub struct PlanOptions {
 
 /// The settings that a path needs, and the result to expect.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Plan {
+    /// Name and version of the schema.
+    #[cfg_attr(any(test, feature = "schema"), schemars(extend("const" = SCHEMA)))]
     pub schema: &'static str,
-    #[serde(rename = "rtt_seconds", serialize_with = "seconds")]
+    /// Round-trip time of the path.
+    #[serde(rename = "rtt_seconds", with = "seconds")]
     pub rtt: Duration,
     /// Capacity of the bottleneck.
     #[serde(rename = "capacity_bits_per_second")]
@@ -74,6 +78,7 @@ pub struct Plan {
     /// Bytes in flight that fill the path.
     #[serde(rename = "bdp_bytes")]
     pub bdp: Bytes,
+    /// Number of parallel streams.
     pub streams: u32,
     /// Send and receive buffer of each stream at both ends: the value for SO_SNDBUF and SO_RCVBUF.
     #[serde(rename = "buffer_bytes")]
@@ -109,6 +114,7 @@ pub struct Plan {
 
 /// The result to expect of a path with a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct PlanPrediction {
     /// Steady goodput, its limit, and the idle share.
     #[serde(flatten)]
@@ -118,17 +124,18 @@ pub struct PlanPrediction {
     pub window: Bytes,
     pub congestion: Congestion,
     /// From the first SYN to the arrival of the last byte; absent without a size.
-    #[serde(rename = "seconds", serialize_with = "optional_seconds")]
+    #[serde(rename = "seconds", with = "optional_seconds")]
     pub time: Option<Duration>,
     /// From the first data to the steady goodput, or to the end of the data.
-    #[serde(rename = "slow_start_seconds", serialize_with = "seconds")]
+    #[serde(rename = "slow_start_seconds", with = "seconds")]
     pub slow_start: Duration,
     /// One round trip, before the first data.
-    #[serde(rename = "handshake_seconds", serialize_with = "seconds")]
+    #[serde(rename = "handshake_seconds", with = "seconds")]
     pub handshake: Duration,
     /// Time of the data after slow start; absent without a size.
-    #[serde(rename = "steady_seconds", serialize_with = "optional_seconds")]
+    #[serde(rename = "steady_seconds", with = "optional_seconds")]
     pub steady_time: Option<Duration>,
+    /// Bytes of the transfer; absent without a size.
     #[serde(rename = "size_bytes")]
     pub size: Option<Bytes>,
     /// Size divided by time.
@@ -375,12 +382,4 @@ fn predicted(
 /// (tcp_adv_win_scale of 1). The maximum is the largest value of a sysctl.
 pub fn kernel_limit(buffer: Bytes) -> Bytes {
     Bytes(buffer.0.saturating_mul(2).next_multiple_of(1 << 20).min(MAX_SYSCTL))
-}
-
-fn seconds<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(value.as_secs_f64())
-}
-
-fn optional_seconds<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    value.map(|value| value.as_secs_f64()).serialize(serializer)
 }

@@ -93,6 +93,7 @@ pub enum TargetHost<'a> {
 
 /// One kernel setting that a plan needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Setting {
     /// Name with dots, for example `net.core.rmem_max`.
     pub key: &'static str,

@@ -25,7 +25,7 @@ use crate::wire::measure::{Interval, StreamReport, TestDirection};
 
 /// Comparison of several results, schema `lfn.show/2`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// Name and version of the schema.
     pub schema: ComparisonSchema,
@@ -39,7 +39,7 @@ pub struct Comparison {
 
 /// Name and version of the schema of a comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub enum ComparisonSchema {
     #[default]
     #[serde(rename = "lfn.show/2")]
@@ -48,7 +48,7 @@ pub enum ComparisonSchema {
 
 /// Difference of a result to the first result of its direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct GoodputDifference {
     /// Index of the result in `results`.
     pub result: usize,

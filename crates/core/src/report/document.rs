@@ -15,7 +15,7 @@ use crate::wire::measure::{Interval, TestRequest};
 /// A key ends with its SI unit, counts are integers, and an unknown value is null or absent, never NaN or 0. A reader
 /// ignores unknown keys: later versions of `lfn.test/3` only add keys.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct TestDocument {
     /// Name and version of the schema.
     pub schema: TestSchema,
@@ -33,7 +33,7 @@ pub struct TestDocument {
 
 /// Name and version of the schema of a stored result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub enum TestSchema {
     #[default]
     #[serde(rename = "lfn.test/3")]
@@ -42,12 +42,12 @@ pub enum TestSchema {
 
 /// Origin of a result: the version, the time, the command and the hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Origin {
     /// Version of the lfn that measured.
     pub lfn_version: String,
     /// Start of the command by the clock of its host: RFC 3339, UTC.
-    #[cfg_attr(test, schemars(extend("format" = "date-time")))]
+    #[cfg_attr(any(test, feature = "schema"), schemars(extend("format" = "date-time")))]
     pub started: String,
     /// Arguments of the command as typed. Words in capitals replace secrets.
     pub command: Vec<String>,
@@ -57,7 +57,7 @@ pub struct Origin {
 
 /// Figures of a test that failed before its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct UnfinishedTest {
     /// Request to the server.
     pub request: TestRequest,
@@ -75,7 +75,7 @@ pub struct UnfinishedTest {
 
 /// Error of a command, as it is printed on its last line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct CommandError {
     /// Event, object and value of the error.
     pub message: String,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Document that a failed command prints under JSON output, schema `lfn.error/1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct ErrorDocument {
     /// Name and version of the schema.
     pub schema: ErrorSchema,
@@ -20,7 +20,7 @@ pub struct ErrorDocument {
 
 /// Name and version of the schema of an error document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub enum ErrorSchema {
     #[default]
     #[serde(rename = "lfn.error/1")]

@@ -15,7 +15,7 @@ use crate::wire::measure::{Interval, Kernel, TestRequest};
 /// One line while a test runs, schema `lfn.test.event/3`. The first line is `start`, the last is `end`. `run` is the
 /// number of the test in the command, from 0. A reader ignores unknown events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum TestEvent {
     /// The command starts with this event.
@@ -81,7 +81,7 @@ pub enum TestEvent {
 
 /// Name and version of the schema of the events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub enum EventSchema {
     #[default]
     #[serde(rename = "lfn.test.event/3")]

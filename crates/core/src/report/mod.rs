@@ -5,7 +5,7 @@
 //! has its [`Evidence`](crate::evidence::Evidence), the figures that follow from it, and the
 //! [`Diagnosis`](crate::diagnose::Diagnosis). The document is a thin frame around these types, so a new figure of the
 //! wire protocol is stored without further code. A stored result has the same figures as the command that measured it. `doc/schema`
-//! has the JSON Schemas, which are generated from these types.
+//! has the JSON Schemas, which `lfn-api` generates from these types.
 
 mod comparability;
 mod compare;
@@ -19,7 +19,7 @@ mod laws;
 mod read;
 mod run;
 mod run_summary;
-#[cfg(test)]
+#[cfg(any(test, feature = "schema"))]
 mod schema;
 mod tuning;
 

@@ -14,7 +14,7 @@ use crate::wire::measure::{EndReport, Interval, TestDirection};
 
 /// Result of one test in one direction, with its findings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Run {
     /// Direction of the data: forward is client to server.
     pub direction: TestDirection,
@@ -71,7 +71,7 @@ pub struct Run {
 
 /// One interval of a test, by the receiver's count and clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct GoodputInterval {
     /// Start of the interval.
     #[serde(rename = "start_seconds", with = "seconds")]

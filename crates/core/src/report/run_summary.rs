@@ -13,7 +13,7 @@ use crate::wire::measure::{Modes, PayloadData, TestDirection};
 
 /// Program that measured a result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResultSource {
     /// `lfn test`, any supported version.
@@ -25,7 +25,7 @@ pub enum ResultSource {
 
 /// Compared figures of one direction. A value that the program does not report is null.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct RunSummary {
     /// Name of the file as typed.
     pub file: String,

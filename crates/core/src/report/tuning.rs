@@ -18,7 +18,7 @@ const MIN_FACTOR: f64 = 1.05;
 ///
 /// A reader ignores unknown keys: later versions of `lfn.test.compare/1` only add keys.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct TuningDocument {
     /// Name and version of the schema.
     pub schema: TuningSchema,
@@ -36,7 +36,7 @@ pub struct TuningDocument {
 
 /// Name and version of the schema of a stored comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub enum TuningSchema {
     #[default]
     #[serde(rename = "lfn.test.compare/1")]
@@ -45,7 +45,7 @@ pub enum TuningSchema {
 
 /// One direction with the host's own settings and with those of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct TuningComparison {
     /// Direction of the data: forward is client to server.
     pub direction: TestDirection,
@@ -63,7 +63,7 @@ pub struct TuningComparison {
 
 /// A setting that differs between both tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct SettingChange {
     /// Kind of the setting.
     pub setting: TunedSetting,
@@ -77,7 +77,7 @@ pub struct SettingChange {
 
 /// Kinds of settings that a plan changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TunedSetting {
     /// Congestion control of the sender.
@@ -92,7 +92,7 @@ pub enum TunedSetting {
 
 /// A kernel setting of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct KernelSetting {
     /// End of the setting.
     pub end: Side,

@@ -11,7 +11,7 @@ use crate::stats::nearest_rank;
 
 /// The document of `lfn test --stamp --json`, schema `lfn.stamp/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StampDocument {
     pub schema: StampSchema,
     /// Figures of the session.
@@ -21,7 +21,7 @@ pub struct StampDocument {
 
 /// Name and version of the schema of a STAMP document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub enum StampSchema {
     #[default]
     #[serde(rename = "lfn.stamp/2")]
@@ -30,7 +30,7 @@ pub enum StampSchema {
 
 /// Figures of one STAMP session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StampReport {
     /// Address of the reflector.
     pub reflector: SocketAddr,
@@ -79,7 +79,7 @@ pub struct StampReport {
 
 /// Meaning of the reflector's sequence numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReflectorNumbering {
     /// The reflector counts packets, so the direction of each loss is known.
@@ -92,7 +92,7 @@ pub enum ReflectorNumbering {
 
 /// One-way delays, and the maximum error of both clocks together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct OneWay {
     /// From the sender to the reflector.
     pub forward: DelayDistribution,
@@ -104,7 +104,7 @@ pub struct OneWay {
 
 /// A distribution in seconds with nearest-rank percentiles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct DelayDistribution {
     pub min_seconds: Figure,
     pub mean_seconds: Figure,

@@ -78,9 +78,11 @@ pub fn recognise(journal: Option<&JournalHeader>, partial: Option<Bytes>) -> Res
 
 /// Rule for deleting the files of interrupted copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct CleanRule {
     /// Minimum time since the last write.
     #[serde(rename = "min_age_seconds", with = "whole_seconds")]
+    #[cfg_attr(any(test, feature = "schema"), schemars(with = "u64"))]
     pub min_age: Duration,
     /// Delete the files; otherwise list them only.
     pub remove: bool,
@@ -88,6 +90,7 @@ pub struct CleanRule {
 
 /// The files that an interrupted copy left of one source file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Leftover {
     /// Path of the partial file, or of the journal if there is no partial file.
     pub path: ByteString,
@@ -105,6 +108,7 @@ pub struct Leftover {
     pub disk_usage: Bytes,
     /// Time since the last write.
     #[serde(rename = "age_seconds", with = "whole_seconds")]
+    #[cfg_attr(any(test, feature = "schema"), schemars(with = "u64"))]
     pub age: Duration,
     pub state: LeftoverState,
     /// Reason for `foreign` or `failed`.
@@ -114,6 +118,7 @@ pub struct Leftover {
 
 /// State of the files of an interrupted copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LeftoverState {
     InUse,
@@ -154,14 +159,23 @@ impl LeftoverState {
 
 /// Number of files in each state, and their disk space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct LeftoverCounts {
+    /// Files of running copies.
     pub in_use: u64,
+    /// Files younger than the minimum age.
     pub recent: u64,
+    /// Files that may be deleted.
     pub stale: u64,
+    /// Files that were deleted.
     pub removed: u64,
+    /// Files that belong to no copy.
     pub unrecognised: u64,
+    /// Files that could not be read or deleted.
     pub failed: u64,
+    /// Disk space of the stale files.
     pub stale_disk_bytes: Bytes,
+    /// Disk space of the deleted files.
     pub removed_disk_bytes: Bytes,
 }
 

@@ -12,7 +12,7 @@ use crate::units::{BitRate, Ratio};
 
 /// A stream of datagrams in an interval or a whole test. It has the part of one end: the sender's or the receiver's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct UdpFigures {
     /// Figures of the sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ pub struct UdpFigures {
 
 /// Figures of one interval of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct UdpSample {
     /// Datagrams sent, or received without duplicates.
     pub datagrams: u64,
@@ -52,7 +52,7 @@ pub struct UdpSample {
 
 /// Figures of a sender.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct UdpSent {
     /// Datagrams that the kernel accepted.
     pub datagrams: u64,
@@ -101,7 +101,7 @@ impl UdpSent {
 
 /// Figures of a receiver.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct UdpReceived {
     /// Datagrams, each counted once.
     pub datagrams: u64,
@@ -161,7 +161,7 @@ impl UdpReceived {
 
 /// Quantiles of a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Quantiles {
     /// Median of the distribution, in seconds (nearest rank).
     #[serde(rename = "p50_seconds", with = "seconds")]

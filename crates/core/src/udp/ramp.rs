@@ -18,7 +18,7 @@ use crate::units::{BitRate, Ratio};
 
 /// A request for a ramp of rates.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct RampRequest {
     #[serde(rename = "from_bits_per_second")]
     pub from: BitRate,
@@ -67,7 +67,7 @@ pub const MAX_STEPS: usize = 64;
 
 /// Result of one step of a ramp.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StepReport {
     /// Number of the step, from 0.
     pub step: u32,
@@ -102,7 +102,7 @@ impl StepReport {
 
 /// Outcome of a step of a ramp.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepOutcome {
     #[default]
@@ -117,7 +117,7 @@ pub enum StepOutcome {
 
 /// Figures of one step at the receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StepReceived {
     /// Number of the step.
     pub step: u32,
@@ -142,7 +142,7 @@ pub struct StepSent {
 
 /// Result of a ramp of rates.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct RampReport {
     /// Highest rate that passed.
     #[serde(rename = "highest_passed_bits_per_second")]

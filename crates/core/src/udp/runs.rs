@@ -18,7 +18,7 @@ pub struct Runs {
 
 /// Number of runs with a length from `from` to `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct RunCount {
     /// Minimum length of the range, inclusive.
     pub from: u64,

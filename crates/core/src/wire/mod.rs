@@ -78,7 +78,7 @@ pub enum Request {
 
 /// Congestion control requested for a sender's sockets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CongestionRequest {
     /// Requested by the user: if the kernel does not have it, the test fails.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::{Arg, CommandFactory};
-use serde::Serialize;
+use lfn_api::documents::{DefaultKey, DefaultsDocument, DefaultsFile, DefaultsSchema, SetDefault};
 
 use crate::cli::Cli;
 use crate::cli::defaults::{self, FlagDefault};
@@ -25,37 +25,6 @@ pub struct DefaultsArgs {
     output: OutputArgs<TextOrJson>,
 }
 
-#[derive(Serialize)]
-struct Document {
-    schema: &'static str,
-    files: Vec<FileEntry>,
-    keys: Vec<KeyEntry>,
-    set: Vec<SetEntry>,
-}
-
-#[derive(Serialize)]
-struct FileEntry {
-    path: String,
-    exists: bool,
-}
-
-#[derive(Serialize)]
-struct KeyEntry {
-    /// Command and subcommand; empty for every command.
-    command: String,
-    key: String,
-    variable: String,
-    value: Option<String>,
-    help: String,
-}
-
-#[derive(Serialize)]
-struct SetEntry {
-    command: String,
-    key: String,
-    origin: String,
-}
-
 /// Runs `lfn defaults` and returns its exit code.
 pub fn run(args: &DefaultsArgs) -> Result<Exit, Failure> {
     let output = args.output.open()?;
@@ -67,9 +36,9 @@ pub fn run(args: &DefaultsArgs) -> Result<Exit, Failure> {
         return Err(Failure::usage(format!("unknown command '{command}'")).hint("list the commands: lfn --help"));
     }
     let files = defaults::files().into_iter();
-    let document = Document {
-        schema: "lfn.defaults/1",
-        files: files.map(|file| FileEntry { exists: file.exists(), path: file.display().to_string() }).collect(),
+    let document = DefaultsDocument {
+        schema: DefaultsSchema::Current,
+        files: files.map(|file| DefaultsFile { exists: file.exists(), path: file.display().to_string() }).collect(),
         keys: keys.iter().map(|(scope, flag)| key_entry(scope, flag)).collect(),
         // An error in a default has been printed, and the list helps to correct the default.
         set: defaults::read(&program).unwrap_or_default().into_iter().map(set_entry).collect(),
@@ -78,10 +47,10 @@ pub fn run(args: &DefaultsArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn key_entry(scope: &[String], flag: &Arg) -> KeyEntry {
+fn key_entry(scope: &[String], flag: &Arg) -> DefaultKey {
     let key = flag.get_long().unwrap_or_default();
     let names = flag.get_value_names().map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
-    KeyEntry {
+    DefaultKey {
         command: scope.join(" "),
         key: key.to_owned(),
         variable: defaults::variable(scope, key),
@@ -90,11 +59,11 @@ fn key_entry(scope: &[String], flag: &Arg) -> KeyEntry {
     }
 }
 
-fn set_entry(default: FlagDefault) -> SetEntry {
-    SetEntry { command: default.scope.join(" "), key: default.key, origin: default.origin }
+fn set_entry(default: FlagDefault) -> SetDefault {
+    SetDefault { command: default.scope.join(" "), key: default.key, origin: default.origin }
 }
 
-fn text(document: &Document) -> String {
+fn text(document: &DefaultsDocument) -> String {
     let mut text = "files, the later one overrides the earlier one\n".to_owned();
     for file in &document.files {
         let state = if file.exists { "" } else { " (does not exist)" };
@@ -103,12 +72,12 @@ fn text(document: &Document) -> String {
     if !document.set.is_empty() {
         text += "\nset\n";
     }
-    for SetEntry { command, key, origin } in &document.set {
+    for SetDefault { command, key, origin } in &document.set {
         let command = if command.is_empty() { "every command" } else { command };
         text += &format!("  {key} of {command}: {origin}\n");
     }
     let mut table = None;
-    for KeyEntry { command, key, variable, value, .. } in &document.keys {
+    for DefaultKey { command, key, variable, value, .. } in &document.keys {
         if table != Some(command) {
             let name = command.replace(' ', ".");
             text += &if command.is_empty() { "\nevery command\n".to_owned() } else { format!("\n[{name}]\n") };

@@ -3,14 +3,15 @@
 use std::io::Write;
 
 use clap::Subcommand;
+use lfn_api::documents::{HostAddedDocument, HostRemovedDocument, HostsDocument, HostsSchema};
+use lfn_api::hosts::SavedHosts;
+use lfn_api::resolve::read_ticket;
 use lfn_core::session::Ticket;
-use serde_json::json;
 
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::Output;
-use crate::remote::{SavedHosts, read_ticket};
 
 /// Save the tickets of servers under short names
 #[derive(clap::Args, Debug)]
@@ -57,7 +58,7 @@ pub fn run(args: HostsArgs) -> Result<Exit, Failure> {
                     .hint("list the saved names: lfn hosts list"));
             }
             saved.save()?;
-            let document = json!({ "schema": "lfn.hosts.remove/1", "name": name });
+            let document = HostRemovedDocument { name: name.clone(), ..HostRemovedDocument::default() };
             output.finish(&document, || message(format!("removed {name}\n")))?;
         }
     }
@@ -75,7 +76,12 @@ fn add_host(saved: &mut SavedHosts, name: &str, ticket: &str, output: Output) ->
     saved.save()?;
     let done = if new { "saved" } else { "replaced" };
     let address = format!("{}:{}", ticket.host, ticket.port);
-    let document = json!({ "schema": "lfn.hosts.add/1", "name": name, "address": address, "replaced": !new });
+    let document = HostAddedDocument {
+        name: name.to_owned(),
+        address: address.clone(),
+        replaced: !new,
+        ..HostAddedDocument::default()
+    };
     output.finish(&document, || message(format!("{done} {name}: {address}\n")))
 }
 
@@ -88,9 +94,8 @@ fn message(text: String) -> Result<(), Failure> {
 fn list_hosts(saved: &SavedHosts, output: Output) -> Result<(), Failure> {
     let entries = || saved.iter().map(|(name, ticket)| (name, ticket.parse::<Ticket>().ok()));
     let address = |ticket: Option<Ticket>| ticket.map(|t| format!("{}:{}", t.host, t.port));
-    let hosts: serde_json::Map<_, _> =
-        entries().map(|(name, ticket)| (name.to_owned(), address(ticket).into())).collect();
-    output.finish(&json!({ "schema": "lfn.hosts/1", "hosts": hosts }), || {
+    let hosts = entries().map(|(name, ticket)| (name.to_owned(), address(ticket))).collect();
+    output.finish(&HostsDocument { schema: HostsSchema::Current, hosts }, || {
         let mut out = print::out();
         for (name, ticket) in entries() {
             match ticket {

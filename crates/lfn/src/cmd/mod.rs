@@ -5,6 +5,7 @@ pub mod copy;
 pub mod defaults;
 pub mod demo;
 pub mod emulate;
+pub mod emulate_request;
 pub mod hosts;
 pub mod man;
 pub mod measure;
@@ -37,5 +38,6 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Man(args) => man::run(&args),
         Command::Version(args) => version::run(&args),
         Command::Reference(args) => reference::run(&args),
+        Command::EmulateRequest(args) => emulate_request::run(&args),
     }
 }

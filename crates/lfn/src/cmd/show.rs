@@ -1,10 +1,10 @@
 //! `lfn show`: prints a stored result as `lfn test` printed it, or compares several.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 
-use lfn_core::report::{self, MAX_RESULT_BYTES, ReadError, StoredResult, compare};
+use lfn_api::show::ShownResults;
+use lfn_core::report::{self, StoredResult};
 
 use crate::cli::output::{OutputArgs, TextOrTable};
 use crate::exit::{Exit, Failure};
@@ -40,9 +40,7 @@ Exit codes: 0 printed; 1 a file cannot be read, or is not a result; 2 usage.";
 /// Runs `lfn show` and returns its exit code.
 pub fn run(args: ShowArgs) -> Result<Exit, Failure> {
     let output = args.output.open()?;
-    let mut files =
-        args.files.iter().map(|path| Ok((name(path), read_result(path)?))).collect::<Result<Vec<_>, Failure>>()?;
-    let comparison = compare(&files);
+    let ShownResults { results: mut files, comparison } = lfn_api::show(&args.files)?;
     let format = output.format();
     output.finish(&comparison, || match files.as_mut_slice() {
         [(_, StoredResult::Test(document))] if args.intervals => {
@@ -60,40 +58,4 @@ pub fn run(args: ShowArgs) -> Result<Exit, Failure> {
         _ => Ok(print::out().write_all(show::side_by_side(&comparison).as_bytes())?),
     })?;
     Ok(Exit::Ok)
-}
-
-fn name(path: &Path) -> String {
-    path.display().to_string()
-}
-
-fn read_result(path: &Path) -> Result<StoredResult, Failure> {
-    let shown = path.display();
-    let bytes = read_contents(path).map_err(|error| {
-        Failure::msg(format!("{shown}: {error}"))
-            .hint("check the path; `lfn test HOST --report result.json` creates a result")
-    })?;
-    report::read_result(&bytes).map_err(|error| {
-        let hint = match &error {
-            ReadError::Schema(schema) if schema.starts_with("lfn.test") => {
-                "measure again with this version: lfn test HOST --report result.json"
-            }
-            ReadError::Iperf3Failed(_) => "run iperf3 again",
-            ReadError::Trailing => "put each result into its own file",
-            _ => "create a result with `lfn test HOST --report result.json` or `iperf3 -c HOST -J > result.json`",
-        };
-        Failure::msg(format!("{shown}: {error}")).hint(hint)
-    })
-}
-
-/// Reads at most [`MAX_RESULT_BYTES`] bytes, since a device or a pipe may never end.
-fn read_contents(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = match path.as_os_str() == "-" {
-        true => io::stdin().lock().take(MAX_RESULT_BYTES + 1).read_to_end(&mut bytes)?,
-        false => File::open(path)?.take(MAX_RESULT_BYTES + 1).read_to_end(&mut bytes)?,
-    };
-    if read as u64 > MAX_RESULT_BYTES {
-        return Err(io::Error::other(format!("longer than {} MiB", MAX_RESULT_BYTES >> 20)));
-    }
-    Ok(bytes)
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::Subcommand;
+use lfn_api::documents::{TokenDocument, TokenEntry, TokenRevokedDocument, TokensDocument, TokensSchema};
+use lfn_api::serve::{TicketHost, root_directory, state_directory, token_file};
 use lfn_core::date;
 use lfn_core::session::{DEFAULT_PORT, Rights, Ticket};
 use lfn_core::units::{BitRate, QuantityError, parse_unit_duration};
 use lfn_net::server::tokens::file::{MAX_TOKENS, TokenFile, TokenRecord};
 use lfn_net::session::identity::{self, ServerIdentity};
-use serde_json::json;
 
-use super::serve::{TicketHost, root_directory, state_directory, token_file};
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
@@ -151,7 +151,8 @@ impl AddArgs {
     }
 
     fn announce(&self, ticket: &Ticket, root: Option<&Path>, output: Output) -> Result<Exit, Failure> {
-        let document = json!({ "schema": "lfn.token/1", "name": self.name, "ticket": ticket.to_string() });
+        let document =
+            TokenDocument { name: self.name.clone(), ticket: ticket.to_string(), ..TokenDocument::default() };
         output.finish(&document, || {
             let mut out = print::out();
             writeln!(out, "{ticket}")?;
@@ -170,14 +171,17 @@ impl AddArgs {
 fn list(output: Output) -> Result<Exit, Failure> {
     let file = TokenFile::read(&token_file()?)?;
     let moment = |seconds: u64| date::rfc3339(Duration::from_secs(seconds)).replace(".000Z", "Z");
-    let one = |(name, record): (&String, &TokenRecord)| {
-        json!({
-            "name": name, "rights": record.rights, "root": record.root, "rate_bits_per_second": record.rate,
-            "created": moment(record.created), "expires": record.expires.map(moment), "expired": is_expired(record),
-        })
+    let entry = |name: &String, record: &TokenRecord| TokenEntry {
+        name: name.clone(),
+        rights: record.rights.to_string(),
+        root: record.root.clone(),
+        rate: record.rate,
+        created: moment(record.created),
+        expires: record.expires.map(moment),
+        expired: is_expired(record),
     };
-    let tokens: Vec<_> = file.tokens.iter().map(one).collect();
-    output.finish(&json!({ "schema": "lfn.tokens/1", "tokens": tokens }), || {
+    let tokens = file.tokens.iter().map(|(name, record)| entry(name, record)).collect();
+    output.finish(&TokensDocument { schema: TokensSchema::Current, tokens }, || {
         let mut out = print::out();
         for (name, record) in &file.tokens {
             let root = record.root.as_ref().map_or("the server's root".into(), |root| root.display().to_string());
@@ -198,7 +202,7 @@ fn revoke(name: &str, output: Output) -> Result<Exit, Failure> {
     if !TokenFile::update(&token_file()?, |file| file.tokens.remove(name).is_some())? {
         return Err(Failure::msg(format!("no token '{name}'")).hint("list the tokens: lfn token list"));
     }
-    output.finish(&json!({ "schema": "lfn.token.revoke/1", "name": name }), || {
+    output.finish(&TokenRevokedDocument { name: name.to_owned(), ..TokenRevokedDocument::default() }, || {
         print::message(format_args!("revoked {name}\n"));
         Ok::<_, Failure>(())
     })?;

@@ -15,12 +15,12 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use lfn_api::documents::{FileDifference, FileStatus, VerifyCounts, VerifyDocument, VerifySchema};
 use lfn_core::transfer::blocks::{DEFAULT_BLOCK, Layout};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::digest::{Digest, HashTree, hash_block};
 use lfn_core::transfer::manifest::{MAX_LINE, ManifestLine, ManifestReader};
 use lfn_core::units::Bytes;
-use serde::Serialize;
 
 use crate::cli::output::{OutputArgs, TextOrLines};
 use crate::exit::{Exit, Failure, without_error_number};
@@ -48,57 +48,6 @@ pub struct VerifyArgs {
     unlisted: bool,
     #[command(flatten)]
     output: OutputArgs<TextOrLines>,
-}
-
-/// Difference between a file and the manifest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum FileStatus {
-    Changed,
-    Missing,
-    Unreadable,
-    Unlisted,
-}
-
-impl FileStatus {
-    fn word(self) -> &'static str {
-        match self {
-            FileStatus::Changed => "changed",
-            FileStatus::Missing => "missing",
-            FileStatus::Unreadable => "unreadable",
-            FileStatus::Unlisted => "unlisted",
-        }
-    }
-}
-
-/// A file that differs from the manifest.
-#[derive(Serialize)]
-struct Difference {
-    name: ByteString,
-    status: FileStatus,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-}
-
-/// Totals of a run.
-#[derive(Debug, Default, Serialize)]
-struct Totals {
-    matching: u64,
-    changed: u64,
-    missing: u64,
-    unreadable: u64,
-    unlisted: u64,
-    bad_lines: u64,
-    bytes: Bytes,
-}
-
-#[derive(Serialize)]
-struct Json<'a> {
-    schema: &'static str,
-    #[serde(flatten)]
-    totals: &'a Totals,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    differences: Option<&'a [Difference]>,
 }
 
 /// Runs `lfn verify` and returns its exit code.
@@ -248,13 +197,13 @@ fn check_all(lines: &Mutex<Receiver<ManifestLine>>, directory: &Path, report: &R
         match digest(&path, &mut buffer) {
             Ok((found, bytes)) if found == Some(line.digest) => report.add_match(bytes),
             Ok(_) => {
-                report.report_difference(Difference { name: line.name, status: FileStatus::Changed, reason: None })
+                report.report_difference(FileDifference { name: line.name, status: FileStatus::Changed, reason: None })
             }
             Err(error) => {
                 let missing = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
                 let status = if missing { FileStatus::Missing } else { FileStatus::Unreadable };
                 let reason = (!missing).then(|| without_error_number(&error.to_string()));
-                report.report_difference(Difference { name: line.name, status, reason });
+                report.report_difference(FileDifference { name: line.name, status, reason });
             }
         }
     }
@@ -324,7 +273,7 @@ fn report_unlisted(directory: &Path, manifest_id: Option<(u64, u64)>, listed: &L
     while let Some(inside) = left.pop() {
         let name = |path: &Path| ByteString::from(path.as_os_str().as_bytes());
         let unreadable = |error: io::Error| {
-            report.report_difference(Difference {
+            report.report_difference(FileDifference {
                 name: name(&inside),
                 status: FileStatus::Unreadable,
                 reason: Some(without_error_number(&error.to_string())),
@@ -358,7 +307,11 @@ fn report_unlisted(directory: &Path, manifest_id: Option<(u64, u64)>, listed: &L
             let is_manifest =
                 entry.metadata().is_ok_and(|metadata| Some((metadata.dev(), metadata.ino())) == manifest_id);
             if !is_manifest && !listed.contains(path.as_os_str().as_bytes()) {
-                report.report_difference(Difference { name: name(&path), status: FileStatus::Unlisted, reason: None });
+                report.report_difference(FileDifference {
+                    name: name(&path),
+                    status: FileStatus::Unlisted,
+                    reason: None,
+                });
             }
         }
     }
@@ -368,8 +321,8 @@ fn report_unlisted(directory: &Path, manifest_id: Option<(u64, u64)>, listed: &L
 struct Report {
     format: OutputFormat,
     /// Differences for the document, if one is needed.
-    differences: Option<Mutex<Vec<Difference>>>,
-    totals: Mutex<Totals>,
+    differences: Option<Mutex<Vec<FileDifference>>>,
+    totals: Mutex<VerifyCounts>,
     bar: ProgressBar,
 }
 
@@ -398,7 +351,7 @@ impl Report {
         totals.bad_lines
     }
 
-    fn report_difference(&self, difference: Difference) {
+    fn report_difference(&self, difference: FileDifference) {
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         *match difference.status {
             FileStatus::Changed => &mut totals.changed,
@@ -413,7 +366,7 @@ impl Report {
         }
     }
 
-    fn print_difference(&self, difference: &Difference) -> io::Result<()> {
+    fn print_difference(&self, difference: &FileDifference) -> io::Result<()> {
         match self.format {
             OutputFormat::Json => Ok(()),
             OutputFormat::Ndjson => {
@@ -431,13 +384,13 @@ impl Report {
     fn end(self, mut output: Output) -> Result<Exit, Failure> {
         self.bar.finish_and_clear();
         let totals = self.totals.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Totals { matching, changed, missing, unreadable, unlisted, bad_lines, bytes } = totals;
+        let VerifyCounts { matching, changed, missing, unreadable, unlisted, bad_lines, bytes } = totals;
         let differences = self.differences.map(|all| all.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let document = Json { schema: "lfn.verify/2", totals: &totals, differences: differences.as_deref() };
+        let document = VerifyDocument { schema: VerifySchema::Current, counts: totals, differences };
         if self.format == OutputFormat::Ndjson {
             output.write_report(&document)?;
             // The lines before have the differences.
-            print_document(&Json { differences: None, ..document }, self.format)?;
+            print_document(&VerifyDocument { differences: None, ..document }, self.format)?;
         } else {
             output.finish(&document, || {
                 if is_quiet() {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use serde_json::json;
+use lfn_api::documents::{VersionDocument, VersionSchema};
 
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
@@ -25,8 +25,9 @@ pub struct VersionArgs {
 /// Runs `lfn version` and returns its exit code.
 pub fn run(args: &VersionArgs) -> Result<Exit, Failure> {
     let output = args.output.open()?;
-    let build = Some(env!("BUILD_COMMIT_AND_DATE")).filter(|build| !build.is_empty());
-    let document = json!({ "schema": "lfn.version/1", "version": env!("CARGO_PKG_VERSION"), "build": build });
+    let build = Some(env!("BUILD_COMMIT_AND_DATE")).filter(|build| !build.is_empty()).map(str::to_owned);
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let document = VersionDocument { schema: VersionSchema::Current, version, build };
     output.finish(&document, || writeln!(print::out(), "lfn {VERSION}"))?;
     Ok(Exit::Ok)
 }

@@ -1,101 +1,31 @@
-//! Plan as text and as JSON.
+//! Plan as text.
 
 use std::io;
-use std::time::Duration;
 
-use lfn_core::plan::advice::{Advice, FAST_PATH};
+use lfn_api::plan::{HostSource, NamedRoute, PlanReport, SAVED_VALUES, rounded};
+use lfn_core::plan::advice::FAST_PATH;
 use lfn_core::plan::reasons::per_cent;
 use lfn_core::plan::settings::{HostSettings, Setting};
 use lfn_core::plan::{Plan, PlanPrediction, minimal_window_scale};
 use lfn_core::tcp_model::Congestion;
-use lfn_core::units::{BitRate, Bytes, Ratio, duration_argument, show_duration};
-use serde::Serialize;
+use lfn_core::units::{BitRate, Ratio, show_duration};
 
 use super::label_columns::Page;
-use crate::cmd::plan::NamedRoute;
 use crate::print;
 
-/// File with the values before the change, on a host whose values are not known here.
-const SAVED_VALUES: &str = "lfn-before.conf";
-/// Capacity up to which an ordinary machine emulates a path.
-const EMULATED_CAPACITY: BitRate = BitRate(2_500_000_000);
-
-/// A plan, its settings for a host, and the origin of its path.
-pub struct PlanReport<'a> {
-    pub plan: &'a Plan,
-    /// Settings that the host needs.
-    pub settings: Vec<Setting>,
-    /// File that the printed commands create.
-    pub settings_file: String,
-    pub advice: Advice,
-    /// True if the user chose the congestion control.
-    pub requested_congestion: bool,
-    pub source: SettingsSource,
-    /// Settings of the host, if they are known.
-    pub host: Option<&'a HostSettings>,
-    /// Name of the link, if it was given.
-    pub link: Option<String>,
-    /// Route between two places, if the RTT is computed from it.
-    pub route: Option<NamedRoute>,
+/// Prints a page on stdout.
+pub fn print(report: &PlanReport) -> io::Result<()> {
+    print::result(&PlanPage { report }.page())
 }
 
-/// The host whose settings the plan compares with the needs of the path.
-pub enum SettingsSource {
-    ThisHost,
-    /// File with the output of `sysctl -a`.
-    File(String),
-    /// No host: all settings are needed.
-    Unknown,
+/// Page of a plan.
+struct PlanPage<'a> {
+    report: &'a PlanReport,
 }
 
-/// JSON object with the keys of the plan, the settings and the origin of the path.
-#[derive(Serialize)]
-struct PlanJson<'a> {
-    #[serde(flatten)]
-    plan: &'a Plan,
-    /// `this`, `file` or `other`.
-    host: &'static str,
-    settings: &'a [Setting],
-    undo: Vec<String>,
-    advice: Advice,
-    next: Vec<String>,
-    link: Option<&'a str>,
-    from: Option<String>,
-    to: Option<String>,
-    via: Option<String>,
-    route: Option<lfn_core::geometry::Route>,
-}
-
-impl PlanReport<'_> {
-    /// Returns the document of the plan.
-    pub fn document(&self) -> impl Serialize {
-        let route = self.route.as_ref();
-        PlanJson {
-            plan: self.plan,
-            host: match self.source {
-                SettingsSource::ThisHost => "this",
-                SettingsSource::File(_) => "file",
-                SettingsSource::Unknown => "other",
-            },
-            settings: &self.settings,
-            undo: self.undo(),
-            advice: self.advice,
-            next: self.next_commands().into_iter().map(|(_, command)| command).collect(),
-            link: self.link.as_deref(),
-            from: route.map(|route| route.from.to_string()),
-            to: route.map(|route| route.to.to_string()),
-            via: route.map(|route| route.via.to_string()),
-            route: route.map(|route| route.route),
-        }
-    }
-
-    /// Prints a page on stdout.
-    pub fn text(&self) -> io::Result<()> {
-        print::result(&self.page())
-    }
-
+impl PlanPage<'_> {
     fn page(&self) -> String {
-        let plan = self.plan;
+        let plan = &self.report.plan;
         let mut page = Page::default();
         self.path(&mut page);
         page.gap();
@@ -109,16 +39,21 @@ impl PlanReport<'_> {
         page.list("why", &plan.reasons);
         self.settings(&mut page);
         page.gap();
-        let commands = self.next_commands();
-        page.lines("next", commands.iter().flat_map(|(purpose, command)| [format!("# {purpose}"), command.clone()]));
+        let commands = self.report.next_commands();
+        page.lines("next", commands.iter().flat_map(|next| [format!("# {}", next.purpose), next.command.clone()]));
         page.text()
     }
 
     fn path(&self, page: &mut Page) {
-        let plan = self.plan;
+        let plan = &self.report.plan;
         let framing = plan.path.framing;
-        let link =
-            self.link.as_ref().filter(|_| !self.is_ethernet_link()).map(|name| format!("{name}: ")).unwrap_or_default();
+        let link = self
+            .report
+            .link
+            .as_ref()
+            .filter(|_| !self.is_ethernet_link())
+            .map(|name| format!("{name}: "))
+            .unwrap_or_default();
         page.row("capacity", format!("{link}{}, counting {}", plan.capacity, framing.layer.describe()));
         let wire = framing.wire_bytes_full(plan.path.mtu);
         page.row(
@@ -134,13 +69,13 @@ impl PlanReport<'_> {
     }
 
     fn rtt(&self, page: &mut Page) {
-        let Some(NamedRoute { from, to, via, route, detour }) = &self.route else {
-            page.row("RTT", show_duration(self.plan.rtt));
+        let Some(NamedRoute { from, to, via, route, detour }) = &self.report.route else {
+            page.row("RTT", show_duration(self.report.plan.rtt));
             return;
         };
         let is_minimum = matches!(via, lfn_core::geometry::Medium::Fibre) && *detour <= 1.0;
         let label = if is_minimum { " (minimum possible)" } else { "" };
-        page.row("RTT", format!("{}{label}", show_duration(self.plan.rtt)));
+        page.row("RTT", format!("{}{label}", show_duration(self.report.plan.rtt)));
         let elevation = route.elevation.map(|[from, to]| format!(", elevation {from:.1}° and {to:.1}°"));
         let kilometres = route.length.0 / 1e3;
         let detour_note = if *detour > 1.0 { format!(", {detour} times the great circle") } else { String::new() };
@@ -149,7 +84,7 @@ impl PlanReport<'_> {
             format!("{from} to {to}, {via}: {kilometres:.0} km one way{detour_note}{}", elevation.unwrap_or_default()),
         );
         if is_minimum {
-            let usual = [1.2, 2.0].map(|factor| show_duration(rounded(self.plan.rtt.mul_f64(factor))));
+            let usual = [1.2, 2.0].map(|factor| show_duration(rounded(self.report.plan.rtt.mul_f64(factor))));
             let [low, high] = usual;
             page.row(
                 "",
@@ -159,12 +94,12 @@ impl PlanReport<'_> {
     }
 
     fn queue(&self, page: &mut Page) {
-        let (plan, Some(queue)) = (self.plan, self.plan.path.queue) else { return };
+        let (plan, Some(queue)) = (&self.report.plan, self.report.plan.path.queue) else { return };
         let share = queue.0 as f64 / plan.bdp.0.max(1) as f64;
         let delay = plan.capacity.time_for(queue);
         page.row("queue", format!("{queue}: {share:.2} BDP, {} at the capacity", show_duration(rounded(delay))));
         let name = plan.predicted.congestion;
-        match self.advice.idle_after_loss.map(Ratio::get) {
+        match self.report.advice.idle_after_loss.map(Ratio::get) {
             Some(0.0) => page.row("", format!("{name} keeps the path full after a loss")),
             Some(idle) => page.row(
                 "",
@@ -179,7 +114,7 @@ impl PlanReport<'_> {
 
     /// Compares the congestion controls, the best first, and names the change.
     fn congestion(&self, page: &mut Page) {
-        let plan = self.plan;
+        let plan = &self.report.plan;
         let mut all = plan.congestion_controls.to_vec();
         all.sort_by_key(|one| (std::cmp::Reverse(one.goodput), one.congestion != plan.predicted.congestion));
         let mut text = String::new();
@@ -191,22 +126,22 @@ impl PlanReport<'_> {
         let window = if plan.streams > 1 { format!(" with {} streams", plan.streams) } else { String::new() };
         page.row("congestion", format!("{}{window}", text.trim_end_matches("; ")));
         let chosen = plan.predicted.congestion;
-        let current = self.host.and_then(HostSettings::congestion);
+        let current = self.report.host.as_ref().and_then(HostSettings::congestion);
         let host = self.host_name();
         let text = match current {
-            _ if self.requested_congestion => format!("planned with {chosen}, as requested"),
+            _ if self.report.requested_congestion => format!("planned with {chosen}, as requested"),
             Some(current) if current == chosen => format!("{host} uses {chosen}: keep it"),
             Some(current) => format!("{host} uses {current}: change to {chosen}"),
             None => format!("use {chosen}"),
         };
-        let is_missing = self.host.is_some_and(|host| !host.available_congestion().contains(&chosen));
+        let is_missing = self.report.host.as_ref().is_some_and(|host| !host.available_congestion().contains(&chosen));
         let missing = if is_missing { format!(" (load the module: modprobe tcp_{chosen})") } else { String::new() };
         page.row("", format!("{text}{missing}"));
     }
 
     /// Prints the loss budget of each congestion control, the planned one first.
     fn loss_budget(&self, page: &mut Page) {
-        let plan = self.plan;
+        let plan = &self.report.plan;
         let chosen = plan.predicted.congestion;
         let each = if plan.streams > 1 { " of each stream" } else { "" };
         page.row("loss budget", format!("{chosen}: {}{each}", budget(plan.loss_budget)));
@@ -231,8 +166,8 @@ impl PlanReport<'_> {
     }
 
     fn sockets(&self, page: &mut Page) {
-        let plan = self.plan;
-        let streams = match self.advice.streams {
+        let plan = &self.report.plan;
+        let streams = match self.report.advice.streams {
             Some([min, max]) => format!(
                 "{min} to {max}: {} could fill the path, but from {FAST_PATH} on one processor is often too slow for one stream",
                 plan.streams
@@ -242,23 +177,30 @@ impl PlanReport<'_> {
         page.row("streams", streams);
         let each = if plan.streams > 1 { ", for each stream" } else { "" };
         page.row("buffers", format!("send and receive buffer {} at both ends{each}", plan.buffer.exact()));
-        let total = if plan.streams > 1 { format!(", {} for all streams", self.advice.memory) } else { String::new() };
+        let total =
+            if plan.streams > 1 { format!(", {} for all streams", self.report.advice.memory) } else { String::new() };
         page.row("memory", format!("up to {} for each socket at each end{total}", plan.memory_per_socket));
-        if let Some(limit) = self.host.and_then(HostSettings::tcp_memory).filter(|limit| *limit < self.advice.memory) {
+        if let Some(limit) = self
+            .report
+            .host
+            .as_ref()
+            .and_then(HostSettings::tcp_memory)
+            .filter(|limit| *limit < self.report.advice.memory)
+        {
             page.row("", format!("{} allows {limit} for all TCP sockets: raise net.ipv4.tcp_mem", self.host_name()));
         }
         page.row("window scale", scale(plan));
     }
 
     fn advice(&self, page: &mut Page) {
-        let (plan, interface) = (self.plan, self.host.and_then(|host| host.interface.as_ref()));
-        if let Some(rate) = self.advice.disk_rate {
+        let (plan, interface) = (&self.report.plan, self.report.host.as_ref().and_then(|host| host.interface.as_ref()));
+        if let Some(rate) = self.report.advice.disk_rate {
             page.row("disk", format!("read and write {}/s for the whole transfer", rate.decimal()));
         }
         self.pacing(page);
         // The networks of subscribers have no jumbo frames.
-        let may_have_jumbo = self.link.is_none() || self.is_ethernet_link();
-        if let Some(goodput) = self.advice.jumbo_goodput.filter(|_| may_have_jumbo) {
+        let may_have_jumbo = self.report.link.is_none() || self.is_ethernet_link();
+        if let Some(goodput) = self.report.advice.jumbo_goodput.filter(|_| may_have_jumbo) {
             let now = interface.map(|interface| format!("; {} has MTU {}", interface.name, interface.mtu));
             page.row(
                 "jumbo frames",
@@ -282,19 +224,20 @@ impl PlanReport<'_> {
     }
 
     fn pacing(&self, page: &mut Page) {
-        let interface = self.host.and_then(|host| host.interface.as_ref());
+        let interface = self.report.host.as_ref().and_then(|host| host.interface.as_ref());
         let name = interface.map_or("IFACE", |interface| interface.name.as_str());
         if interface.is_some_and(|interface| interface.qdisc.as_deref() == Some("fq")) {
             page.row("pacing", format!("{name} has fq: nothing to change"));
             return;
         }
-        if self.plan.predicted.congestion == Congestion::Bbr {
+        if self.report.plan.predicted.congestion == Congestion::Bbr {
             page.row("pacing", "bbr paces by itself");
             return;
         }
         // A sender with a faster interface than the path sends bursts that the bottleneck's queue must hold.
-        let faster = interface.and_then(|interface| interface.rate).is_some_and(|rate| rate > self.plan.capacity);
-        let limit = BitRate(self.plan.capacity.0 / 100 * 95 / u64::from(self.plan.streams.max(1)));
+        let faster =
+            interface.and_then(|interface| interface.rate).is_some_and(|rate| rate > self.report.plan.capacity);
+        let limit = BitRate(self.report.plan.capacity.0 / 100 * 95 / u64::from(self.report.plan.streams.max(1)));
         let maxrate = if faster { format!(" maxrate {}", limit.to_argument()) } else { String::new() };
         page.row("pacing", format!("tc qdisc replace dev {name} root fq{maxrate}"));
         page.row(
@@ -306,27 +249,27 @@ impl PlanReport<'_> {
     /// Prints the settings as commands that create a file of `/etc/sysctl.d`, and their undo.
     fn settings(&self, page: &mut Page) {
         let host = self.host_name();
-        if self.settings.is_empty() {
+        if self.report.settings.is_empty() {
             page.row("settings", format!("all settings of {host} are large enough"));
             return;
         }
-        let title = match self.source {
-            SettingsSource::Unknown => "settings of each host, as root".to_owned(),
+        let title = match self.report.source {
+            HostSource::Unknown => "settings of each host, as root".to_owned(),
             _ => format!("too small on {host}, as root"),
         };
         page.lines(&title, std::iter::empty());
-        let is_unknown = matches!(self.source, SettingsSource::Unknown);
+        let is_unknown = matches!(self.report.source, HostSource::Unknown);
         if is_unknown {
-            let keys: Vec<&str> = self.settings.iter().map(|setting| setting.key).collect();
+            let keys: Vec<&str> = self.report.settings.iter().map(|setting| setting.key).collect();
             let lines: Vec<String> = keys.chunks(2).map(|keys| keys.join(" ")).collect();
             page.commands([format!("sysctl {} > {SAVED_VALUES}", lines.join(" \\\n  "))]);
         }
-        let file = &self.settings_file;
+        let file = &self.report.settings_file;
         page.commands([format!("cat > {file} <<'END'")]);
-        page.commands(self.settings.iter().map(Setting::line));
+        page.commands(self.report.settings.iter().map(Setting::line));
         page.commands(["END".to_owned(), format!("sysctl -p {file}")]);
         page.lines("undo", std::iter::empty());
-        page.commands(self.undo());
+        page.commands(self.report.undo());
         if is_unknown {
             page.row(
                 "",
@@ -335,59 +278,18 @@ impl PlanReport<'_> {
         }
     }
 
-    fn undo(&self) -> Vec<String> {
-        if self.settings.is_empty() {
-            return Vec::new();
-        }
-        let remove = format!("rm {}", self.settings_file);
-        if matches!(self.source, SettingsSource::Unknown) {
-            return vec![remove, format!("sysctl -p {SAVED_VALUES}")];
-        }
-        std::iter::once(remove).chain(self.settings.iter().filter_map(Setting::undo)).collect()
-    }
-
     /// Returns true if the link's name only repeats its rate.
     fn is_ethernet_link(&self) -> bool {
-        self.link.as_ref().is_some_and(|name| name.starts_with("ethernet"))
+        self.report.link.as_ref().is_some_and(|name| name.starts_with("ethernet"))
     }
 
     fn host_name(&self) -> String {
-        match &self.source {
-            SettingsSource::ThisHost => "this host".to_owned(),
-            SettingsSource::File(file) if file == "-" => "the host".to_owned(),
-            SettingsSource::File(file) => format!("the host of {file}"),
-            SettingsSource::Unknown => "other host".to_owned(),
+        match &self.report.source {
+            HostSource::ThisHost => "this host".to_owned(),
+            HostSource::File(file) if file == "-" => "the host".to_owned(),
+            HostSource::File(file) => format!("the host of {file}"),
+            HostSource::Unknown => "other host".to_owned(),
         }
-    }
-
-    /// Returns commands for the next steps with the figures of the path, each with its purpose.
-    fn next_commands(&self) -> Vec<(&'static str, String)> {
-        let plan = self.plan;
-        let path = &plan.path;
-        let rate = format!("--rate {}", plan.capacity.to_argument());
-        let mut figures = format!("{rate} --rtt {}", duration_argument(rounded(plan.rtt)));
-        if path.loss.get() > 0.0 {
-            figures += &format!(" --loss {}", path.loss.to_argument());
-        }
-        if let Some(queue) = path.queue {
-            figures += &format!(" --queue {}", decimal_argument(queue));
-        }
-        let streams = match self.advice.streams {
-            Some([min, _]) => format!(" --streams {min}"),
-            None if plan.streams > 1 => format!(" --streams {}", plan.streams),
-            None => String::new(),
-        };
-        let emulation = if plan.capacity <= EMULATED_CAPACITY {
-            ("try the path on this machine", format!("lfn emulate {figures} -- lfn test far {rate}"))
-        } else {
-            let size = plan.predicted.size.map_or("100GB".to_owned(), decimal_argument);
-            ("simulate a transfer", format!("lfn emulate --dry-run {figures} --size {size}{streams}"))
-        };
-        vec![
-            emulation,
-            ("measure the real path; FAR is a host with `lfn serve`", format!("lfn test FAR {rate}{streams}")),
-            ("move data over the real path", format!("lfn copy DATA FAR: {rate}")),
-        ]
     }
 }
 
@@ -454,18 +356,4 @@ fn short(number: f64) -> String {
     };
     // Thousands have no decimals, because their word is a part of the number.
     if value >= 9.95 || word == ",000" { format!("{value:.0}{word}") } else { format!("{value:.1}{word}") }
-}
-
-/// Formats bytes as a command-line argument with a decimal unit, if this is exact.
-fn decimal_argument(bytes: Bytes) -> String {
-    let units = [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
-    let exact = units.iter().find(|(_, size)| bytes.0 >= *size && bytes.0.is_multiple_of(*size));
-    exact.map_or_else(|| bytes.to_argument(), |(unit, size)| format!("{}{unit}", bytes.0 / size))
-}
-
-/// Rounds a duration to 10 µs, so that a computed RTT is short to type.
-fn rounded(duration: Duration) -> Duration {
-    const STEP: u64 = 10_000;
-    let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    if nanos < 100 * STEP { duration } else { Duration::from_nanos((nanos + STEP / 2) / STEP * STEP) }
 }

@@ -13,6 +13,7 @@ use lfn_core::units::Bytes;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::support::schema::check_document;
 use crate::support::server::{Server, text};
 use crate::{Pair, finish, names, wait_for};
 
@@ -34,6 +35,7 @@ pub fn left(directory: &Path, name: &str) {
 fn json(output: &Output) -> (Vec<Value>, Value) {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
     assert_eq!(document["schema"], "lfn.clean/2");
+    check_document(&document).unwrap();
     (document["files"].as_array().unwrap().clone(), document)
 }
 

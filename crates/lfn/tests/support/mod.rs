@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test binary compiles this and none uses all of it")]
 
 pub mod sandbox;
+pub mod schema;
 pub mod server;
 
 use std::ffi::OsString;

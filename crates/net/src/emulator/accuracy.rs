@@ -18,16 +18,20 @@ use super::calibrate::Calibration;
 
 /// Accuracy report of a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AccuracyReport {
     /// Seed of the random draws.
     pub seed: u64,
+    /// Measured speed of this machine; `None` without a calibration.
     #[serde(default)]
     pub calibration: Option<Calibration>,
+    /// Reports of the parallel paths, in order.
     pub paths: Vec<EmulatedPathReport>,
 }
 
 /// Accuracy report of one path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EmulatedPathReport {
     /// The path at the start of the run. The queue has its computed size.
     pub path: PathProfile,
@@ -43,6 +47,7 @@ pub struct EmulatedPathReport {
 
 /// A change of a running path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkChange {
     /// Since the link started.
     #[serde(rename = "at_seconds")]
@@ -60,11 +65,13 @@ pub struct LinkChange {
 /// Counters and figures of one direction. `offered` + `duplicated` = `forwarded` + the sum of `dropped` + `in_flight` +
 /// `unmodelled.send_failed`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionReport {
     /// Packets that entered the model.
     pub offered: u64,
     /// Copies that the link made.
     pub duplicated: u64,
+    /// Packets that left the link.
     pub forwarded: u64,
     /// Bytes of the forwarded packets, with Ethernet headers.
     pub forwarded_bytes: Bytes,
@@ -98,11 +105,13 @@ pub struct DirectionReport {
 /// Events outside the model. All of them are lost packets, except `arrival_time_unknown`. All counts are zero in an
 /// accurate run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unmodelled {
     /// No room in the receive buffer of the packet socket (`PACKET_STATISTICS`).
     pub socket_buffer_full: u64,
     /// No room in the ring, or longer than a slot of the ring (BIG TCP). A longer packet counts as one.
     pub ring_full: u64,
+    /// The kernel refused to send the packets.
     pub send_failed: u64,
     /// Dropped by the veth interfaces, on the way in or out.
     pub interface_dropped: u64,
@@ -114,13 +123,18 @@ pub struct Unmodelled {
 
 /// Time that forwarded packets waited in queues, without their own transmission time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueingDelay {
+    /// Median of the delay.
     #[serde(rename = "p50_seconds")]
     pub p50: f64,
+    /// Percentile 90 of the delay.
     #[serde(rename = "p90_seconds")]
     pub p90: f64,
+    /// Percentile 99 of the delay.
     #[serde(rename = "p99_seconds")]
     pub p99: f64,
+    /// Maximum of the delay.
     #[serde(rename = "max_seconds")]
     pub max: f64,
 }
@@ -130,16 +144,21 @@ pub struct QueueingDelay {
 /// A percentile is a measured value (nearest rank), never an interpolated one. At most 1 in 100 packets may be later than
 /// the limit. Fewer than 100 packets are too few to judge.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lateness {
     /// Number of packets behind these figures.
     #[serde(default)]
     pub packets: u64,
+    /// Mean of the lateness.
     #[serde(rename = "mean_seconds")]
     pub mean: f64,
+    /// Median of the lateness.
     #[serde(rename = "p50_seconds")]
     pub p50: f64,
+    /// Percentile 99 of the lateness.
     #[serde(rename = "p99_seconds")]
     pub p99: f64,
+    /// Maximum of the lateness.
     #[serde(rename = "max_seconds")]
     pub max: f64,
     /// Numbers of packets by lateness. The bounds double from 1 µs. Bins without packets are skipped.
@@ -148,6 +167,7 @@ pub struct Lateness {
 
 /// Bin of a histogram, `[0.000002, 17]` in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HistogramBin(
     /// Upper bound in seconds.
     pub f64,

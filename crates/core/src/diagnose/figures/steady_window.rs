@@ -12,7 +12,7 @@ use crate::wire::measure::{Interval, StreamSample};
 
 /// Steady part of a test, after start-up, on the receiver's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct SteadyPart {
     /// Start of the steady part.
     #[serde(rename = "start_seconds", with = "seconds")]

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// A differentiated services code point, 0 to 63: the upper six bits of the IPv4 TOS byte or the IPv6 traffic class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(extend("maximum" = 63)))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), schemars(extend("maximum" = 63)))]
 pub struct Dscp(u8);
 
 /// A text that is no code point.

@@ -15,7 +15,7 @@ use crate::units::BitRate;
 
 /// A host's kernel and its buffer limits (sysctls of its network namespace). Zero if they cannot be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Kernel {
     /// Host name of this end.
     pub host: String,
@@ -40,7 +40,7 @@ pub struct Kernel {
 
 /// One interval of a test at one end. Times count from that end's own start: its first payload byte.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Interval {
     /// Start of the interval.
     #[serde(rename = "start_seconds", with = "seconds")]
@@ -87,7 +87,7 @@ impl Interval {
 
 /// A part of an interval. Each part begins at the end of the previous part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct IntervalPart {
     /// End of the part on the clock of its interval.
     #[serde(rename = "end_seconds", with = "seconds")]
@@ -98,7 +98,7 @@ pub struct IntervalPart {
 
 /// One stream at the end of an interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StreamSample {
     /// Stream number, from 0.
     pub stream: u16,
@@ -120,7 +120,7 @@ pub struct StreamSample {
 
 /// Report of one end after the test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct EndReport {
     /// Time from the first payload byte to the last counted byte.
     #[serde(rename = "elapsed_seconds", with = "seconds")]
@@ -160,7 +160,7 @@ pub struct EndReport {
 
 /// Processor time of one end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Time in user mode.
     #[serde(rename = "user_seconds", with = "seconds")]
@@ -172,7 +172,7 @@ pub struct Cpu {
 
 /// One stream of one end after the test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StreamReport {
     /// Stream number, from 0.
     pub stream: u16,

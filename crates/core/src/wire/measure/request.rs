@@ -38,7 +38,7 @@ const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The client's request for a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct TestRequest {
     /// End that sends data.
     pub direction: TestDirection,
@@ -82,7 +82,7 @@ pub struct TestRequest {
 
 /// End that sends data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TestDirection {
     /// The client sends data.
@@ -93,7 +93,7 @@ pub enum TestDirection {
 
 /// Amount of data or time after which the sender stops.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TestLoad {
     /// Stop after this time. Data that is still in flight is not waited for.

@@ -16,7 +16,7 @@ const MIN_WINDOW: u64 = 2048;
 /// Socket options requested at one end; `None` keeps the kernel's choice. If an option has several values, stream n
 /// gets value n, and the values repeat after the last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct SocketRequest {
     /// Send buffer size (`SO_SNDBUF`).
     #[serde(default, rename = "sndbuf_bytes", skip_serializing_if = "Option::is_none")]
@@ -100,7 +100,7 @@ pub fn value_for_stream<T>(values: &[T], stream: u16) -> Option<&T> {
 /// Socket options of one stream. A granted buffer is half of the value from `getsockopt`, because Linux doubles the
 /// requested value. With autotuning (nothing requested), the granted buffer is the final size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct SocketReport {
     /// Requested send buffer size.
     pub sndbuf_requested_bytes: Option<Bytes>,

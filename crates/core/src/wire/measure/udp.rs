@@ -9,7 +9,7 @@ use crate::units::BitRate;
 
 /// UDP datagrams instead of TCP. The record size of the request is ignored, and a record count counts datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct UdpRequest {
     /// Payload rate of each stream's datagrams.
     #[serde(rename = "rate_bits_per_second")]

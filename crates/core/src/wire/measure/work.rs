@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Method that moves the payload at one end. Figures of different methods are never compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub enum Mode {
     /// Like most programs: the kernel copies written and read data.
     #[default]
@@ -18,7 +18,7 @@ pub enum Mode {
 
 /// Method that moves the payload at each end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Modes {
     /// Method of the client.
     pub near: Mode,
@@ -39,7 +39,7 @@ impl fmt::Display for Modes {
 /// Content of the payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub enum PayloadData {
     /// Bytes that do not compress. Other content would be faster through a compressing tunnel.
     #[default]
@@ -50,7 +50,7 @@ pub enum PayloadData {
 
 /// Result of a receiver that checks every byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct PayloadCheck {
     /// Bytes that were checked.
     pub checked_bytes: u64,

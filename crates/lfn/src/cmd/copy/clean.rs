@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lfn_api::copy::CopyError;
+use lfn_api::copy::places::{CopyPlaceError, without_secrets, without_tilde};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::leftover::CleanRule;
 use lfn_core::transfer::location::{Location, Resource};
 use lfn_core::wire::clean::CleanRequest;
 use lfn_net::transfer::{clean_local, clean_remote};
 
-use super::places::{without_secrets, without_tilde};
-use super::{CopyArgs, failure, interrupt_flag, unless_interrupted};
+use super::{CopyArgs, interrupt_flag, unless_interrupted};
 use crate::exit::{Exit, Failure};
 use crate::print::copy::clean::CleanReport;
 
@@ -57,19 +58,19 @@ fn clean_places(
     let result = match host {
         None => clean_local(&paths, rule, interrupted, &mut |seen| report.add(None, seen)),
         Some(host) => {
-            let over_ssh = args.ssh.is_over_ssh(&host, &args.trust)?;
+            let over_ssh = args.resolver().is_over_ssh(&host)?;
             let raw = |path: PathBuf| {
                 let path = ByteString(path.into_os_string().into_vec());
                 if over_ssh { without_tilde(&path) } else { Ok(path) }
             };
-            let places = paths.into_iter().map(raw).collect::<Result<_, _>>()?;
-            let far = args.ssh.find_or_start(&host, false, &args.trust, &args.waiting, interrupted)?;
+            let places = paths.into_iter().map(raw).collect::<Result<_, CopyPlaceError>>()?;
+            let far = args.resolver().find_or_start(&host, false, interrupted)?;
             let shown = without_secrets(host.as_ref());
             let mut seen = |seen| report.add(Some(&shown), seen);
             clean_remote(&far.target, CleanRequest { paths: places, rule }, interrupted, &mut seen)
         }
     };
-    result.map_err(|error| failure(error, &args.places))
+    Ok(result.map_err(|error| CopyError::from_transfer(error, &args.places))?)
 }
 
 /// Groups the places by host, in the order typed. Only adjacent places on the same host share a group.

@@ -3,16 +3,16 @@
 use std::ffi::OsString;
 
 use clap::{Args as _, Command};
+use lfn_api::copy::places::{Direction, without_secrets};
+use lfn_api::emulator_env;
+use lfn_api::prediction::Predictor;
 use lfn_core::evidence::{CopyEvidence, Evidence, HostNames, ProgressSample, TypedArgument};
 use lfn_core::wire::measure::TestDirection;
 use lfn_net::tester;
 use lfn_net::transfer::CopyOutcome;
 
 use super::CopyArgs;
-use super::places::{Direction, without_secrets};
 use crate::command_line::quote;
-use crate::emulator_env;
-use crate::prediction::Predictor;
 use crate::repeat::typed_flags;
 
 /// Returns the names of the two ends: this host and the server, or the two servers of a third-party copy.

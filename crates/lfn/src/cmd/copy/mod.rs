@@ -1,13 +1,10 @@
 //! `lfn copy`: turns the command line into one upload, download or third-party copy, and predicts its time.
 
 mod clean;
-mod ends;
 mod evidence;
 mod flags;
 mod manifest;
-mod places;
 pub mod rsync_flags;
-mod source_size;
 
 use std::ffi::OsString;
 use std::mem;
@@ -15,48 +12,39 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lfn_api::copy::ends::EndNames;
+use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
+use lfn_api::copy::{CopyError, CopyRequest, find_direction, prepare};
+use lfn_api::resolve::ServerResolver;
 use lfn_core::diagnose::bottleneck::RecentSamples;
 use lfn_core::diagnose::diagnose;
 use lfn_core::evidence::{Evidence, ProgressSample};
-use lfn_core::path::PathProfile;
 use lfn_core::transfer::options::TransferOptions;
 use lfn_core::transfer::preserve::{SkippedEntries, Unpreserved};
-use lfn_core::transfer::streams::{CountReason, StreamChange};
-use lfn_core::units::{BitRate, Bytes};
+use lfn_core::transfer::streams::StreamChange;
 use lfn_core::wire::copy::{EntryEvent, MAX_FAILURES};
-use lfn_net::session::dial::{Target, TcpConnection};
-use lfn_net::session::{Protection, SessionError};
-use lfn_net::transfer::{
-    ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, EntryListener, ListedTotals, LocalDestination,
-    TransferError, download, third_party_copy, upload,
-};
+use lfn_net::transfer::{ConnectionEvent, CopyObserver, CopyOutcome, EntryListener, ListedTotals, LocalDestination};
 use lfn_sys::process::signal::SIGHUP;
 use lfn_sys::process::{is_ignored, raise_open_file_limit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::output::{OutputArgs, TextOrLines};
-use crate::emulator_env;
 use crate::exit::{Exit, Failure};
-use crate::prediction::Predictor;
 use crate::print::{
     self,
     copy::{CopyProgress, CopyReport, FailedCopy, ProgressMode, print_entry},
     output::OutputFormat,
     settings::{is_quiet, is_verbose},
 };
-use crate::remote::{QueueArgs, SavedHosts, TrustArgs, session_failure};
-use crate::ssh::SshFlags;
-use ends::EndNames;
+use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
 use evidence::{copy_evidence, host_names, typed_arguments};
 use flags::clean::CleanFlags;
 use flags::integrity::IntegrityFlags;
 use flags::overwrite::OverwriteFlags;
 use flags::progress::ProgressFlags;
 use flags::streams::StreamFlags;
-use flags::streams::send_buffer;
 use flags::tree::TreeFlags;
 use manifest::Manifest;
-use places::{Direction, direction, without_secrets};
 
 /// Copy files and directory trees over parallel streams, verified end to end
 ///
@@ -118,6 +106,12 @@ const EXAMPLES: &str = "Examples:
 The printed digest is the same as that of `b3sum FILE`.
 Exit codes: 0 ok, 1 failed, at least in part, 2 usage, 3 incomplete (the same command resumes), 130 interrupted.";
 
+impl CopyArgs {
+    fn resolver(&self) -> ServerResolver {
+        resolver(&self.trust, &self.waiting, &self.ssh)
+    }
+}
+
 /// Runs `lfn copy` and returns its exit code.
 pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     if args.clean.clean {
@@ -138,59 +132,34 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     if let [only] = args.places.as_slice() {
         let only = without_secrets(only);
         return Err(Failure::usage(format!("only one place is given ({only}): give a SOURCE and a DESTINATION"))
-            .hint(places::PLACES_HINT));
+            .hint(PLACES_HINT));
     }
     let output = args.output.open()?;
     let selection = args.tree.selection()?;
-    refuse_missing_colon(&args.places)?;
-    let mut direction = direction(&args.places, args.overwrite.allowed(), &selection)?;
-    direction.start_at_home(|host| args.ssh.is_over_ssh(host, &args.trust))?;
-    args.streams.check()?;
+    let resolver = args.resolver();
+    let mut request = CopyRequest {
+        places: args.places.clone(),
+        overwrite: args.overwrite.allowed(),
+        streams: args.streams.options(),
+        selection,
+        ..CopyRequest::default()
+    };
+    let direction = find_direction(&request, &resolver)?;
     // A copy opens streams, files and their directories. A limit of 1,024 descriptors is too low.
     raise_open_file_limit();
-    let mut transfer_options = args.integrity.transfer_options(&args.overwrite, &selection)?;
+    request.transfer = args.integrity.transfer_options(&args.overwrite, &request.selection)?;
     let interrupted = interrupt_flag()?;
-    let find_or_start = |host, allow_third_party| {
-        let reached = args.ssh.find_or_start(host, allow_third_party, &args.trust, &args.waiting, &interrupted);
-        reached.map_err(|failure| unless_interrupted(failure, &interrupted))
-    };
-    protect_written_files(args, &direction, &mut transfer_options)?;
-    let is_local = direction.is_local();
-    let far = find_or_start(direction.host(), direction.other_host().is_some())?;
-    let other = direction.other_host().map(|host| find_or_start(host, false)).transpose()?;
-    let is_one_server = other.as_ref().is_some_and(|other| other.target.is_same_server(&far.target));
-    transfer_options.same_host = is_local || direction.is_on_one_host() || is_one_server;
-    transfer_options.multiple_sources = direction.has_several_sources();
-    let path = if is_local { None } else { path_profile(&direction, args.streams.rate, &far.target)? };
-    // The send buffer of the other host is unknown before the session.
-    let send_buffer = if direction.near_sends() { send_buffer() } else { None };
-    let choice = args.streams.plan_streams(path.as_ref(), direction.size(), send_buffer);
-    // No other user can read data that stays on this host, unless that user can read the files.
-    let protection = if is_local { Protection::Clear } else { args.streams.protection() };
-    let congestion = choice.congestion.unwrap_or_default();
-    let predictor =
-        Predictor { path, rate: args.streams.rate, congestion, streams: choice.streams, protection: Some(protection) };
-    let near_sends = direction.near_sends();
+    protect_written_files(args, &direction, &mut request.transfer)?;
     let ends = EndNames::new(&direction);
     let hosts = host_names(&direction);
+    let mut prepared = prepare(direction, &request, &resolver, &interrupted)?;
+    let near_sends = prepared.near_sends();
+    let predictor = prepared.predictor.clone();
     let mode = ProgressMode { ndjson: output.format() == OutputFormat::Ndjson, requested: args.progress.progress };
     let live = CopyProgress::new(&predictor, near_sends, mode);
     let entries = Arc::new(Mutex::new(Vec::new()));
     let (listener, manifest) = event_listener(args, &live, &entries)?;
-    let options = CopyOptions {
-        streams: choice.streams,
-        max_streams: choice.max_streams,
-        grows_with_list: choice.streams_reason == CountReason::UnknownSize,
-        block: choice.block,
-        protection,
-        congestion: args.streams.congestion_request(&choice),
-        pace: choice.pace,
-        predicted: predictor.predict(Bytes(0), None).map(|predicted| predicted.goodput),
-        selection,
-        transfer_options,
-        listener,
-        retry_for: args.streams.retry_for,
-    };
+    prepared.options.listener = listener;
     let mut recent = RecentSamples::default();
     let mut observer = |totals: &ListedTotals, sample: &ProgressSample| {
         let current = recent.update(sample, live.streams(), live.predicted_goodput(totals, sample));
@@ -204,26 +173,13 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         connection: &mut connection,
         interrupted: &interrupted,
     };
-    let result = match direction {
-        Direction::Upload(from, _, to) => upload(&far.target, &from, to, &options, watch),
-        Direction::Download(_, from, to) => download(&far.target, from, &to, &options, watch),
-        Direction::ThirdParty { from, to, .. } => {
-            let receiver = other.as_ref().map_or(&far.target, |other| &other.target);
-            third_party_copy(&far.target, from, receiver, to, &options, watch)
-        }
-    };
+    let result = prepared.run(watch);
     live.finish(result.as_ref().ok());
     let outcome = result.map_err(|error| {
         // Threads that still dial hold the manifest too, and are not waited for.
         manifest.iter().for_each(|manifest| manifest.abandon());
-        let interrupted = matches!(error, TransferError::Interrupted) && !args.overwrite.dry_run;
-        let failure = match error {
-            TransferError::Session(SessionError::Unreachable { address, source }) if is_local => {
-                Failure::msg(format_args!("this host cannot reach itself at {address}: {source}"))
-                    .hint("enable the loopback interface: ip link set lo up")
-            }
-            error => failure(error, &args.places),
-        };
+        let interrupted = matches!(error, CopyError::Interrupted) && !args.overwrite.dry_run;
+        let failure = Failure::from(error);
         if interrupted { failure.hint("run the same command again: it resumes") } else { failure }
     })?;
     let (manifest_files, manifest_error) = match manifest.map(|manifest| manifest.finish()) {
@@ -235,20 +191,20 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     *is_printed = true;
     let evidence = Evidence {
         arguments: typed_arguments(&args.places),
-        ..copy_evidence(&outcome, &predictor, options.streams, near_sends, hosts)
+        ..copy_evidence(&outcome, &predictor, prepared.options.streams, near_sends, hosts)
     };
     let report = CopyReport {
         sources: args.places[..args.places.len() - 1].iter().map(|place| without_secrets(place)).collect(),
         destination: args.places.last().map(|place| without_secrets(place)).unwrap_or_default(),
         outcome: &outcome,
-        options: &options,
-        choice: &choice,
+        options: &prepared.options,
+        choice: &prepared.choice,
         near_sends,
         manifest: manifest_files,
         entries: keeps_entries(args).then(|| mem::take(&mut *entries.lock().unwrap_or_else(PoisonError::into_inner))),
         diagnosis: diagnose(&evidence),
         predictor: &predictor,
-        send_buffer,
+        send_buffer: prepared.send_buffer,
     };
     report.print(output, only_failure.is_some())?;
     if let Some(failure) = only_failure {
@@ -257,7 +213,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     }
     print_failures(&outcome, &ends);
     print_skipped(&outcome);
-    if options.selection.preserve.owners {
+    if prepared.options.selection.preserve.owners {
         print_unused_account_sources();
     }
     if let Some(failure) = manifest_error {
@@ -269,43 +225,6 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         tally if tally.failed > 0 || tally.deletion_skipped || !outcome.failures.is_empty() => Exit::Failed,
         _ => Exit::Ok,
     })
-}
-
-/// Refuses a destination that is a saved name, or USER@HOST, without its colon. The copy would create a file of this name.
-fn refuse_missing_colon(places: &[OsString]) -> Result<(), Failure> {
-    let Some(name) = places.last().and_then(|place| place.to_str()) else { return Ok(()) };
-    let is_saved = || Ok::<_, Failure>(emulator_env::far_ticket(name)?.is_some() || SavedHosts::load()?.contains(name));
-    if std::path::Path::new(name).symlink_metadata().is_ok() {
-        return Ok(());
-    }
-    let is_for_ssh = |name: &str| name.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty());
-    if !name.contains([':', '/']) && is_for_ssh(name) {
-        return Err(Failure::usage(format!("'{name}' names a host for ssh, but without a colon it is a local file"))
-            .hint(format!("did you mean {name}:? To create a local file of that name, write ./{name}")));
-    }
-    if !is_saved()? {
-        return Ok(());
-    }
-    Err(Failure::usage(format!("'{name}' is a saved name, not a local file or directory"))
-        .hint(format!("did you mean {name}:? To create a local file of that name, write ./{name}")))
-}
-
-/// Returns the figures of the path before the copy, as far as known: those of the emulator, or the capacity of `--rate`
-/// with the RTT of one extra connection.
-fn path_profile(direction: &Direction, rate: Option<BitRate>, target: &Target) -> Result<Option<PathProfile>, Failure> {
-    // A sending server uses the return path.
-    let known = match direction {
-        Direction::Upload(..) => emulator_env::path()?,
-        Direction::Download(..) => emulator_env::return_path()?,
-        // The path between two servers is unknown here, and this host's RTT does not apply to it.
-        Direction::ThirdParty { .. } => return Ok(None),
-    };
-    let Some(capacity) = rate else { return Ok(known) };
-    if let Some(path) = known {
-        return Ok(Some(PathProfile { capacity, ..path }));
-    }
-    // An unreachable server is dialled again by the copy itself, which then reports the error.
-    Ok(TcpConnection::connect(target).ok().map(|connection| PathProfile::new(capacity, connection.min_rtt())))
 }
 
 /// Excludes the manifest and the report of this copy, and the directories around them, from --delete.
@@ -436,43 +355,5 @@ fn unless_interrupted(failure: Failure, interrupted: &AtomicBool) -> Failure {
     match interrupted.load(Ordering::Relaxed) {
         true => Failure::msg("interrupted").with_exit(Exit::Interrupted),
         false => failure,
-    }
-}
-
-/// Returns a command that lists the directory where a missing local source should be.
-fn source_hint(error: &TransferError) -> Option<String> {
-    let TransferError::SourceNotFound { path } = error else { return None };
-    let existing = std::path::Path::new(path).ancestors().skip(1).find(|above| above.is_dir());
-    let directory =
-        existing.filter(|above| !above.as_os_str().is_empty()).map_or(".".into(), |above| above.display().to_string());
-    let is_plain = directory.chars().all(|c| c.is_alphanumeric() || "/._-+,".contains(c));
-    is_plain.then(|| format!("check the spelling: ls {directory}"))
-}
-
-fn failure(error: TransferError, places: &[OsString]) -> Failure {
-    let line = ends::error_line(&error, places);
-    let exit = match &error {
-        TransferError::MultipleSourcesWithNames { .. } => Exit::Usage,
-        error if error.is_resumable() => Exit::Incomplete,
-        _ => Exit::Failed,
-    };
-    match error {
-        TransferError::Session(SessionError::Refused(refusal)) => {
-            let failure = Failure::msg(line).with_exit(exit);
-            match refusal.hint {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            }
-        }
-        TransferError::Session(error) => session_failure(error),
-        TransferError::Interrupted => Failure::new(error).with_exit(Exit::Interrupted),
-        error => {
-            let hint = source_hint(&error).or_else(|| error.hint());
-            let failure = Failure::msg(line).with_exit(exit);
-            match hint {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            }
-        }
     }
 }

@@ -13,12 +13,13 @@ mod report;
 mod running;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::CommandFactory;
 use dry_run::DryRun;
 use flags::{SettingFlags, settings_error};
+use lfn_api::emulate::{EmulateRequestError, far_server};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::emulator::{
     self, CommandExit, EmulateError, EmulatedPath, FarSide, LogFiles, NamespaceRef, Placement, RunOutcome, Setup,
@@ -308,36 +309,21 @@ impl EmulateArgs {
     }
 
     fn server(&self) -> Result<FarSide, Failure> {
-        let program = std::env::current_exe()?;
-        let memory_root = if self.far_root.is_none() { Some(mount_point(&program)?) } else { None };
-        let root = self.far_root.as_deref().or(memory_root.as_deref()).unwrap_or(Path::new("."));
-        if !root.is_dir() {
-            return Err(Failure::usage(format!("--far-root {}: no such directory", root.display()))
-                .hint(format!("mkdir -p {}", quote(root.as_os_str()))));
-        }
-        let mut arguments: Vec<OsString> =
-            ["serve", "--no-defaults", "--ephemeral", "--quiet", "--ticket-host", "far", "--root"]
-                .map(Into::into)
-                .into();
-        arguments.push(root.into());
         // In an existing namespace, the usual ports belong to its own services.
-        if self.attach_far.is_some() {
-            arguments.extend(["--port", "0"].map(Into::into));
-        } else if !self.no_iperf3 {
-            arguments.push("--iperf3".into());
-        }
-        Ok(FarSide::Server { program, arguments, memory_root })
+        let ports: &[&str] = match (&self.attach_far, self.no_iperf3) {
+            (Some(_), _) => &["--port", "0"],
+            (None, false) => &["--iperf3"],
+            (None, true) => &[],
+        };
+        let server = far_server(std::env::current_exe()?, self.far_root.as_deref(), ports);
+        server.map_err(|error| match &error {
+            EmulateRequestError::NoFarRoot(root) => {
+                let hint = format!("mkdir -p {}", quote(root.as_os_str()));
+                Failure::new(error).hint(hint)
+            }
+            _ => error.into(),
+        })
     }
-}
-
-/// Returns a directory that the far server can use as the mount point of its own file system. The server must not need
-/// the content: its own program is elsewhere.
-fn mount_point(program: &Path) -> Result<PathBuf, Failure> {
-    let candidates = ["/mnt", "/media", "/srv", "/opt", "/tmp"].map(Path::new);
-    let usable = candidates.into_iter().find(|path| path.is_dir() && !program.starts_with(path));
-    usable.map(Path::to_owned).ok_or_else(|| {
-        Failure::msg("the far side has no directory: neither /mnt nor /media exists").hint("use --far-root DIR")
-    })
 }
 
 /// Describes a word that is no flag and no valid argument.

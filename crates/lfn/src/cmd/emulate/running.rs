@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
+use lfn_api::documents::{EmulateShowDocument, EmulateShowSchema};
 use lfn_core::link::settings::{HopSettings, SettingsError, SettingsHint};
 use lfn_net::emulator::control::{self, ControlError, Request, RunStatus};
 
@@ -86,7 +87,7 @@ pub fn run(action: RunningAction) -> Result<Exit, Failure> {
             let settings = change.entries().map(|(key, value)| format!("{key}={value}")).collect();
             let RunSelection { pid, path, link } = args.selection;
             let status = send_request(pid, &Request::Set { path, link, settings, traces })?;
-            output.finish(&print::emulate::status::document(&status)?, || {
+            output.finish(&document(&status), || {
                 // Prints all settings as flags, since a change may affect other settings too.
                 if let Some(path) = usize::try_from(path - 1).ok().and_then(|index| status.paths.get(index)) {
                     path.links.iter().for_each(|link| print::message(format_args!("{link}\n")));
@@ -98,9 +99,7 @@ pub fn run(action: RunningAction) -> Result<Exit, Failure> {
         RunningAction::Show(args) => {
             let output = args.output.open()?;
             let status = send_request(args.pid, &Request::Show)?;
-            output.finish(&print::emulate::status::document(&status)?, || {
-                write!(print::out(), "{}", print::emulate::status::text(&status))
-            })?;
+            output.finish(&document(&status), || write!(print::out(), "{}", print::emulate::status::text(&status)))?;
         }
     }
     Ok(Exit::Ok)
@@ -108,6 +107,10 @@ pub fn run(action: RunningAction) -> Result<Exit, Failure> {
 
 fn send_request(pid: Option<u32>, request: &Request) -> Result<RunStatus, Failure> {
     control::find(pid).and_then(|run| control::send_request(run, request)).map_err(control_error)
+}
+
+fn document(status: &RunStatus) -> EmulateShowDocument {
+    EmulateShowDocument { schema: EmulateShowSchema::Current, status: status.clone() }
 }
 
 /// Describes an error with a hint that selects a run, or starts one.

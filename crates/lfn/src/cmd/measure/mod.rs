@@ -21,6 +21,8 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args as _, Command};
 
+use lfn_api::emulator_env;
+use lfn_api::resolve::is_ticket;
 use lfn_core::date::rfc3339;
 use lfn_core::diagnose::Cause;
 use lfn_core::evidence::{Evidence, TypedArgument};
@@ -34,12 +36,10 @@ use lfn_core::wire::measure::{Modes, RequestError, SocketRequest, TestDirection,
 use lfn_net::session::dial::Target;
 use lfn_net::tester::{self, Test, TestError, TestProgress};
 
-use crate::emulator_env;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, session_failure};
 use crate::print::measure::Printer;
-use crate::remote::{self, QueueArgs, TrustArgs};
 use crate::repeat::typed_flags;
-use crate::ssh::SshFlags;
+use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
 use crate::typed;
 use interrupt::Interrupt;
 
@@ -150,7 +150,7 @@ fn request_error(error: RequestError) -> Failure {
 /// Describes a failed test.
 fn test_error(error: TestError) -> Failure {
     match error {
-        TestError::Session(error) => remote::session_failure(error),
+        TestError::Session(error) => session_failure(error),
         TestError::Request(error) => request_error(error),
         error => {
             let hint = error.hint();
@@ -253,7 +253,7 @@ impl TestPlan {
 
 impl TestArgs {
     fn resolve_and_run(&self, plan: &TestPlan, printer: &mut Printer) -> Result<Exit, Failure> {
-        let server = server::reach(self.host(), &self.trust, &self.waiting, &self.ssh)?;
+        let server = server::reach(self.host(), &resolver(&self.trust, &self.waiting, &self.ssh))?;
         let target = self.tcp.bind_target(server.target.clone())?;
         let hosts = HostNames { near: self.near_name(), far: self.far_name(&target.address()) };
         printer.set_far_name(hosts.far.clone());
@@ -419,7 +419,7 @@ impl TestArgs {
 
     /// Returns the host of a ticket, or the name as typed.
     fn far_name(&self, address: &str) -> String {
-        if remote::is_ticket(self.host()) {
+        if is_ticket(self.host()) {
             return address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
         }
         self.host().to_owned()
@@ -427,7 +427,7 @@ impl TestArgs {
 
     /// Returns the server as an argument for a command, without the secret of a ticket.
     fn remote_argument(&self) -> String {
-        let host = if remote::is_ticket(self.host()) && !self.host().starts_with('@') { "TICKET" } else { self.host() };
+        let host = if is_ticket(self.host()) && !self.host().starts_with('@') { "TICKET" } else { self.host() };
         if self.trust.insecure { format!("{host} --insecure") } else { host.to_owned() }
     }
 }

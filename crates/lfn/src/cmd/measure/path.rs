@@ -6,8 +6,7 @@ use lfn_net::path;
 use lfn_net::session::dial::Target;
 use lfn_sys::names::lookup;
 
-use crate::exit::Failure;
-use crate::remote::session_failure;
+use crate::exit::{Failure, session_failure};
 
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Path")]

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
+use lfn_api::test::known_paths;
 use lfn_core::path::PathProfile;
 use lfn_core::units::BitRate;
 use lfn_core::wire::measure::{MIN_INTERVAL, TestLoad};
 
 use super::values::{duration, read, value_error};
 use crate::cli::output::{OutputArgs, TestFormats};
-use crate::emulator_env;
 use crate::exit::Failure;
 use crate::print::output::OutputFormat;
 use crate::print::settings::is_quiet;
+use crate::server_flags::emulator;
 
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Report")]
@@ -65,12 +66,7 @@ impl ReportArgs {
         if rate == Some(BitRate(0)) {
             return Err(value_error("rate", "the capacity must be above zero", "--rate 10gbit"));
         }
-        let known = |emulated: Option<PathProfile>| match (rate, emulated) {
-            (Some(capacity), Some(path)) => Some(PathProfile { capacity, ..path }),
-            (Some(capacity), None) => Some(PathProfile::new(capacity, Duration::ZERO)),
-            (None, emulated) => emulated,
-        };
-        Ok([known(emulator_env::path()?), known(emulator_env::return_path()?)])
+        Ok(known_paths(rate, emulator())?)
     }
 
     /// Reports whether the result has the layout of nettest, which needs both directions.

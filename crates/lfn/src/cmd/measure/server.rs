@@ -4,22 +4,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lfn_api::resolve::{ReachedServer, ServerResolver};
 use lfn_core::session::split_host_port;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Exit, Failure};
-use crate::remote::{self, QueueArgs, TrustArgs};
-use crate::ssh::{ReachedServer, SshFlags};
 
 /// Resolves the server. Starts it over ssh if no ticket is known for the name.
-pub(super) fn reach(
-    host: &str,
-    trust: &TrustArgs,
-    waiting: &QueueArgs,
-    ssh: &SshFlags,
-) -> Result<ReachedServer, Failure> {
-    if !ssh.is_over_ssh(host, trust)? {
-        return remote::resolve(host, trust, waiting).map(ReachedServer::running);
+pub(super) fn reach(host: &str, resolver: &ServerResolver) -> Result<ReachedServer, Failure> {
+    if !resolver.is_over_ssh(host)? {
+        return Ok(ReachedServer::running(resolver.resolve(host)?));
     }
     refuse_other_names(host)?;
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -29,9 +23,9 @@ pub(super) fn reach(
         let code = i32::from(Exit::Interrupted.code());
         signal_hook::flag::register_conditional_shutdown(signal, code, is_starting.clone())?;
     }
-    let started = ssh.start_for_test(host, waiting, &interrupted);
+    let started = resolver.start_for_test(host, &interrupted);
     is_starting.store(false, Ordering::SeqCst);
-    started
+    Ok(started?)
 }
 
 /// Refuses a name with a port, which ssh cannot use, and loopback: a test of this host needs no ssh.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lfn_api::emulator_env;
+use lfn_api::hosts::SavedHosts;
 use lfn_core::session::split_host_port;
 use lfn_core::stamp::{self, packet};
 use lfn_core::units::Bytes;
@@ -13,11 +15,9 @@ use lfn_net::stamp::{StampError, StampKey, StampProbeOptions, probe};
 use lfn_sys::names::lookup;
 
 use super::values::{count, duration, read, value_error};
-use crate::emulator_env;
 use crate::exit::{Exit, Failure};
 use crate::print::output::{Output, OutputFormat};
 use crate::print::stamp::print;
-use crate::remote::SavedHosts;
 
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "STAMP (RFC 8762), instead of a load")]

@@ -1,30 +1,27 @@
-//! `lfn plan`: parses a path and the options of the plan, reads the settings of this host, calculates and prints. The
-//! arithmetic is in `lfn_core`.
+//! `lfn plan`: parses a path and the options of the plan, calls [`lfn_api::plan()`] and prints.
 //!
 //! The values are parsed here and not by clap. So a bad value, a contradiction and a missing value are all reported in
 //! the same form: one line with the flag, a hint, exit code 2. The hint is the typed command with the value corrected.
 
-mod host;
+mod sysctl_file;
 
 use std::any::Any;
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lfn_core::framing::{Framing, IpVersion, Layer, Tunnel};
-use lfn_core::geometry::{self, Medium, Metres, PhysicalConstants, Route, RouteError};
+use lfn_api::plan::{PlanHost, PlanRequest, PlanRequestError, RoundTrip};
+use lfn_core::framing::{IpVersion, Tunnel};
+use lfn_core::geometry::{Medium, Metres, PhysicalConstants, RouteError};
 use lfn_core::named_link::{LINKS, NamedLink};
-use lfn_core::path::{PathProfile, QueueSize};
+use lfn_core::path::PathProfile;
 use lfn_core::place::{Place, PlaceError};
-use lfn_core::plan::advice::advice;
-use lfn_core::plan::settings::{HostSettings, TargetHost, needed_settings, recommend_for_host};
-use lfn_core::plan::{self, PlanError, PlanOptions};
-use lfn_core::units::{BitRate, Bytes, QuantityError, parse_unit_bytes, parse_unit_duration};
+use lfn_core::plan::{self, PlanError};
+use lfn_core::units::{Bytes, QuantityError, parse_unit_bytes, parse_unit_duration};
 
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
-use crate::print::plan::{PlanReport, SettingsSource};
 use crate::typed::corrected;
 
 /// Calculate BDP, buffers, goodput and transfer time of a path
@@ -156,38 +153,10 @@ const EXAMPLES: &str = "Examples:
 /// Runs `lfn plan`: computes the plan and prints it.
 pub fn run(args: PlanArgs) -> Result<Exit, Failure> {
     let output = args.output.open()?;
-    let link = args.link()?;
-    let capacity = args.capacity(link.as_ref())?;
-    let (rtt, route) = args.route_or_rtt()?;
-    let path = args.path(PathProfile::new(capacity, rtt), link.as_ref())?;
-    let (source, host) = args.host_settings()?;
-    let target = host.as_ref().map_or(TargetHost::Unknown, TargetHost::Known);
-    let options = args.plan_options(&path, target)?;
-    let plan = plan::plan(&path, &options).map_err(plan_error)?;
-    args.warn_of_loss(&path);
-    let report = PlanReport {
-        settings_file: host::settings_file("/etc/sysctl.d", matches!(source, SettingsSource::ThisHost)),
-        settings: needed_settings(&plan, options.max_buffer, options.congestion, target),
-        advice: advice(&plan, &options),
-        plan: &plan,
-        requested_congestion: args.congestion.is_some(),
-        source,
-        host: host.as_ref(),
-        link: link.map(|link| link.name),
-        route,
-    };
-    output.finish(&report.document(), || report.text())?;
+    let report = lfn_api::plan(&args.request()?).map_err(plan_error)?;
+    args.warn_of_loss(&report.plan.path);
+    output.finish(&report.document(), || print::plan::print(&report))?;
     Ok(Exit::Ok)
-}
-
-/// A route with its ends.
-pub struct NamedRoute {
-    pub from: Place,
-    pub to: Place,
-    pub via: Medium,
-    pub route: Route,
-    /// Length of the fibre relative to the great circle.
-    pub detour: f64,
 }
 
 impl PlanArgs {
@@ -198,71 +167,57 @@ impl PlanArgs {
         known.map(Some)
     }
 
-    /// Sets MTU, framing, loss and queue of the path.
-    fn path(&self, mut path: PathProfile, link: Option<&NamedLink>) -> Result<PathProfile, Failure> {
-        path.framing = self.framing(link)?;
-        path.loss = read("loss", &self.loss, "1e-4")?.unwrap_or_default();
-        if let Some(link) = link {
-            path.mtu = link.mtu;
-        }
-        if let Some(Bytes(mtu)) = read("mtu", &self.mtu, "9000")? {
-            path.mtu = u32::try_from(mtu).ok().filter(|mtu| *mtu <= 65_535).ok_or_else(|| {
-                Failure::usage(format!("--mtu: {mtu} bytes is too large; the maximum of an IP packet is 65,535"))
-                    .hint(corrected("mtu", "9000"))
-            })?;
-        }
-        path.queue = read::<QueueSize>("queue", &self.queue, "1bdp")?.map(|queue| queue.bytes_on(&path));
-        Ok(path)
-    }
-
-    fn capacity(&self, link: Option<&NamedLink>) -> Result<BitRate, Failure> {
-        let rate: Option<BitRate> = read("rate", &self.rate, "100mbit")?;
-        match (rate, link) {
-            (None, None) => {
-                Err(usage_error("the capacity is missing: give --rate or --link", corrected("rate", "100mbit")))
-            }
-            (Some(rate), None) => Ok(rate),
-            (rate, Some(NamedLink { capacity: None, name, .. })) => rate.ok_or_else(|| {
-                usage_error(format!("--link {name} has no fixed rate: give --rate too"), corrected("rate", "10gbit"))
-            }),
-            (None, Some(NamedLink { capacity: Some(capacity), .. })) => Ok(*capacity),
-            (Some(rate), Some(NamedLink { capacity: Some(capacity), name, .. })) if rate > *capacity => {
-                Err(usage_error(
-                    format!("--rate {rate} exceeds the capacity of {name}, {capacity}"),
-                    "give only --rate or only --link",
-                ))
-            }
-            (Some(rate), Some(_)) => Ok(rate),
-        }
-    }
-
-    fn framing(&self, link: Option<&NamedLink>) -> Result<Framing, Failure> {
-        let layer = link.map_or(Layer::default(), |link| link.layer);
-        if (self.vlan || self.qinq) && !layer.is_ethernet() {
-            let text = format!("a VLAN tag needs Ethernet, but this capacity counts {}", layer.describe());
-            return Err(usage_error(text, corrected("link", "ethernet-10g")));
-        }
-        if self.vlan && self.qinq {
-            return Err(usage_error("--vlan and --qinq cannot be combined", "use only one of the two"));
-        }
-        if self.wireguard && self.ipsec {
-            return Err(usage_error("--wireguard and --ipsec cannot be combined", "use only one of the two"));
-        }
-        Ok(Framing {
-            layer,
+    fn request(&self) -> Result<PlanRequest, Failure> {
+        let (link, rate) = (self.link()?, read("rate", &self.rate, "100mbit")?);
+        let request = PlanRequest { link, rate, ..PlanRequest::new(RoundTrip::Time(Duration::ZERO)) };
+        // A missing capacity is reported before a missing round-trip time.
+        request.capacity().map_err(plan_error)?;
+        Ok(PlanRequest {
+            round_trip: self.round_trip()?,
             ip: if self.ipv6 { IpVersion::V6 } else { IpVersion::V4 },
             without_timestamps: self.no_timestamps,
-            vlan_tags: u8::from(self.vlan) + 2 * u8::from(self.qinq),
-            tunnel: match (self.wireguard, self.ipsec) {
-                (true, _) => Some(Tunnel::Wireguard),
-                (_, true) => Some(Tunnel::IpsecEsp),
-                _ => None,
+            vlan_tags: self.vlan_tags()?,
+            tunnel: self.tunnel()?,
+            loss: read("loss", &self.loss, "1e-4")?.unwrap_or_default(),
+            mtu: read("mtu", &self.mtu, "9000")?.map(|Bytes(mtu)| mtu),
+            queue: read("queue", &self.queue, "1bdp")?,
+            size: match &self.size {
+                Some(text) => Some(parse_unit_bytes(text).map_err(|error| value_error("size", error, "100GB"))?),
+                None => None,
             },
+            streams: parse_integer("streams", &self.streams, plan::MAX_STREAMS)?,
+            max_buffer: read("max-buffer", &self.max_buffer, "64MiB")?,
+            window: read("window", &self.window, "4MiB")?,
+            window_scale: match self.window_scale.as_deref() {
+                Some("none") => Some(0),
+                _ => parse_integer("window-scale", &self.window_scale, 14)?.map(|scale| scale as u8),
+            },
+            congestion: read("congestion", &self.congestion, "cubic")?,
+            initial_window: parse_integer("initial-window", &self.initial_window, 65_535)?,
+            delayed_ack: self.delayed_ack,
+            host: self.host()?,
+            ..request
         })
     }
 
-    /// Returns the RTT from --rtt, or from the route between two locations.
-    fn route_or_rtt(&self) -> Result<(Duration, Option<NamedRoute>), Failure> {
+    fn vlan_tags(&self) -> Result<u8, Failure> {
+        if self.vlan && self.qinq {
+            return Err(usage_error("--vlan and --qinq cannot be combined", "use only one of the two"));
+        }
+        Ok(u8::from(self.vlan) + 2 * u8::from(self.qinq))
+    }
+
+    fn tunnel(&self) -> Result<Option<Tunnel>, Failure> {
+        match (self.wireguard, self.ipsec) {
+            (true, true) => Err(usage_error("--wireguard and --ipsec cannot be combined", "use only one of the two")),
+            (true, false) => Ok(Some(Tunnel::Wireguard)),
+            (false, true) => Ok(Some(Tunnel::IpsecEsp)),
+            (false, false) => Ok(None),
+        }
+    }
+
+    /// Returns the RTT from --rtt, or the route between two locations.
+    fn round_trip(&self) -> Result<RoundTrip, Failure> {
         let places = [("from", &self.from), ("to", &self.to), ("via", &self.via)];
         let given = places.iter().find(|(_, text)| text.is_some());
         if let Some(rtt) = &self.rtt {
@@ -271,7 +226,7 @@ impl PlanArgs {
                 return Err(usage_error(text, "remove one of the two"));
             }
             self.refuse_geometry("--rtt")?;
-            return Ok((parse_unit_duration(rtt).map_err(|e| value_error("rtt", e, "70ms"))?, None));
+            return parse_unit_duration(rtt).map(RoundTrip::Time).map_err(|e| value_error("rtt", e, "70ms"));
         }
         if given.is_none() {
             let text = "the round-trip time is missing: give --rtt, or --from, --to and --via";
@@ -282,9 +237,7 @@ impl PlanArgs {
         let via = required("via", &self.via, "fibre", |flag, text| {
             text.parse::<Medium>().map_err(|error| value_error(flag, error, "fibre"))
         })?;
-        let constants = self.constants(via)?;
-        let route = geometry::find_route(from.coordinates, to.coordinates, via, &constants).map_err(route_error)?;
-        Ok((route.rtt, Some(NamedRoute { from, to, via, route, detour: constants.detour })))
+        Ok(RoundTrip::Route { from, to, via, constants: self.constants(via)? })
     }
 
     /// Returns the physical constants. Refuses constants that do not apply to the medium.
@@ -343,15 +296,12 @@ impl PlanArgs {
         }
     }
 
-    /// Returns the settings of the selected host, and their source.
-    fn host_settings(&self) -> Result<(SettingsSource, Option<HostSettings>), Failure> {
+    /// Returns the selected host.
+    fn host(&self) -> Result<PlanHost, Failure> {
         match &self.sysctl {
-            Some(file) => Ok((SettingsSource::File(file.clone()), Some(host::read_file(file)?))),
-            None if self.for_other_host => Ok((SettingsSource::Unknown, None)),
-            None => match host::read_this_host() {
-                Some(settings) => Ok((SettingsSource::ThisHost, Some(settings))),
-                None => Ok((SettingsSource::Unknown, None)),
-            },
+            Some(file) => Ok(PlanHost::File { name: file.clone(), settings: sysctl_file::read(file)? }),
+            None if self.for_other_host => Ok(PlanHost::Other),
+            None => Ok(PlanHost::This),
         }
     }
 
@@ -365,36 +315,6 @@ impl PlanArgs {
                 corrected("loss", &format!("{text}%"))
             ));
         }
-    }
-
-    fn plan_options(&self, path: &PathProfile, target: TargetHost<'_>) -> Result<PlanOptions, Failure> {
-        let fallback = PlanOptions::default();
-        let mut options = PlanOptions {
-            size: match &self.size {
-                Some(text) => Some(parse_unit_bytes(text).map_err(|error| value_error("size", error, "100GB"))?),
-                None => None,
-            },
-            streams: parse_integer("streams", &self.streams, plan::MAX_STREAMS)?,
-            max_buffer: read("max-buffer", &self.max_buffer, "64MiB")?.unwrap_or(fallback.max_buffer),
-            window: read("window", &self.window, "4MiB")?,
-            window_scale: match self.window_scale.as_deref() {
-                Some("none") => Some(0),
-                _ => parse_integer("window-scale", &self.window_scale, 14)?.map(|scale| scale as u8),
-            },
-            congestion: fallback.congestion,
-            initial_window: parse_integer("initial-window", &self.initial_window, 65_535)?
-                .unwrap_or(fallback.initial_window),
-            delayed_ack: self.delayed_ack,
-        };
-        options.congestion = match read("congestion", &self.congestion, "cubic")? {
-            Some(congestion) => congestion,
-            // The recommendation depends on the number of streams, which the plan itself may choose.
-            None => {
-                let streams = plan::plan(path, &options).map_err(plan_error)?.streams;
-                recommend_for_host(path, streams, target)
-            }
-        };
-        Ok(options)
     }
 }
 
@@ -472,7 +392,7 @@ fn usage_error(text: impl Display, hint: impl Display) -> Failure {
     Failure::usage(text).hint(hint)
 }
 
-fn route_error(error: RouteError) -> Failure {
+fn route_error(error: &RouteError) -> Failure {
     let hint = match error {
         RouteError::BelowHorizon { .. } => corrected("via", "fibre"),
         RouteError::SamePlace { .. } => "give two different locations, or the RTT instead: --rtt 100us".to_owned(),
@@ -480,9 +400,22 @@ fn route_error(error: RouteError) -> Failure {
     Failure::usage(error).hint(hint)
 }
 
-/// Describes a path or options for which no plan exists.
-fn plan_error(error: PlanError) -> Failure {
+/// Describes options for which no plan exists.
+fn plan_error(error: PlanRequestError) -> Failure {
     let hint = match &error {
+        PlanRequestError::Route(error) => return route_error(error),
+        PlanRequestError::Plan(error) => plan_hint(error),
+        PlanRequestError::NoCapacity => corrected("rate", "100mbit"),
+        PlanRequestError::LinkWithoutRate { .. } => corrected("rate", "10gbit"),
+        PlanRequestError::RateAboveLink { .. } => "give only --rate or only --link".to_owned(),
+        PlanRequestError::VlanWithoutEthernet(_) => corrected("link", "ethernet-10g"),
+        PlanRequestError::MtuTooLarge(_) => corrected("mtu", "9000"),
+    };
+    Failure::usage(error).hint(hint)
+}
+
+fn plan_hint(error: &PlanError) -> String {
+    match error {
         PlanError::NoCapacity => corrected("rate", "100mbit"),
         PlanError::NoRtt => corrected("rtt", "100us"),
         PlanError::HeadersFillMtu { .. } => corrected("mtu", "1500"),
@@ -497,6 +430,5 @@ fn plan_error(error: PlanError) -> Failure {
         PlanError::WindowScaleTooLarge { .. } => corrected("window-scale", "14"),
         PlanError::TooManyStreams { .. } => "lower --rate or --rtt, or raise --max-buffer".to_owned(),
         PlanError::DurationTooLong { .. } => "lower --size or --loss, or raise --rate".to_owned(),
-    };
-    Failure::usage(error).hint(hint)
+    }
 }

@@ -1,16 +1,8 @@
-//! Access rights of clients, the audit log and the sandbox.
+//! Access rights of clients, and the audit log.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lfn_core::session::{Rights, WriteAccess};
-use lfn_net::server::audit::AuditLog;
-use lfn_net::server::sandbox::{SandboxStatus, restrict};
-use lfn_net::server::tokens::file::TokenFile;
-use lfn_net::tester::emulated_path_sysctls;
-
-use crate::emulator_env;
-use crate::exit::Failure;
-use crate::typed::corrected;
 
 /// Flags that restrict clients below --root.
 #[derive(clap::Args, Debug)]
@@ -54,43 +46,8 @@ impl AccessArgs {
         Rights { test: true, read, write }
     }
 
-    /// Refuses write-only access if no directory is served.
-    pub fn check(&self, root: Option<&Path>, tokens: Option<&Path>) -> Result<(), Failure> {
-        let flag = match (self.write_only, self.create_only) {
-            (true, _) => "--write-only",
-            (_, true) => "--create-only",
-            _ => return Ok(()),
-        };
-        let token_list = tokens.and_then(|path| TokenFile::read(path).ok()).unwrap_or_default();
-        if root.is_some() || token_list.tokens.values().any(|kept| kept.root.is_some()) {
-            return Ok(());
-        }
-        Err(Failure::usage(format!("{flag} needs --root, or a token with a directory"))
-            .hint(format!("serve the current directory: {}", corrected("root", "."))))
+    /// Returns the file of the audit log.
+    pub fn audit(&self) -> Option<PathBuf> {
+        self.audit.clone()
     }
-
-    /// Opens the audit log.
-    pub fn audit(&self) -> Result<Option<AuditLog>, Failure> {
-        let Some(path) = &self.audit else { return Ok(None) };
-        AuditLog::open(path).map(Some).map_err(|error| {
-            let failure = Failure::usage(format!("--audit {}: {error}", path.display()));
-            match path.parent().filter(|parent| !parent.exists()) {
-                Some(parent) => failure.hint(format!("create the directory: mkdir -p {}", parent.display())),
-                None => failure.hint("choose a file that this user may append to, on a disk with free space"),
-            }
-        })
-    }
-}
-
-/// Restricts this process to its root, the roots of its tokens and the file of tokens. Must be called before any thread
-/// that accesses files. Returns the active restrictions.
-pub(super) fn restrict_process(root: Option<&Path>, tokens: Option<&Path>) -> Result<SandboxStatus, Failure> {
-    // An invalid file of tokens has been reported before.
-    let token_list = tokens.and_then(|path| TokenFile::read(path).ok()).unwrap_or_default();
-    let roots: Vec<&Path> =
-        root.into_iter().chain(token_list.tokens.values().filter_map(|kept| kept.root.as_deref())).collect();
-    // The file of tokens is replaced on each change, so access to its directory is needed.
-    let state: Vec<&Path> = tokens.and_then(Path::parent).into_iter().collect();
-    let tuned = if emulator_env::is_inside() { emulated_path_sysctls() } else { Vec::new() };
-    restrict(&roots, &state, &tuned).map_err(|error| Failure::msg(format!("landlock: {error}")))
 }

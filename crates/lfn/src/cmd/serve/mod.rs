@@ -9,30 +9,23 @@ mod notify;
 mod ready_server;
 mod stamp;
 mod stdio;
-mod ticket_host;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use etcetera::BaseStrategy;
-use lfn_core::session::{DEFAULT_PORT, Token};
-use lfn_net::server::{ServeError, Server, ServerConfig, ServerEvent, is_loopback, metrics, tokens};
-use lfn_net::service;
-use lfn_net::session::identity::{self, IdentityError, ServerIdentity};
+use lfn_api::serve::{self, KeyStorage, ReadyServer, ServeOptions, ServeStartError, TicketHost, root_directory};
+use lfn_core::session::DEFAULT_PORT;
+use lfn_net::server::{ServeError, ServerEvent, metrics};
 use lfn_sys::process::raise_open_file_limit;
-use serde::{Deserialize, Serialize};
 
 use notify::ServiceManager;
-use ready_server::ReadyServer;
-pub use ticket_host::TicketHost;
 
 use crate::cli::output::{OutputArgs, TextOrJson};
-use crate::emulator_env;
 use crate::exit::{Exit, Failure};
 use crate::print::output::OutputFormat;
 use crate::print::settings::is_quiet;
@@ -99,15 +92,6 @@ pub struct ServeArgs {
     output: OutputArgs<TextOrJson>,
 }
 
-/// Saved token of the server.
-#[derive(Debug, Serialize, Deserialize)]
-struct SavedToken {
-    token: Token,
-    /// Expiry, in seconds since 1970.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    expires: Option<u64>,
-}
-
 const EXIT_CODES: &str = "Exit codes: 0 stopped by SIGTERM, 130 by SIGINT, 1 failed, 2 usage.";
 
 /// Runs `lfn serve` and returns its exit code.
@@ -119,16 +103,18 @@ pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
     if args.stdio.is_enabled() {
         return stdio::run(args);
     }
-    let tokens = if args.ephemeral { None } else { Some(token_file()?) };
-    args.access.check(args.root.as_deref(), tokens.as_deref())?;
+    let options = args.options();
+    let tokens = options.token_file()?;
+    serve::check_write_only(&options, tokens.as_deref()).map_err(|error| start_failure(&args, error))?;
     let mut output = args.output.open_private()?;
     let stop = StopRequest::on_signals()?;
     // With this handler, a file size limit fails the copy and not the server.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     raise_open_file_limit();
-    let server = bind(&args)?;
-    let iperf3 = args.iperf3.bind(&server, args.limits.access(), args.limits.connections())?;
-    let stamp = args.stamp.start(args.bind, args.limits.access(), stop.requested.clone())?;
+    let log = log::log(args.log_format, !args.iperf3.has_users());
+    let server = serve::bind(&options, log).map_err(|error| start_failure(&args, error))?;
+    let iperf3 = args.iperf3.bind(&server, options.access.clone(), options.connections)?;
+    let stamp = args.stamp.start(args.bind, options.access.clone(), stop.requested.clone())?;
     let (stamp, reflected) = stamp.unzip();
     let page = server.metrics(move || reflected.as_ref().map(|reflected| reflected()));
     let host = match &args.ticket_host {
@@ -140,7 +126,7 @@ pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
     })?;
     let announcement = ReadyServer {
         ticket: server.ticket(&host.host)?,
-        host: &host,
+        host,
         listen: server.local_addr()?,
         metrics: metrics.as_ref().map(TcpListener::local_addr).transpose()?,
         stamp,
@@ -150,14 +136,14 @@ pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
     output.write_report(&announcement.document())?;
     // All files that only the start needs are written and open now.
     let root = args.root.as_deref().map(root_directory).transpose()?;
-    let sandbox = access::restrict_process(root.as_deref(), tokens.as_deref())?;
+    let sandbox = serve::restrict_process(root.as_deref(), tokens.as_deref())?;
     if let Some(listener) = metrics {
         metrics::serve(listener, page)?;
     }
     server.event_logger()(ServerEvent::Sandboxed(sandbox.description()));
     match output.format() {
-        OutputFormat::Json => announcement.json()?,
-        _ => announcement.text(!is_quiet() && args.log_format == log::LogFormat::Text)?,
+        OutputFormat::Json => ready_server::print_json(&announcement)?,
+        _ => ready_server::print_text(&announcement, !is_quiet() && args.log_format == log::LogFormat::Text)?,
     }
     let manager = ServiceManager::from_environment();
     manager.ready(&server.local_addr()?.to_string());
@@ -209,31 +195,19 @@ impl StopRequest {
     }
 }
 
-fn bind(args: &ServeArgs) -> Result<Server, Failure> {
-    // All addresses, IPv6 and IPv4, if the host has IPv6.
-    let wildcards = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
-    let addresses = args.bind.map_or(wildcards.to_vec(), |address| vec![address]);
-    let mut last = None;
-    for address in addresses {
-        match Server::bind(
-            config(args, SocketAddr::new(address, args.port))?,
-            service::serve,
-            log::log(args.log_format, !args.iperf3.has_users()),
-        ) {
-            Ok(server) => return Ok(server),
-            Err(error) => last = Some(error),
-        }
-    }
-    let error = last.ok_or_else(|| Failure::msg("no address to listen on"))?;
+/// Describes why the server does not start, with a command that can start.
+fn start_failure(args: &ServeArgs, error: ServeStartError) -> Failure {
     let hint = match &error {
-        ServeError::Listen { source, .. } => listen_hint(args, source),
-        ServeError::Identity(_) => "delete server.key and server.crt; `lfn serve` creates new ones".to_owned(),
-        ServeError::TokenSet(IdentityError::Exposed { .. }) => {
-            "run chmod 600 on the file, and revoke its tokens if others may have read it".to_owned()
+        ServeStartError::Serve(ServeError::Listen { source, .. }) => Some(listen_hint(args, source)),
+        ServeStartError::InsecureOnNetwork(_) => {
+            Some(format!("serve only this host: {}", corrected("bind", "127.0.0.1")))
         }
-        ServeError::TokenSet(_) => "correct the file, or delete it together with all its tokens".to_owned(),
+        ServeStartError::WriteWithoutRoot(_) => {
+            Some(format!("serve the current directory: {}", corrected("root", ".")))
+        }
+        _ => None,
     };
-    Err(Failure::new(error).hint(hint))
+    hint.into_iter().fold(Failure::new(error), Failure::hint)
 }
 
 /// Returns a command that can listen.
@@ -257,90 +231,29 @@ fn listen_hint(args: &ServeArgs, error: &io::Error) -> String {
     }
 }
 
-fn config(args: &ServeArgs, listen: SocketAddr) -> Result<ServerConfig, Failure> {
-    if args.insecure && !(is_loopback(&listen) || emulator_env::is_inside() || args.insecure_anywhere) {
-        return Err(Failure::usage(format!("--insecure: other hosts can reach {listen}"))
-            .hint(format!("serve only this host: {}", corrected("bind", "127.0.0.1"))));
-    }
-    let root = args.root.as_ref().map(|root| root_directory(root)).transpose()?;
-    let (identity, saved) = identity_and_token(args)?;
-    let expires = saved.expires.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-    Ok(ServerConfig {
-        listen,
-        identity,
-        token: (!args.insecure).then_some(saved.token),
-        token_expires: expires,
-        token_file: if args.ephemeral { None } else { Some(token_file()?) },
-        rights: args.access.rights(),
-        audit: args.access.audit()?,
-        root,
-        unconfined: args.stdio.is_enabled(),
-        allow_third_party: args.access.third_party(),
-        limits: args.limits.sessions(),
-        connection_limits: args.limits.connections(),
-        access: args.limits.access(),
-        drain: args.drain,
-    })
-}
-
-/// Returns the canonical path of the directory to serve.
-pub fn root_directory(root: &Path) -> Result<PathBuf, Failure> {
-    let wrong = |error: io::Error| {
-        let hint = match error.kind() {
-            io::ErrorKind::NotFound => format!("check the path, or create the directory: mkdir -p {}", root.display()),
-            io::ErrorKind::NotADirectory => "use the directory that contains the file".to_owned(),
-            _ => "choose a directory that this user may read".to_owned(),
+impl ServeArgs {
+    fn options(&self) -> ServeOptions {
+        let key = match (self.ephemeral, self.new_token) {
+            (true, _) => KeyStorage::Ephemeral,
+            (false, new_token) => KeyStorage::Saved { new_token },
         };
-        Failure::usage(format!("--root {}: {error}", root.display())).hint(hint)
-    };
-    let canonical = root.canonicalize().map_err(wrong)?;
-    std::fs::read_dir(&canonical).map_err(wrong)?;
-    Ok(canonical)
-}
-
-/// Loads the saved key and token, or creates new ones for this run.
-fn identity_and_token(args: &ServeArgs) -> Result<(ServerIdentity, SavedToken), Failure> {
-    let expires = args.ticket_lifetime.map(|life| now() + life.as_secs().max(1));
-    if args.ephemeral {
-        return Ok((ServerIdentity::ephemeral()?, SavedToken { token: identity::new_token()?, expires }));
-    }
-    let state = state_directory()?;
-    let path = state.join("token.toml");
-    let saved_token: Option<SavedToken> = match identity::read_secret(&path)? {
-        Some(text) => Some(toml::from_str(&text).map_err(|_| {
-            Failure::msg(format!("{} contains no valid token", path.display()))
-                .hint("delete the file; a new token is created, and old tickets stop working")
-        })?),
-        None => None,
-    };
-    // A saved token without an expiry time is not used if --ticket-lifetime is given.
-    let is_usable = |saved: &SavedToken| match saved.expires {
-        Some(end) => end > now(),
-        None => expires.is_none(),
-    };
-    let token = match saved_token {
-        Some(saved) if !args.new_token && is_usable(&saved) => saved,
-        _ => {
-            let saved = SavedToken { token: identity::new_token()?, expires };
-            identity::write_secret(&path, &toml::to_string(&saved)?)?;
-            saved
+        ServeOptions {
+            bind: self.bind,
+            port: self.port,
+            ticket_host: self.ticket_host.clone(),
+            root: self.root.clone(),
+            key,
+            ticket_lifetime: self.ticket_lifetime,
+            insecure: self.insecure,
+            insecure_anywhere: self.insecure_anywhere,
+            rights: self.access.rights(),
+            third_party: self.access.third_party(),
+            audit: self.access.audit(),
+            unconfined: self.stdio.is_enabled(),
+            connections: self.limits.connections(),
+            access: self.limits.access(),
+            drain: self.drain,
+            ..ServeOptions::new(self.limits.sessions())
         }
-    };
-    Ok((ServerIdentity::load_or_create(&state)?, token))
-}
-
-/// Returns the path of the file of tokens.
-pub fn token_file() -> Result<PathBuf, Failure> {
-    Ok(state_directory()?.join(tokens::file::FILE_NAME))
-}
-
-/// Returns the directory of the keys and tokens of this user's server.
-pub fn state_directory() -> Result<PathBuf, Failure> {
-    let strategy = etcetera::choose_base_strategy()
-        .map_err(|_| Failure::msg("no home directory for the server's key").hint("set HOME, or use --ephemeral"))?;
-    Ok(strategy.state_dir().unwrap_or_else(|| strategy.data_dir()).join("lfn"))
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
 }

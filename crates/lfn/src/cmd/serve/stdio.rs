@@ -6,20 +6,20 @@
 
 use std::env;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_api::serve::{self, ServeOptions, ServeStartError};
+use lfn_api::ssh::{Announcement, PortRange};
 use lfn_net::server::{ServeError, Server, ServerEvent};
-use lfn_net::service;
 use lfn_sys::process::raise_open_file_limit;
 
-use super::{ServeArgs, StopRequest, config};
+use super::{ServeArgs, StopRequest};
 use crate::exit::{Exit, Failure};
 use crate::print;
-use crate::ssh::{Announcement, PortRange};
 
 /// Maximum time for a running copy after the client is gone. An orderly end saves the next copy from reading the
 /// partial files again.
@@ -58,7 +58,7 @@ pub(super) fn run(mut args: ServeArgs) -> Result<Exit, Failure> {
     let stop = StopRequest::on_signals()?;
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     raise_open_file_limit();
-    let server = listen(&mut args)?;
+    let server = listen(&args)?;
     announce(&server)?;
     let (requested, admission) = (stop.requested.clone(), server.admission());
     thread::Builder::new().name("idle".into()).spawn(move || stop_when_idle(&requested, || admission.running() > 0))?;
@@ -93,20 +93,19 @@ fn stop_when_idle(stop: &AtomicBool, has_sessions: impl Fn() -> bool) {
 }
 
 /// Listens on the first free port of the range, on all addresses of this host.
-fn listen(args: &mut ServeArgs) -> Result<Server, Failure> {
-    let addresses = args.bind.map_or(vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()], |one| vec![one]);
+fn listen(args: &ServeArgs) -> Result<Server, Failure> {
     let mut last = None;
     for port in args.stdio.ports.unwrap_or(PortRange::ANY).iter() {
-        for address in &addresses {
-            let config = config(args, SocketAddr::new(*address, port))?;
-            match Server::bind(config, service::serve, |_: &ServerEvent<'_>| {}) {
-                Ok(server) => return Ok(server),
-                Err(error) => last = Some(error),
-            }
+        match serve::bind(&ServeOptions { port, ..args.options() }, |_: &ServerEvent<'_>| {}) {
+            Ok(server) => return Ok(server),
+            Err(error @ ServeStartError::Serve(_)) => last = Some(error),
+            Err(error) => return Err(error.into()),
         }
     }
     Err(match last {
-        Some(error @ ServeError::Listen { .. }) => Failure::new(error).hint("use other ports: --ssh-ports 7400-7409"),
+        Some(error @ ServeStartError::Serve(ServeError::Listen { .. })) => {
+            Failure::new(error).hint("use other ports: --ssh-ports 7400-7409")
+        }
         Some(error) => Failure::new(error),
         None => Failure::msg("no port to listen on"),
     })

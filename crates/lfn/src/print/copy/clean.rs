@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use lfn_api::documents::{CleanDocument, CleanSchema, FoundLeftover};
 use lfn_core::transfer::leftover::{CleanRule, Leftover, LeftoverCounts, LeftoverState};
 use lfn_core::units::{Bytes, show_duration};
 use lfn_net::transfer::CleanEvent;
-use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::print;
@@ -18,33 +18,11 @@ pub struct CleanReport {
     output: Output,
     places: Vec<String>,
     /// Found files, if they belong into the document.
-    files: Option<Vec<LeftoverJson>>,
+    files: Option<Vec<FoundLeftover>>,
     counts: LeftoverCounts,
     errors: u64,
     /// First output error, reported at the end.
     failed: Option<io::Error>,
-}
-
-/// One file as a JSON object.
-#[derive(Serialize)]
-struct LeftoverJson {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    host: Option<String>,
-    #[serde(flatten)]
-    leftover: Leftover,
-}
-
-/// Document of the search. With [`OutputFormat::Ndjson`] the files are lines before this line.
-#[derive(Serialize)]
-struct ReportJson<'a> {
-    schema: &'static str,
-    places: &'a [String],
-    #[serde(flatten)]
-    rule: CleanRule,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    files: Option<&'a [LeftoverJson]>,
-    counts: LeftoverCounts,
-    errors: u64,
 }
 
 impl CleanReport {
@@ -60,7 +38,7 @@ impl CleanReport {
         match event {
             CleanEvent::Leftover(left) => {
                 self.counts.add(&left);
-                let file = LeftoverJson { host: host.map(str::to_owned), leftover: left };
+                let file = FoundLeftover { host: host.map(str::to_owned), leftover: left };
                 if let Err(error) = self.print_line(&file) {
                     self.failed.get_or_insert(error);
                 }
@@ -81,7 +59,7 @@ impl CleanReport {
         failure.print();
     }
 
-    fn print_line(&self, file: &LeftoverJson) -> io::Result<()> {
+    fn print_line(&self, file: &FoundLeftover) -> io::Result<()> {
         match self.output.format() {
             OutputFormat::Json => Ok(()),
             OutputFormat::Ndjson => {
@@ -90,7 +68,7 @@ impl CleanReport {
                 writeln!(out)
             }
             _ => {
-                let LeftoverJson { host, leftover } = file;
+                let FoundLeftover { host, leftover } = file;
                 let (state, host) = (leftover.state.word(), host_prefix(host.as_deref()));
                 writeln!(print::out(), "{state:<14}{host}{}: {}", leftover.path, describe(leftover))
             }
@@ -103,13 +81,12 @@ impl CleanReport {
             return Err(error.into());
         }
         let CleanReport { rule, counts, errors, places, files, mut output, .. } = self;
-        let document =
-            ReportJson { schema: "lfn.clean/2", places: &places, rule, files: files.as_deref(), counts, errors };
+        let document = CleanDocument { schema: CleanSchema::Current, places, rule, files, counts, errors };
         output.write_report(&document)?;
         if output.format() == OutputFormat::Json {
             print_document(&document, OutputFormat::Json)?;
         } else if output.format() == OutputFormat::Ndjson {
-            print_document(&ReportJson { files: None, ..document }, OutputFormat::Ndjson)?;
+            print_document(&CleanDocument { files: None, ..document }, OutputFormat::Ndjson)?;
         } else {
             // After an error, the message "nothing found" would be wrong.
             if errors == 0 || counts != LeftoverCounts::default() {

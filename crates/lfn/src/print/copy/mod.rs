@@ -6,6 +6,7 @@ mod progress_line;
 
 use std::io::Write;
 
+use lfn_api::prediction::{CopyPrediction, Predictor};
 use lfn_core::diagnose::bottleneck::CopyBottleneck;
 use lfn_core::diagnose::{Diagnosis, Finding, MissingEvidence, Verdict};
 use lfn_core::evidence::{SocketEvidence, StreamTime};
@@ -21,7 +22,6 @@ use lfn_net::transfer::{CopyOptions, CopyOutcome};
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::prediction::{CopyPrediction, Predictor};
 use crate::print::label_columns::wrap;
 use crate::print::output::{Output, OutputFormat, print_document};
 use crate::print::settings::is_quiet;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lfn_api::prediction::{CopyPrediction, Predictor};
 use lfn_core::diagnose::bottleneck::{CopyBottleneck, CurrentProgress};
 use lfn_core::evidence::ProgressSample;
 use lfn_core::transfer::entry::Name;
@@ -17,7 +18,6 @@ use serde::Serialize;
 
 use super::progress_line::{CopyState, ProgressLine};
 use crate::exit::without_error_number;
-use crate::prediction::{CopyPrediction, Predictor};
 use crate::print::settings::is_quiet;
 use crate::print::{self, terminal};
 

@@ -1,17 +1,19 @@
-//! Dry run: the simulation and the formulas side by side, with the reasons for their differences; as text and as JSON,
-//! schema `lfn.dry-run/2`.
+//! Dry run: the simulation and the formulas side by side, with the reasons for their differences.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
+use lfn_api::documents::{
+    DryRunDocument, DryRunSchema, ModelledTransfer, PredictedTransfer, QueueingDelayFigures, SenderCounts,
+    SimulatedDirection,
+};
+use lfn_core::figure::Figure;
 use lfn_core::link::{DropCause, LinkStats, PacketCount};
 use lfn_core::path::PathProfile;
 use lfn_core::plan::reasons::per_cent;
 use lfn_core::sim::transfer::{QueueingTime, TransferLoad, TransferOutcome, TransferReport};
 use lfn_core::tcp_model::{Congestion, GoodputLimit, Prediction, TransferPhases};
-use lfn_core::units::{BitRate, Bytes, Ratio, show_duration};
-use serde::Serialize;
+use lfn_core::units::{Ratio, show_duration};
 
 use crate::print;
 use crate::print::label_columns::Page;
@@ -34,84 +36,6 @@ pub struct DryRunReport {
     pub computed_in: Duration,
 }
 
-const SCHEMA: &str = "lfn.dry-run/2";
-
-#[derive(Serialize)]
-struct DryRunJson<'a> {
-    schema: &'static str,
-    path: &'a PathProfile,
-    seed: u64,
-    size_bytes: Bytes,
-    streams: u32,
-    congestion: Congestion,
-    window_bytes: Bytes,
-    /// Payload bytes of a full segment.
-    mss_bytes: u32,
-    /// Maximum number of segments that are simulated as one.
-    max_merged_segments: u32,
-    complete: bool,
-    simulated: SimulatedJson,
-    predicted: PredictedJson,
-    senders: SenderJson,
-    forward: DirectionJson,
-    back: DirectionJson,
-    /// Delay in the queues of the forward direction.
-    queueing_delay: DelayJson,
-    steps: u64,
-}
-
-#[derive(Serialize)]
-struct SimulatedJson {
-    /// From the first SYN to the arrival of the last byte.
-    seconds: f64,
-    received_bytes: Bytes,
-    goodput_bits_per_second: BitRate,
-    /// Null if the transfer is too short for a steady part.
-    steady_goodput_bits_per_second: Option<BitRate>,
-    start_up_seconds: Option<f64>,
-    /// Utilisation of the busiest line in the forward direction.
-    utilisation: f64,
-}
-
-#[derive(Serialize)]
-struct PredictedJson {
-    /// Null if the transfer never ends.
-    seconds: Option<f64>,
-    goodput_bits_per_second: Option<BitRate>,
-    steady_goodput_bits_per_second: BitRate,
-    limited_by: GoodputLimit,
-    start_up_seconds: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct SenderJson {
-    retransmitted_segments: u64,
-    timeouts: u64,
-    loss_events: u64,
-    ecn_events: u64,
-    undone_reductions: u64,
-    duplicate_segments: u64,
-    max_cwnd_segments: f64,
-}
-
-#[derive(Serialize)]
-struct DirectionJson {
-    offered_packets: u64,
-    forwarded_packets: u64,
-    dropped_packets: BTreeMap<DropCause, u64>,
-    marked_packets: u64,
-    queue_peak_bytes: Bytes,
-}
-
-#[derive(Serialize)]
-struct DelayJson {
-    mean_seconds: f64,
-    p50_seconds: f64,
-    p95_seconds: f64,
-    p99_seconds: f64,
-    max_seconds: f64,
-}
-
 impl DryRunReport {
     /// Prints a page on stdout.
     pub fn text(&self) -> io::Result<()> {
@@ -119,11 +43,11 @@ impl DryRunReport {
     }
 
     /// Returns the document. Its figures do not depend on the machine or the time.
-    pub fn document(&self) -> impl Serialize {
+    pub fn document(&self) -> DryRunDocument {
         let TransferReport { senders, links: [forward, back], duplicates, waiting, steps, .. } = &self.transfer;
-        DryRunJson {
-            schema: SCHEMA,
-            path: &self.path,
+        DryRunDocument {
+            schema: DryRunSchema::Current,
+            path: self.path,
             seed: self.seed,
             size_bytes: self.load.size,
             streams: self.load.streams,
@@ -133,21 +57,21 @@ impl DryRunReport {
             max_merged_segments: self.load.settings.range_segments,
             complete: self.is_complete(),
             simulated: self.simulated(),
-            predicted: PredictedJson {
-                seconds: self.predicted_seconds(),
-                goodput_bits_per_second: self.predicted_time.map(|time| self.load.size.per(time.total())),
-                steady_goodput_bits_per_second: self.predicted.goodput,
+            predicted: PredictedTransfer {
+                time: self.predicted_time.map(|time| time.total()),
+                goodput: self.predicted_time.map(|time| self.load.size.per(time.total())),
+                steady_goodput: self.predicted.goodput,
                 limited_by: self.predicted.limit,
-                start_up_seconds: self.predicted_time.map(|time| (time.handshake + time.slow_start).as_secs_f64()),
+                start_up: self.predicted_time.map(|time| time.handshake + time.slow_start),
             },
-            senders: SenderJson {
+            senders: SenderCounts {
                 retransmitted_segments: senders.retransmitted,
                 timeouts: senders.timeouts,
                 loss_events: senders.loss_events,
                 ecn_events: senders.ecn_events,
                 undone_reductions: senders.undone_reductions,
                 duplicate_segments: *duplicates,
-                max_cwnd_segments: senders.max_window,
+                max_cwnd_segments: Figure::new(senders.max_window).unwrap_or_default(),
             },
             forward: direction_json(forward),
             back: direction_json(back),
@@ -156,15 +80,15 @@ impl DryRunReport {
         }
     }
 
-    fn simulated(&self) -> SimulatedJson {
+    fn simulated(&self) -> ModelledTransfer {
         let TransferReport { time, arrived, steady, .. } = self.transfer;
-        SimulatedJson {
-            seconds: time.as_secs_f64(),
+        ModelledTransfer {
+            time,
             received_bytes: arrived,
-            goodput_bits_per_second: arrived.per(time),
-            steady_goodput_bits_per_second: steady.map(|(_, goodput)| goodput),
-            start_up_seconds: steady.map(|(began, _)| began.as_secs_f64()),
-            utilisation: self.utilisation(),
+            goodput: arrived.per(time),
+            steady_goodput: steady.map(|(_, goodput)| goodput),
+            start_up: steady.map(|(began, _)| began),
+            utilisation: Ratio::new(self.utilisation()).unwrap_or_default(),
         }
     }
 
@@ -199,21 +123,22 @@ impl DryRunReport {
     }
 
     fn add_comparison(&self, page: &mut Page) {
-        let SimulatedJson { seconds, goodput_bits_per_second, utilisation, .. } = self.simulated();
+        let ModelledTransfer { time, goodput, utilisation, .. } = self.simulated();
         let row = |one: String, other: String| format!("{one:<18}{other}");
         page.row("", row("simulated".to_owned(), "predicted".to_owned()));
-        let shown = |seconds: f64| show_duration(Duration::from_secs_f64(seconds));
         let never = || "never".to_owned();
-        let time = if self.is_complete() { shown(seconds) } else { format!("not in {}", shown(seconds)) };
-        page.row("time", row(time, self.predicted_seconds().map_or_else(never, shown)));
+        let time = show_duration(time);
+        let time = if self.is_complete() { time } else { format!("not in {time}") };
+        let predicted_time = self.predicted_time.map(|time| show_duration(time.total()));
+        page.row("time", row(time, predicted_time.unwrap_or_else(never)));
         let predicted = self.predicted_time.map(|time| self.load.size.per(time.total()).to_string());
-        page.row("goodput", row(goodput_bits_per_second.to_string(), predicted.unwrap_or_else(never)));
+        page.row("goodput", row(goodput.to_string(), predicted.unwrap_or_else(never)));
         if let Some((began, goodput)) = self.transfer.steady {
             let start = self.predicted_time.map_or(began, |time| time.handshake + time.slow_start);
             page.row("start-up", row(show_duration(began), show_duration(start)));
             page.row("steady part", row(goodput.to_string(), self.predicted.goodput.to_string()));
         }
-        let used = format!("{:.1} %", utilisation * 100.0);
+        let used = format!("{:.1} %", utilisation.get() * 100.0);
         page.row("utilisation", row(used, format!("limited by {}", self.predicted.limit)));
     }
 
@@ -288,10 +213,6 @@ impl DryRunReport {
         self.transfer.steady.is_some_and(|(_, goodput)| goodput.as_f64() > 1.02 * self.predicted.goodput.as_f64())
     }
 
-    fn predicted_seconds(&self) -> Option<f64> {
-        self.predicted_time.map(|time| time.total().as_secs_f64())
-    }
-
     fn is_complete(&self) -> bool {
         self.transfer.outcome == Some(TransferOutcome::Complete)
     }
@@ -315,9 +236,9 @@ fn dropped_by(count: PacketCount, word: &str, link: &LinkStats) -> String {
     format!("{} packets by {word} ({})", count.packets, per_cent(share))
 }
 
-fn direction_json(link: &LinkStats) -> DirectionJson {
+fn direction_json(link: &LinkStats) -> SimulatedDirection {
     let dropped = DropCause::ALL.iter().map(|cause| (*cause, link.dropped[*cause].packets));
-    DirectionJson {
+    SimulatedDirection {
         offered_packets: link.offered.packets,
         forwarded_packets: link.forwarded.packets,
         dropped_packets: dropped.filter(|(_, packets)| *packets > 0).collect(),
@@ -326,9 +247,7 @@ fn direction_json(link: &LinkStats) -> DirectionJson {
     }
 }
 
-fn delays(waiting: &QueueingTime) -> DelayJson {
-    let QueueingTime { mean, p50, p95, p99, max } = waiting;
-    let [mean_seconds, p50_seconds, p95_seconds, p99_seconds, max_seconds] =
-        [mean, p50, p95, p99, max].map(Duration::as_secs_f64);
-    DelayJson { mean_seconds, p50_seconds, p95_seconds, p99_seconds, max_seconds }
+fn delays(waiting: &QueueingTime) -> QueueingDelayFigures {
+    let QueueingTime { mean, p50, p95, p99, max } = *waiting;
+    QueueingDelayFigures { mean, p50, p95, p99, max }
 }

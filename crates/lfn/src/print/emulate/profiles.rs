@@ -1,51 +1,18 @@
-//! List of `lfn emulate --list`: some lines for each profile, or one JSON object, schema `lfn.emulate.list/1`
-//! (`doc/reference/emulate-output.md`).
+//! List of `lfn emulate --list`: some lines for each profile.
 
 use std::fmt::Write;
 
+use lfn_api::documents::{
+    BuiltInProfile, BuiltInTraceEntry, DirectionCapacity, EmulateListDocument, EmulateListSchema,
+};
 use lfn_core::link::EmulatedPath;
 use lfn_core::link::profile::Profile;
 use lfn_core::link::trace::BuiltInTrace;
-use lfn_core::path::PathProfile;
-use lfn_core::units::{BitRate, show_duration};
-use serde::Serialize;
+use lfn_core::units::show_duration;
 
 /// Width of the text in columns.
 const WIDTH: usize = 79;
 const INDENT: usize = 14;
-const SCHEMA: &str = "lfn.emulate.list/1";
-
-#[derive(Serialize)]
-struct ProfileListJson<'a> {
-    schema: &'static str,
-    profiles: Vec<ProfileJson<'a>>,
-    traces: Vec<TraceJson>,
-}
-
-#[derive(Serialize)]
-struct ProfileJson<'a> {
-    name: &'a str,
-    title: &'a str,
-    source: &'a str,
-    notes: &'a str,
-    settings: String,
-    path: PathProfile,
-    near_to_far: CapacityJson,
-    far_to_near: CapacityJson,
-}
-
-#[derive(Serialize)]
-struct CapacityJson {
-    #[serde(rename = "capacity_bits_per_second")]
-    capacity: BitRate,
-}
-
-#[derive(Serialize)]
-struct TraceJson {
-    name: &'static str,
-    title: &'static str,
-    source: &'static str,
-}
 
 /// Returns every profile with its figures, and the traces.
 pub fn list(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltInTrace]) -> String {
@@ -62,22 +29,26 @@ pub fn list(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltInTrace]) -> S
 }
 
 /// Returns the document of the same list, with all properties of each profile.
-pub fn document(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltInTrace]) -> impl Serialize {
+pub fn document(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltInTrace]) -> EmulateListDocument {
     let profiles = profiles.iter().map(|(profile, path)| {
-        let [forward, back] = path.capacities().map(|capacity| CapacityJson { capacity });
-        ProfileJson {
-            name: &profile.name,
-            title: &profile.title,
-            source: &profile.source,
-            notes: &profile.notes,
+        let [forward, back] = path.capacities().map(|capacity| DirectionCapacity { capacity });
+        BuiltInProfile {
+            name: profile.name.clone(),
+            title: profile.title.clone(),
+            source: profile.source.clone(),
+            notes: profile.notes.clone(),
             settings: profile.settings.to_string(),
             path: path.profile,
             near_to_far: forward,
             far_to_near: back,
         }
     });
-    let traces = traces.iter().map(|trace| TraceJson { name: trace.name, title: trace.title, source: trace.source });
-    ProfileListJson { schema: SCHEMA, profiles: profiles.collect(), traces: traces.collect() }
+    let traces = traces.iter().map(|trace| BuiltInTraceEntry {
+        name: trace.name.to_owned(),
+        title: trace.title.to_owned(),
+        source: trace.source.to_owned(),
+    });
+    EmulateListDocument { schema: EmulateListSchema::Current, profiles: profiles.collect(), traces: traces.collect() }
 }
 
 /// Returns the RTT and the rate of each direction.

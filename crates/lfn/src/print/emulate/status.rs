@@ -1,4 +1,4 @@
-//! Status of a running emulation as text and as JSON.
+//! Status of a running emulation as text.
 
 use std::fmt::Write;
 
@@ -12,13 +12,6 @@ pub fn text(standing: &RunStatus) -> String {
         describe(&mut out, number, path);
     }
     out
-}
-
-/// Returns the document of the status.
-pub fn document(standing: &RunStatus) -> serde_json::Result<serde_json::Value> {
-    let mut object = serde_json::to_value(standing)?;
-    object["schema"] = "lfn.emulate.show/2".into();
-    Ok(object)
 }
 
 fn describe(out: &mut String, number: u32, standing: &PathStatus) {

@@ -29,6 +29,7 @@ pub(super) use feasible::check_capacity;
 
 /// Result of the calibration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Calibration {
     /// Latency from interface to interface beyond the delay, on an idle path. Subtracted in each direction.
     #[serde(rename = "idle_latency_seconds")]
@@ -39,6 +40,7 @@ pub struct Calibration {
 
 /// Processor time of forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForwardingCosts {
     /// Cost of a single packet of 1,514 bytes.
     pub packet: CpuCost,
@@ -72,6 +74,7 @@ impl ForwardingCosts {
 
 /// Processor time, by thread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuCost {
     /// Time of the thread of one direction, at most one second per second.
     #[serde(rename = "thread_seconds")]

@@ -57,14 +57,17 @@ pub enum Request {
 
 /// State of a running emulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunStatus {
     /// Process id of the emulation, as its user sees it.
     pub pid: u32,
+    /// States of the parallel paths, in order.
     pub paths: Vec<PathStatus>,
 }
 
 /// State of a path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathStatus {
     /// The path with its current settings.
     pub path: PathProfile,
@@ -78,6 +81,7 @@ pub struct PathStatus {
 
 /// Counters of a direction so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionStatus {
     /// Bytes in the queues now.
     #[serde(rename = "queued_bytes")]

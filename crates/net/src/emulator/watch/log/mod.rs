@@ -73,7 +73,9 @@ pub enum LogError {
 
 /// Summary of a packet log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogSummary {
+    /// Records that were written to the files.
     pub written: u64,
     /// Records that are missing, because the writer was too slow or the file could not be written.
     pub missed: u64,

@@ -8,7 +8,6 @@
 mod announcement;
 mod config;
 mod error;
-mod flags;
 mod shell_words;
 mod tunnel;
 
@@ -25,17 +24,14 @@ use std::time::{Duration, Instant};
 
 use lfn_net::session::SessionError;
 use lfn_net::session::dial::{Target, TcpConnection};
-use lfn_net::transfer::TransferError;
 use lfn_sys::names::lookup;
 
 pub use announcement::{Announcement, PortRange};
 use config::SshConfig;
-pub use flags::{LOCAL, ReachedServer, SshFlags};
+pub use error::{SshError, SshExit};
 use tunnel::{ControlSocket, Forward};
 
-use crate::exit::{Exit, Failure};
-use crate::print;
-use crate::remote::session_failure;
+use crate::resolve::ResolveEvent;
 
 /// Maximum time until the server announces itself. The user may have to type a password.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -90,11 +86,9 @@ struct SshProcess {
 
 impl Ssh {
     /// Creates the settings. `command` is split as a shell splits it. The remote shell parses `remote`.
-    pub fn new(command: &str, remote: &str, ports: Option<PortRange>) -> Result<Self, Failure> {
+    pub fn new(command: &str, remote: &str, ports: Option<PortRange>) -> Result<Self, SshError> {
         let words = shell_words::split(command).filter(|words| !words.is_empty());
-        let words = words.ok_or_else(|| {
-            Failure::usage(format!("--ssh '{command}': empty command or unclosed quote")).hint("--ssh 'ssh -p 2222'")
-        })?;
+        let words = words.ok_or_else(|| SshError::BadCommand(command.to_owned()))?;
         Ok(Ssh {
             command_line: command.trim().to_owned(),
             command: words,
@@ -116,7 +110,12 @@ impl Ssh {
     }
 
     /// Starts a server on `host`, which may be USER@HOST.
-    pub fn start(&self, host: &str, interrupted: &AtomicBool) -> Result<SshServer, Failure> {
+    pub fn start(
+        &self,
+        host: &str,
+        interrupted: &AtomicBool,
+        on_event: &dyn Fn(&ResolveEvent<'_>),
+    ) -> Result<SshServer, SshError> {
         let name = ssh_host_argument(host)?;
         let config = if self.is_openssh() { SshConfig::query(&self.command, &name) } else { SshConfig::default() };
         let control =
@@ -129,21 +128,21 @@ impl Ssh {
         let mut forward = None;
         let target = match first_reachable(&hosts, announced.port) {
             Ok(host) => Target::new(announced.ticket(host)),
-            Err(error) if !self.allow_forwarding => return Err(blocked_test(host, announced.port, &error)),
-            Err(error) => {
-                let blocked = port_error(host, announced.port, &error);
-                let forwarded = control.forward(&self.command, &name, announced.port).map_err(|_| blocked)?;
-                print::message(format_args!(
-                    "lfn: cannot reach port {} of {host} ({error}); the data go through ssh, which is slower\n",
-                    announced.port
-                ));
+            Err(source) if !self.allow_forwarding => {
+                return Err(SshError::BlockedTest { host: host.to_owned(), port: announced.port, source });
+            }
+            Err(source) => {
+                let Ok(forwarded) = control.forward(&self.command, &name, announced.port) else {
+                    return Err(SshError::BlockedPort { host: host.to_owned(), port: announced.port, source });
+                };
+                on_event(&ResolveEvent::DataThroughSsh { host, port: announced.port, error: &source });
                 let mut ticket = announced.ticket("127.0.0.1".to_owned());
                 ticket.port = forwarded.port;
                 forward = Some(forwarded);
                 Target::new(ticket)
             }
         };
-        let target = target.map_err(session_failure)?;
+        let target = target?;
         // Without a forward, nothing needs the control socket any more. Its files would stay behind after kill -9.
         let control = if forward.is_some() { control } else { ControlSocket::default() };
         Ok(SshServer { target, _forward: forward, process: running, _control: control })
@@ -154,7 +153,7 @@ impl Ssh {
         Path::new(&self.command[0]).file_name().is_some_and(|name| name == "ssh")
     }
 
-    fn run(&self, host: &str, config: &SshConfig, control: &ControlSocket) -> Result<SshProcess, Failure> {
+    fn run(&self, host: &str, config: &SshConfig, control: &ControlSocket) -> Result<SshProcess, SshError> {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
         if self.is_openssh() {
@@ -172,25 +171,25 @@ impl Ssh {
         let sends_on = if self.allow_third_party { " --third-party" } else { "" };
         command.arg(host).arg(format!("{} serve --stdio{sends_on}{ports}", self.remote_lfn));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|error| {
-            Failure::msg(format!("{host}: cannot start {}: {error}", self.command[0]))
-                .hint("install the OpenSSH client, or use another program: --ssh COMMAND")
+        let child = command.spawn().map_err(|source| SshError::Start {
+            host: host.to_owned(),
+            program: self.command[0].clone(),
+            source,
         })?;
         Ok(SshProcess { child, stderr_text: Arc::default(), stderr_reader: None })
     }
 }
 
 /// Starts a server on this host, for a copy that does not leave it: without ssh, and on loopback only.
-pub fn start_local(interrupted: &AtomicBool) -> Result<SshServer, Failure> {
-    // Runs this binary, even if the file was replaced.
-    let mut command = Command::new("/proc/self/exe");
+pub fn start_local(program: &Path, interrupted: &AtomicBool) -> Result<SshServer, SshError> {
+    let mut command = Command::new(program);
     command.arg0("lfn").args(["serve", "--no-defaults", "--stdio", "--read-only", "--bind", "127.0.0.1"]);
     // Only the client handles an interrupt from the terminal. The client then ends both in order.
     command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().map_err(|error| Failure::msg(format!("cannot start lfn serve: {error}")))?;
+    let child = command.spawn().map_err(SshError::StartLocal)?;
     let mut running = SshProcess { child, stderr_text: Arc::default(), stderr_reader: None };
     let announced = running.wait_for_announcement("this host", "ssh", "lfn", interrupted)?;
-    let target = Target::new(announced.ticket("127.0.0.1".to_owned())).map_err(session_failure)?;
+    let target = Target::new(announced.ticket("127.0.0.1".to_owned()))?;
     Ok(SshServer { target, _forward: None, process: running, _control: ControlSocket::default() })
 }
 
@@ -217,19 +216,19 @@ impl SshProcess {
         ssh: &str,
         remote: &str,
         interrupted: &AtomicBool,
-    ) -> Result<Announcement, Failure> {
-        let lines = self.read_output()?;
+    ) -> Result<Announcement, SshError> {
+        let lines = self.read_output().map_err(SshError::Thread)?;
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             if interrupted.load(Ordering::Relaxed) {
-                return Err(Failure::new(TransferError::Interrupted).with_exit(Exit::Interrupted));
+                return Err(SshError::Interrupted);
             }
             match lines.recv_timeout(POLL_INTERVAL) {
                 Ok(announced) => return announced.check_version(host),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
-                    return Err(Failure::msg(format!("{host}: no answer over ssh within {START_TIMEOUT:?}"))
-                        .hint(format!("check that this command works: {ssh} {host} true")));
+                    let (host, ssh) = (host.to_owned(), ssh.to_owned());
+                    return Err(SshError::NoAnswer { host, ssh, timeout: START_TIMEOUT });
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -237,11 +236,11 @@ impl SshProcess {
         let status = self.wait_for_exit();
         self.wait_for_stderr();
         let stderr_text = (*self.stderr_text.lock().unwrap_or_else(PoisonError::into_inner)).clone();
-        Err(error::ssh_failure(host, ssh, remote, status.and_then(|status| status.code()), &stderr_text))
+        Err(SshExit::explain(host, ssh, remote, status.and_then(|status| status.code()), &stderr_text).into())
     }
 
     /// Starts threads that read both outputs, so that ssh never blocks on a full pipe.
-    fn read_output(&mut self) -> Result<Receiver<Announcement>, Failure> {
+    fn read_output(&mut self) -> io::Result<Receiver<Announcement>> {
         let (sender, lines) = channel();
         if let Some(stdout) = self.child.stdout.take() {
             thread::Builder::new().name("ssh".into()).spawn(move || find_announcement(stdout, sender))?;
@@ -305,8 +304,8 @@ fn find_announcement(stdout: ChildStdout, sender: Sender<Announcement>) {
 }
 
 /// Returns the host argument for ssh: an IPv6 address without brackets, and never an option.
-fn ssh_host_argument(host: &str) -> Result<String, Failure> {
-    let wrong = |what| Failure::usage(format!("'{host}': {what}")).hint("write USER@HOST:PATH, as for scp");
+fn ssh_host_argument(host: &str) -> Result<String, SshError> {
+    let wrong = |reason| SshError::BadHost { host: host.to_owned(), reason };
     if host.starts_with('-') {
         return Err(wrong("a host cannot begin with a dash"));
     }
@@ -340,18 +339,6 @@ fn first_reachable(hosts: &[String], port: u16) -> Result<String, io::Error> {
         }
     }
     Err(last)
-}
-
-fn blocked_test(host: &str, port: u16, error: &io::Error) -> Failure {
-    let what = "a test through ssh would measure ssh, not the path";
-    Failure::msg(format!("{host}: cannot reach port {port}: {error}; {what}")).hint(PORTS_HINT)
-}
-
-const PORTS_HINT: &str = "open a range of ports in the firewall of that host and use it: --ssh-ports 7400-7409";
-
-fn port_error(host: &str, port: u16, error: &io::Error) -> Failure {
-    Failure::msg(format!("{host}: cannot reach port {port}: {error}; ssh port forwarding is refused too"))
-        .hint(PORTS_HINT)
 }
 
 #[cfg(test)]

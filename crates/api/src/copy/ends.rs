@@ -11,14 +11,14 @@ use lfn_net::transfer::{CopyEnd, TransferError};
 use super::places::{Direction, without_secrets};
 
 /// Names of the two ends in error messages.
-pub(super) struct EndNames {
+pub struct EndNames {
     sender: String,
     receiver: String,
 }
 
 impl EndNames {
     /// Names the ends as typed, or by their roles if both have the same name.
-    pub(super) fn new(direction: &Direction) -> Self {
+    pub fn new(direction: &Direction) -> Self {
         let at = |host: &str| format!("at {}", without_secrets(host.as_ref()));
         let (sender, receiver) = match direction {
             Direction::Upload(_, host, _) => ("here".to_owned(), at(host)),
@@ -30,7 +30,7 @@ impl EndNames {
     }
 
     /// Describes a failed entry: its name, the reason and the end.
-    pub(super) fn describe(&self, EntryFailure { name, reason: what, end, .. }: &EntryFailure) -> String {
+    pub fn describe(&self, EntryFailure { name, reason: what, end, .. }: &EntryFailure) -> String {
         let end = match end {
             CopyEnd::Sender => &self.sender,
             CopyEnd::Receiver => &self.receiver,
@@ -40,7 +40,7 @@ impl EndNames {
 }
 
 /// Returns the line of an error. A remote path in it is replaced by the path as typed.
-pub(super) fn error_line(error: &TransferError, places: &[OsString]) -> String {
+pub fn error_line(error: &TransferError, places: &[OsString]) -> String {
     let text = error.to_string();
     let Some((destination, sources)) = places.split_last() else { return text };
     if let TransferError::End { end, .. } = error {

@@ -16,12 +16,70 @@ use lfn_core::wire::copy::{RemoteDestination, RemoteSource, Selection};
 use lfn_net::transfer::{LocalDestination, LocalSource};
 
 use super::source_size::total_size;
-use crate::exit::Failure;
-use crate::ssh::LOCAL;
+use crate::ErrorKind;
+use crate::emulator_env::EmulatorEnvironment;
+use crate::hosts::{HostError, SavedHosts};
+use crate::resolve::LOCAL;
+
+/// Reasons why the places of a copy are not valid.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyPlaceError {
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    #[error("nothing to copy")]
+    NoPlaces,
+    #[error("{0}: ~USER is not supported; ~/ is the home directory of the ssh user")]
+    OtherHome(ByteString),
+    #[error("{}: cannot be copied into itself, {}", .source_dir.display(), .destination.display())]
+    IntoItself { source_dir: PathBuf, destination: PathBuf },
+    #[error("the sources are on several hosts")]
+    SeveralHosts,
+    #[error("null: can only be a destination")]
+    NullSource,
+    #[error("random: and zero: can only be sources")]
+    GeneratedDestination,
+    /// The destination is the name of a host without its colon. The copy would create a file of this name.
+    #[error("'{0}' names a host for ssh, but without a colon it is a local file")]
+    SshHostWithoutColon(String),
+    #[error("'{0}' is a saved name, not a local file or directory")]
+    SavedNameWithoutColon(String),
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+impl CopyPlaceError {
+    /// Returns one action that may fix the error, if there is one.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            CopyPlaceError::Location(LocationError::Ticket(_)) => TICKET_HINT,
+            CopyPlaceError::Location(LocationError::Size { .. }) => "write a size as 4096, 500MB or 1GiB",
+            CopyPlaceError::Location(_) | CopyPlaceError::NoPlaces => PLACES_HINT,
+            CopyPlaceError::OtherHome(_) => "give the full path, or ./~NAME for a file of that name",
+            CopyPlaceError::IntoItself { .. } => "exclude the destination directory: --exclude PATTERN",
+            CopyPlaceError::SeveralHosts => "run `lfn copy` once for each host",
+            CopyPlaceError::NullSource => "as a source use zero:SIZE or random:SIZE",
+            CopyPlaceError::GeneratedDestination => "as a destination use null: or a path",
+            CopyPlaceError::SshHostWithoutColon(name) | CopyPlaceError::SavedNameWithoutColon(name) => {
+                return Some(format!("did you mean {name}:? To create a local file of that name, write ./{name}"));
+            }
+            CopyPlaceError::Host(error) => return error.hint(),
+        };
+        Some(hint.to_owned())
+    }
+
+    /// Returns the kind of the error, which decides the exit code of a command.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            CopyPlaceError::Host(error) => error.kind(),
+            _ => ErrorKind::Usage,
+        }
+    }
+}
 
 /// Direction of a copy as seen from this host. A third-party copy goes from one server to another, not through this
 /// host.
-pub(super) enum Direction {
+#[derive(Debug, Clone)]
+pub enum Direction {
     Upload(Vec<LocalSource>, String, RemoteDestination),
     Download(String, Vec<RemoteSource>, LocalDestination),
     ThirdParty { sender: String, from: Vec<RemoteSource>, receiver: String, to: RemoteDestination },
@@ -29,7 +87,7 @@ pub(super) enum Direction {
 
 impl Direction {
     /// Returns the total size, if it is known before the copy. Files that are up to date at the destination count too.
-    pub(super) fn size(&self) -> Option<Bytes> {
+    pub fn size(&self) -> Option<Bytes> {
         let generated: Option<u64> = match self {
             Direction::Upload(sources, ..) => sources
                 .iter()
@@ -51,7 +109,7 @@ impl Direction {
     }
 
     /// Returns the server as typed; of two servers the sender.
-    pub(super) fn host(&self) -> &str {
+    pub fn host(&self) -> &str {
         let (Direction::Upload(_, host, _)
         | Direction::Download(host, ..)
         | Direction::ThirdParty { sender: host, .. }) = self;
@@ -59,23 +117,23 @@ impl Direction {
     }
 
     /// Reports whether the copy stays on this host.
-    pub(super) fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         self.host() == LOCAL
     }
 
     /// Reports whether both servers have the same name as typed.
-    pub(super) fn is_on_one_host(&self) -> bool {
+    pub fn is_on_one_host(&self) -> bool {
         self.other_host() == Some(self.host())
     }
 
     /// Returns the receiving server of a third-party copy.
-    pub(super) fn other_host(&self) -> Option<&str> {
+    pub fn other_host(&self) -> Option<&str> {
         let Direction::ThirdParty { receiver, .. } = self else { return None };
         Some(receiver)
     }
 
     /// Reports whether there may be several sources. A pattern on a server may match any number.
-    pub(super) fn has_several_sources(&self) -> bool {
+    pub fn has_several_sources(&self) -> bool {
         let several = |from: &RemoteSource| matches!(from, RemoteSource::File { path } if is_pattern(path.as_bytes()));
         match self {
             Direction::Upload(sources, ..) => sources.len() > 1,
@@ -86,12 +144,15 @@ impl Direction {
     }
 
     /// Reports whether the near end sends. In messages, near is this host, or the source of a third-party copy.
-    pub(super) fn near_sends(&self) -> bool {
+    pub fn near_sends(&self) -> bool {
         !matches!(self, Direction::Download(..))
     }
 
     /// Makes paths on ssh hosts relative to the home directory, so that a leading `~/` is removed.
-    pub(super) fn start_at_home(&mut self, is_over_ssh: impl Fn(&str) -> Result<bool, Failure>) -> Result<(), Failure> {
+    pub fn start_at_home(
+        &mut self,
+        is_over_ssh: impl Fn(&str) -> Result<bool, HostError>,
+    ) -> Result<(), CopyPlaceError> {
         if let Direction::Upload(_, host, to) | Direction::ThirdParty { receiver: host, to, .. } = self
             && let RemoteDestination::File { path, .. } = to
             && is_over_ssh(host)?
@@ -112,41 +173,27 @@ impl Direction {
 }
 
 /// Removes a leading `~/`. `~USER` is refused, since only a shell knows other home directories.
-pub(super) fn without_tilde(path: &ByteString) -> Result<ByteString, Failure> {
+pub fn without_tilde(path: &ByteString) -> Result<ByteString, CopyPlaceError> {
     match path.as_bytes() {
         b"~" => Ok(ByteString::default()),
         [b'~', b'/', rest @ ..] => {
             let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
             Ok(ByteString::from(&rest[slashes..]))
         }
-        [b'~', ..] => {
-            Err(Failure::usage(format!("{path}: ~USER is not supported; ~/ is the home directory of the ssh user"))
-                .hint("give the full path, or ./~NAME for a file of that name"))
-        }
+        [b'~', ..] => Err(CopyPlaceError::OtherHome(path.clone())),
         _ => Ok(path.clone()),
     }
 }
 
 /// Parses the places as typed. The last place is the destination.
-pub(super) fn direction(
+pub fn direction(
     places: &[OsString],
     allowed: OverwritePolicy,
     selection: &Selection,
-) -> Result<Direction, Failure> {
-    let read = |text: &OsString| {
-        Location::parse_bytes(text.as_bytes()).map_err(|error| {
-            let hint = match &error {
-                LocationError::Ticket(_) => TICKET_HINT,
-                LocationError::Size { .. } => "write a size as 4096, 500MB or 1GiB",
-                _ => PLACES_HINT,
-            };
-            Failure::usage(error).hint(hint)
-        })
-    };
+) -> Result<Direction, CopyPlaceError> {
+    let read = |text: &OsString| Location::parse_bytes(text.as_bytes());
     let mut places = places.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let Some(Location { host, resource: place }) = places.pop() else {
-        return Err(Failure::usage("nothing to copy").hint(PLACES_HINT));
-    };
+    let Some(Location { host, resource: place }) = places.pop() else { return Err(CopyPlaceError::NoPlaces) };
     // The contents of a directory are copied into a directory, even if there is only one file.
     let has_own_name =
         |place: &Resource| !matches!(place, Resource::Path(path) if final_name(path.as_os_str().as_bytes()).is_none());
@@ -173,9 +220,25 @@ pub(super) fn direction(
     }
 }
 
+/// Refuses a destination that is a saved name, or USER@HOST, without its colon. The copy would create a file of this name.
+pub fn refuse_missing_colon(places: &[OsString], emulator: &EmulatorEnvironment) -> Result<(), CopyPlaceError> {
+    let Some(name) = places.last().and_then(|place| place.to_str()) else { return Ok(()) };
+    if Path::new(name).symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let is_for_ssh = |name: &str| name.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty());
+    if !name.contains([':', '/']) && is_for_ssh(name) {
+        return Err(CopyPlaceError::SshHostWithoutColon(name.to_owned()));
+    }
+    if emulator.far_ticket(name)?.is_some() || SavedHosts::load()?.contains(name) {
+        return Err(CopyPlaceError::SavedNameWithoutColon(name.to_owned()));
+    }
+    Ok(())
+}
+
 /// Refuses a copy of one directory into itself before anything is created. With several sources or patterns, the lister
 /// skips the destination directory.
-fn refuse_copy_into_itself(sources: &[Resource], destination: &Resource) -> Result<(), Failure> {
+fn refuse_copy_into_itself(sources: &[Resource], destination: &Resource) -> Result<(), CopyPlaceError> {
     let ([Resource::Path(from)], Resource::Path(to)) = (sources, destination) else { return Ok(()) };
     let file_id = |path: &Path| fs::metadata(path).ok().map(|facts| (facts.dev(), facts.ino()));
     // A missing directory is created below its first existing parent.
@@ -186,52 +249,51 @@ fn refuse_copy_into_itself(sources: &[Resource], destination: &Resource) -> Resu
     let above: Vec<_> =
         existing_parent.iter().flat_map(|existing_parent| existing_parent.ancestors()).filter_map(file_id).collect();
     if from.is_dir() && file_id(from).is_some_and(|source| above.contains(&source)) {
-        let what = format!("{}: cannot be copied into itself, {}", from.display(), to.display());
-        return Err(Failure::usage(what).hint("exclude the destination directory: --exclude PATTERN"));
+        return Err(CopyPlaceError::IntoItself { source_dir: from.clone(), destination: to.clone() });
     }
     Ok(())
 }
 
 /// Returns the single host of all sources.
-fn single_source_host(sources: Vec<Location>) -> Result<(String, Vec<Resource>), Failure> {
+fn single_source_host(sources: Vec<Location>) -> Result<(String, Vec<Resource>), CopyPlaceError> {
     let mut hosts: Vec<_> = sources.iter().map(|source| source.host.clone()).collect();
     hosts.dedup();
     match hosts.as_slice() {
         [Some(host)] => Ok((host.clone(), sources.into_iter().map(|source| source.resource).collect())),
         [None] => Ok((LOCAL.to_owned(), sources.into_iter().map(|source| source.resource).collect())),
-        _ => Err(Failure::usage("the sources are on several hosts").hint("run `lfn copy` once for each host")),
+        _ => Err(CopyPlaceError::SeveralHosts),
     }
 }
 
 const TICKET_HINT: &str =
     "paste the complete ticket, in quotes; the path goes before the #: lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT";
 
-pub(super) const PLACES_HINT: &str =
-    "lfn copy FILE NAME:PATH, or lfn copy NAME:PATH FILE; `lfn hosts list` shows the names";
+/// Example of a copy, for hints.
+pub const PLACES_HINT: &str = "lfn copy FILE NAME:PATH, or lfn copy NAME:PATH FILE; `lfn hosts list` shows the names";
 
-fn local_source(place: Resource) -> Result<LocalSource, Failure> {
+fn local_source(place: Resource) -> Result<LocalSource, CopyPlaceError> {
     match place {
         Resource::Path(path) => Ok(LocalSource::File(path)),
         Resource::Random(bytes) => Ok(LocalSource::Random(bytes)),
         Resource::Zero(bytes) => Ok(LocalSource::Zero(bytes)),
-        Resource::Null => Err(null_source_error()),
+        Resource::Null => Err(CopyPlaceError::NullSource),
     }
 }
 
-fn far_source(place: Resource) -> Result<RemoteSource, Failure> {
+fn far_source(place: Resource) -> Result<RemoteSource, CopyPlaceError> {
     match place {
         Resource::Path(path) => Ok(RemoteSource::File { path: raw(path) }),
         Resource::Random(bytes) => Ok(RemoteSource::Random { bytes }),
         Resource::Zero(bytes) => Ok(RemoteSource::Zero { bytes }),
-        Resource::Null => Err(null_source_error()),
+        Resource::Null => Err(CopyPlaceError::NullSource),
     }
 }
 
-fn local_destination(place: Resource, allowed: OverwritePolicy) -> Result<LocalDestination, Failure> {
+fn local_destination(place: Resource, allowed: OverwritePolicy) -> Result<LocalDestination, CopyPlaceError> {
     match place {
         Resource::Path(path) => Ok(LocalDestination::File { path, allowed }),
         Resource::Null => Ok(LocalDestination::Null),
-        Resource::Random(_) | Resource::Zero(_) => Err(generated_destination_error()),
+        Resource::Random(_) | Resource::Zero(_) => Err(CopyPlaceError::GeneratedDestination),
     }
 }
 
@@ -240,20 +302,12 @@ fn far_destination(
     allowed: OverwritePolicy,
     single: bool,
     preserve: Preserve,
-) -> Result<RemoteDestination, Failure> {
+) -> Result<RemoteDestination, CopyPlaceError> {
     match place {
         Resource::Path(path) => Ok(RemoteDestination::File { path: raw(path), allowed, single, preserve }),
         Resource::Null => Ok(RemoteDestination::Null),
-        Resource::Random(_) | Resource::Zero(_) => Err(generated_destination_error()),
+        Resource::Random(_) | Resource::Zero(_) => Err(CopyPlaceError::GeneratedDestination),
     }
-}
-
-fn null_source_error() -> Failure {
-    Failure::usage("null: can only be a destination").hint("as a source use zero:SIZE or random:SIZE")
-}
-
-fn generated_destination_error() -> Failure {
-    Failure::usage("random: and zero: can only be sources").hint("as a destination use null: or a path")
 }
 
 fn raw(path: PathBuf) -> ByteString {
@@ -261,7 +315,7 @@ fn raw(path: PathBuf) -> ByteString {
 }
 
 /// Removes the token of a ticket from a place, for messages and reports.
-pub(super) fn without_secrets(typed: &OsStr) -> String {
+pub fn without_secrets(typed: &OsStr) -> String {
     let text = typed.to_string_lossy();
     let Some((_, rest)) = text.strip_prefix("lfn://").and_then(|rest| rest.split_once('@')) else {
         return text.into_owned();

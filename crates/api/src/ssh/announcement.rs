@@ -8,21 +8,29 @@ use std::str::FromStr;
 use lfn_core::session::{Fingerprint, Ticket, Token};
 use serde::{Deserialize, Serialize};
 
-use crate::exit::Failure;
+use super::SshError;
 
 const SCHEMA: &str = "lfn.stdio/1";
 
 /// Message with which a server started over ssh announces itself, one JSON object on one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Announcement {
+    /// Name and version of the schema.
     schema: String,
+    /// Port that the server listens on.
     #[serde(default)]
     pub port: u16,
+    /// Token of the only client.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     #[serde(default)]
     token: Option<Token>,
+    /// Fingerprint of the server's key.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     #[serde(default)]
     fingerprint: Option<Fingerprint>,
     /// Addresses at which the client may reach the server.
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     #[serde(default)]
     pub addresses: Vec<IpAddr>,
 }
@@ -46,12 +54,11 @@ impl Announcement {
     }
 
     /// Returns the announcement, or an error if its version differs from the version of this binary.
-    pub(super) fn check_version(self, host: &str) -> Result<Self, Failure> {
+    pub(super) fn check_version(self, host: &str) -> Result<Self, SshError> {
         if self.schema == SCHEMA && self.port != 0 && self.token.is_some() && self.fingerprint.is_some() {
             return Ok(self);
         }
-        Err(Failure::msg(format!("{host}: its lfn uses {}, this host uses {SCHEMA}", self.schema))
-            .hint("install the same version on both hosts; `lfn --version` prints it"))
+        Err(SshError::OtherVersion { host: host.to_owned(), theirs: self.schema, ours: SCHEMA })
     }
 
     /// Returns the ticket with which the client dials the server as `host`.

@@ -9,7 +9,7 @@ use lfn_net::session::Protection;
 use lfn_net::transfer::CopyOutcome;
 
 /// Inputs of the prediction: the figures of the path and the settings of the streams.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Predictor {
     pub path: Option<PathProfile>,
     pub rate: Option<BitRate>,

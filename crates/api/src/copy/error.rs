@@ -1,0 +1,92 @@
+//! Reasons why a copy did not start or did not finish.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use lfn_core::units::BitRate;
+use lfn_net::session::SessionError;
+use lfn_net::transfer::TransferError;
+
+use super::ends::error_line;
+use super::places::CopyPlaceError;
+use crate::ErrorKind;
+use crate::hosts::HostError;
+use crate::ssh::SshError;
+
+/// Reasons why a copy did not start or did not finish.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    #[error(transparent)]
+    Place(#[from] CopyPlaceError),
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(transparent)]
+    Ssh(#[from] SshError),
+    #[error("--rate {rate} is too low; minimum {minimum}")]
+    RateTooLow { rate: BitRate, minimum: BitRate },
+    #[error("{0}")]
+    BlockSize(String),
+    #[error("this host cannot reach itself at {address}: {source}")]
+    Loopback { address: String, source: io::Error },
+    #[error(transparent)]
+    Session(SessionError),
+    #[error("interrupted")]
+    Interrupted,
+    /// The line names remote paths as typed, with their host.
+    #[error("{line}")]
+    Transfer { line: String, error: TransferError },
+}
+
+impl CopyError {
+    /// Converts an error of the transfer; `places` are the sources and the destination as typed.
+    pub fn from_transfer(error: TransferError, places: &[OsString]) -> Self {
+        match error {
+            TransferError::Interrupted => CopyError::Interrupted,
+            TransferError::Session(error) if !matches!(error, SessionError::Refused(_)) => CopyError::Session(error),
+            error => CopyError::Transfer { line: error_line(&error, places), error },
+        }
+    }
+
+    /// Returns one action that may fix the error, if there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            CopyError::Place(error) => error.hint(),
+            CopyError::Host(error) => error.hint(),
+            CopyError::Ssh(error) => error.hint(),
+            CopyError::RateTooLow { .. } => Some("--rate 10gbit".to_owned()),
+            CopyError::BlockSize(_) => Some("--block-size 1MiB".to_owned()),
+            CopyError::Loopback { .. } => Some("enable the loopback interface: ip link set lo up".to_owned()),
+            CopyError::Session(error) => error.hint(),
+            CopyError::Interrupted => None,
+            CopyError::Transfer { error: TransferError::Session(SessionError::Refused(refusal)), .. } => {
+                refusal.hint.clone()
+            }
+            CopyError::Transfer { error, .. } => source_hint(error).or_else(|| error.hint()),
+        }
+    }
+
+    /// Returns the kind of the error, which decides the exit code of a command.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            CopyError::Place(error) => error.kind(),
+            CopyError::Host(error) => error.kind(),
+            CopyError::Ssh(error) => error.kind(),
+            CopyError::RateTooLow { .. } | CopyError::BlockSize(_) => ErrorKind::Usage,
+            CopyError::Interrupted => ErrorKind::Interrupted,
+            CopyError::Transfer { error: TransferError::MultipleSourcesWithNames { .. }, .. } => ErrorKind::Usage,
+            CopyError::Transfer { error, .. } if error.is_resumable() => ErrorKind::Incomplete,
+            CopyError::Transfer { .. } | CopyError::Session(_) | CopyError::Loopback { .. } => ErrorKind::Failed,
+        }
+    }
+}
+
+/// Returns a command that lists the directory where a missing local source should be.
+fn source_hint(error: &TransferError) -> Option<String> {
+    let TransferError::SourceNotFound { path } = error else { return None };
+    let existing = Path::new(path).ancestors().skip(1).find(|above| above.is_dir());
+    let directory =
+        existing.filter(|above| !above.as_os_str().is_empty()).map_or(".".into(), |above| above.display().to_string());
+    let is_plain = directory.chars().all(|c| c.is_alphanumeric() || "/._-+,".contains(c));
+    is_plain.then(|| format!("check the spelling: ls {directory}"))
+}

@@ -1,0 +1,57 @@
+//! Result documents of the commands, which `--json` prints and `--report` stores.
+//!
+//! Each document has the key `schema` with its name and version. `doc/schema` has the JSON Schema of each document,
+//! generated from these types. The documents of tests are in [`lfn_core::report`] and [`lfn_core::stamp`].
+
+mod clean;
+mod dry_run;
+mod emulate;
+mod hosts;
+mod packet_log;
+mod plan;
+mod program;
+#[cfg(test)]
+mod schema;
+mod serve;
+mod tokens;
+mod verify;
+
+pub use clean::{CleanDocument, CleanSchema, FoundLeftover};
+pub use dry_run::{
+    DryRunDocument, DryRunSchema, ModelledTransfer, PredictedTransfer, QueueingDelayFigures, SenderCounts,
+    SimulatedDirection,
+};
+pub use emulate::{
+    BuiltInProfile, BuiltInTraceEntry, DirectionCapacity, EmulateDocument, EmulateListDocument, EmulateListSchema,
+    EmulateSchema, EmulateShowDocument, EmulateShowSchema,
+};
+pub use hosts::{
+    HostAddedDocument, HostAddedSchema, HostRemovedDocument, HostRemovedSchema, HostsDocument, HostsSchema,
+};
+pub use packet_log::{
+    LoggedDirection, LoggedOutcome, PacketLogEnd, PacketLogLine, PacketLogSchema, PacketLogStart, PacketRecord,
+};
+pub use plan::{PlanDocument, PlannedHost};
+pub use program::{
+    DefaultKey, DefaultsDocument, DefaultsFile, DefaultsSchema, SetDefault, VersionDocument, VersionSchema,
+};
+pub use serve::{ServeDocument, ServeSchema};
+pub use tokens::{
+    TokenDocument, TokenEntry, TokenRevokedDocument, TokenRevokedSchema, TokenSchema, TokensDocument, TokensSchema,
+};
+pub use verify::{FileDifference, FileStatus, VerifyCounts, VerifyDocument, VerifySchema};
+
+/// Defines the type of a `schema` key: its only value is the name and the version of the schema.
+macro_rules! schema_name {
+    ($(#[$doc:meta])* $name:ident = $text:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
+        pub enum $name {
+            #[default]
+            #[serde(rename = $text)]
+            Current,
+        }
+    };
+}
+use schema_name;

@@ -1,0 +1,90 @@
+//! The helper process of an emulation: one thread, a request on standard input, replies to a pipe of the caller.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use lfn_net::emulator::{self, EmulateError, LogFiles, RunOutcome, Setup};
+use lfn_sys::process;
+use serde::{Deserialize, Serialize};
+
+use super::{EmulateRequest, EmulateRequestError};
+
+/// Maximum length of a request, bytes. The settings of a path are some hundred bytes.
+const MAX_REQUEST: u64 = 1 << 20;
+
+/// Reply of the helper, one JSON object per line.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum HelperReply {
+    Started,
+    /// Error of the packet log.
+    Log(String),
+    Result(Box<Result<RunOutcome, EmulateError>>),
+}
+
+/// Reasons why the helper cannot reply.
+#[derive(Debug, thiserror::Error)]
+pub enum HelperError {
+    #[error("cannot open the pipe of the caller: {0}")]
+    Pipe(io::Error),
+    #[error("cannot read the request: {0}")]
+    Read(io::Error),
+    #[error("the request is not valid: {0}")]
+    Request(#[from] serde_json::Error),
+    #[error(transparent)]
+    Emulate(#[from] EmulateRequestError),
+    #[error("cannot serve the caller: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Runs the helper: reads the request, emulates and replies. The calling process must have only one thread, because it is
+/// cloned.
+pub fn run_helper(pipe: &Path) -> Result<(), HelperError> {
+    // The pipe is opened before the parent can end and its process id can become that of another process.
+    let mut replies = OpenOptions::new().write(true).open(pipe).map_err(HelperError::Pipe)?;
+    process::die_with_parent()?;
+    let mut text = Vec::new();
+    io::stdin().lock().take(MAX_REQUEST).read_to_end(&mut text).map_err(HelperError::Read)?;
+    let request: EmulateRequest = serde_json::from_slice(&text)?;
+    let mut setup = setup(&request)?;
+    if let Some(path) = &request.log {
+        match LogFiles::open(path) {
+            Ok(files) => setup.watch.log = Some(files),
+            Err(error) => return Ok(reply(&mut replies, &HelperReply::Log(error.to_string()))?),
+        }
+    }
+    reply(&mut replies, &HelperReply::Started)?;
+    let outcome = emulator::run(&setup, &request.command);
+    if outcome.is_err() {
+        setup.watch.log.iter().for_each(LogFiles::discard);
+    }
+    Ok(reply(&mut replies, &HelperReply::Result(Box::new(outcome)))?)
+}
+
+fn setup(request: &EmulateRequest) -> Result<Setup, HelperError> {
+    let mut paths = request.emulated_paths()?;
+    if paths.is_empty() {
+        return Err(EmulateRequestError::Emulate(EmulateError::Paths(0)).into());
+    }
+    let seed = match request.seed {
+        Some(seed) => seed,
+        // 32 bits, so that the number is short enough to type.
+        None => u64::from(getrandom::u32().map_err(EmulateRequestError::NoSeed)?),
+    };
+    let first = paths.remove(0);
+    let mut setup = Setup {
+        calibrate: request.calibrate,
+        force: request.force,
+        large_buffers: request.large_buffers,
+        quiet: true,
+        ..Setup::new(first, seed, request.far_side(std::env::current_exe()?)?)
+    };
+    setup.paths.extend(paths);
+    Ok(setup)
+}
+
+fn reply(pipe: &mut File, reply: &HelperReply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    pipe.write_all(&line)
+}
