@@ -78,7 +78,8 @@ fn stopped_emulation() {
 
 fn local_server(root: &Path) -> lfn_api::serve::RunningServer {
     let bind = Some("127.0.0.1".parse().unwrap());
-    let options = ServeOptions { bind, port: 0, root: Some(root.to_owned()), ..ServeOptions::new(ServerLimits::default()) };
+    let options =
+        ServeOptions { bind, port: 0, root: Some(root.to_owned()), ..ServeOptions::new(ServerLimits::default()) };
     lfn_api::serve(&options, |_| {}).unwrap()
 }
 

@@ -27,28 +27,28 @@ mod calibrate;
 mod child;
 pub mod control;
 mod data_path;
+mod error;
+mod link_clock;
 mod network;
+mod outcome;
 mod setup;
 mod terminal;
 mod watch;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::thread::{self, JoinHandle, Scope, ScopedJoinHandle};
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
 
-use child::ChildContext;
+use child::{CALLER_ONLY_INTERRUPT, ChildContext};
 use control::ControlAddress;
-use lfn_core::units::{BitRate, Bytes, show_duration};
-use lfn_sys::clock;
+use error::{START_THREAD, system_error};
 use lfn_sys::namespace::CloneSide;
-use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1};
+use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 use lfn_sys::process::{self, Signals};
 use network::Attachment;
+use outcome::RunResult;
 use rustix::pipe::PipeFlags;
-use serde::{Deserialize, Serialize};
 use terminal::Terminal;
 
 pub use accuracy::{
@@ -56,109 +56,17 @@ pub use accuracy::{
     Unmodelled,
 };
 pub use calibrate::{Calibration, CpuCost, ForwardingCosts};
+pub use error::{EmulateError, MAX_PATHS};
 pub use lfn_core::link::EmulatedPath;
 pub use network::{MissingFeature, NamespaceError, NamespaceRef, bridge_mtu, namespaces_available};
-pub use setup::{FarSide, MAX_PATHS, Placement, Setup};
+pub use outcome::{CommandExit, RunOutcome};
+pub use setup::{FarSide, Placement, Setup};
 pub use watch::{
     LiveDirection, LiveFigures, LiveOptions, LogError, LogFiles, LogFormat, LogSummary, OutputFile, WatchOptions,
 };
 
-/// Result of an emulation run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct RunOutcome {
-    /// Exit of CMD; `None` if no command ran on the near side.
-    pub near: Option<CommandExit>,
-    /// `None` if there was no far command, or if the emulator stopped it at the end of the run.
-    pub far: Option<CommandExit>,
-    /// Reason why forwarding stopped early.
-    pub link_failure: Option<String>,
-    pub accuracy_report: AccuracyReport,
-    /// Present if a log was requested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log: Option<LogSummary>,
-}
-
-/// Exit of a command: an exit status or a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum CommandExit {
-    /// The command ended with this status.
-    Exited(i32),
-    /// A signal with this number ended the command.
-    Killed(i32),
-}
-
-impl fmt::Display for CommandExit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CommandExit::Exited(status) => write!(f, "exited with status {status}"),
-            CommandExit::Killed(signal) => write!(f, "was killed by signal {signal}"),
-        }
-    }
-}
-
-/// Reason why an emulation cannot run.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-pub enum EmulateError {
-    /// The system allows no namespaces. [`NamespaceError::remedy`] gives a command that changes this.
-    #[error("cannot create namespaces: {0}")]
-    Namespaces(#[from] NamespaceError),
-    /// The settings are contradictory, or they exceed a limit of the model.
-    #[error("{0}")]
-    Link(String),
-    /// The number of paths is 0 or above [`MAX_PATHS`].
-    #[error("{0} paths in parallel: the number must be between 1 and {MAX_PATHS}")]
-    Paths(usize),
-    /// The packets in flight do not fit into memory. A lower rate, RTT or queue needs less.
-    #[error("{rate} x {} needs {needed} of memory for packets in flight; only {usable} can be used", show_duration(*.rtt))]
-    Memory {
-        rate: BitRate,
-        rtt: Duration,
-        /// Needed by both directions of all paths.
-        needed: Bytes,
-        /// Part of the available memory that may be used.
-        usable: Bytes,
-    },
-    /// The namespace does not exist, belongs to another user, or already has a conflicting interface or address.
-    #[error("cannot attach to {target}: {reason}")]
-    Attach { target: String, reason: String, remedy: String },
-    /// The interface cannot be an end of a bridge.
-    #[error("interface {interface}: {reason}")]
-    Bridge { interface: String, reason: String, remedy: String },
-    /// The rate is far above the capacity of this machine. The second field is a rate that it can carry.
-    #[error("{0}")]
-    Infeasible(String, BitRate),
-    /// The program cannot be started. The exit code is 127 if it was not found, else 126, as in a shell.
-    #[error("cannot start '{program}': {reason}")]
-    Start { program: String, reason: String, not_found: bool },
-    /// The server on the far side did not start.
-    #[error("the far side did not start: {0}")]
-    FarSide(String),
-    /// The thread of a direction has ended, because the interface vanished or the run is over.
-    #[error("this direction of the link has stopped")]
-    DirectionEnded,
-    /// The thread of a direction did not read the command in time. The command was withdrawn, and nothing has changed.
-    #[error("this direction of the link has not answered in time")]
-    NoAnswer,
-    /// An unexpected failure of a system call.
-    #[error("cannot {step}: {reason}")]
-    System { step: String, reason: String },
-    /// The child process was killed or crashed.
-    #[error("the emulator ended without a report: {0}")]
-    NoReport(String),
-}
-
 /// Signals that the caller forwards to CMD. SIGCHLD reports the end of the child process.
 const FORWARDED_SIGNALS: [i32; 5] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD];
-/// The child receives this signal in place of a SIGINT that was sent to the caller only. CMD has not received that
-/// SIGINT.
-const CALLER_ONLY_INTERRUPT: i32 = SIGUSR1;
-
-/// Report of the child process at its end.
-type RunResult = Result<RunOutcome, EmulateError>;
-
 /// Emulates the path while `command` runs on its near side, and returns when the command ends. Without a command, a
 /// shell runs. If the near side is attached or behind an interface, nothing runs, and the function returns after SIGINT
 /// or SIGTERM.
@@ -245,33 +153,4 @@ fn kill_child(pid: i32) {
     // The signal cannot be sent only if the child has already ended.
     let _ = process::send_signal(pid, SIGKILL);
     process::wait(pid);
-}
-
-const START_THREAD: &str = "start a thread";
-
-/// Starts a scoped thread. Returns an error if the system allows no more threads.
-fn spawn_scoped<'scope, T: Send + 'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    work: impl FnOnce() -> T + Send + 'scope,
-) -> Result<ScopedJoinHandle<'scope, T>, EmulateError> {
-    thread::Builder::new().spawn_scoped(scope, work).map_err(system_error(START_THREAD))
-}
-
-/// Adds the step at which a system call failed.
-fn system_error<E: Into<io::Error>>(step: &str) -> impl FnOnce(E) -> EmulateError {
-    move |error| EmulateError::System { step: step.to_owned(), reason: error.into().to_string() }
-}
-
-impl From<process::ProcessExit> for CommandExit {
-    fn from(ending: process::ProcessExit) -> Self {
-        match ending {
-            process::ProcessExit::Exited(status) => CommandExit::Exited(status),
-            process::ProcessExit::Killed(signal) => CommandExit::Killed(signal),
-        }
-    }
-}
-
-/// Returns the current time on the link's clock.
-fn now() -> lfn_core::time::Instant {
-    lfn_core::time::Instant::from_nanos(clock::monotonic_nanos())
 }

@@ -8,17 +8,12 @@ use std::path::PathBuf;
 
 use lfn_core::link::EmulatedPath;
 use lfn_core::units::Bytes;
-use lfn_sys::memory;
 
 use super::data_path;
-use super::{EmulateError, NamespaceRef, WatchOptions, system_error};
-
-/// Maximum number of parallel paths. Each path costs two threads and at least 58 MB of rings. Each path also adds about
-/// 130 ms to the start and to the end of the run, mostly to make the rings resident and to free them. So 64 paths take
-/// 3.7 GB, and 9 s each time. [`Setup::check`] counts the memory.
-pub const MAX_PATHS: usize = 64;
-/// Maximum share of the available memory for all rings. The kernel's own buffers take as much again.
-const MAX_MEMORY_SHARE: f64 = 0.6;
+use super::data_path::usable_memory;
+use super::error::{EmulateError, MAX_PATHS};
+use super::network::NamespaceRef;
+use super::watch::WatchOptions;
 
 /// Settings of an emulation run.
 #[derive(Clone, Debug)]
@@ -115,10 +110,4 @@ impl Setup {
     pub(super) fn path_numbers(&self) -> impl Iterator<Item = u8> {
         0..u8::try_from(self.paths.len()).unwrap_or(u8::MAX)
     }
-}
-
-/// Returns the number of bytes that rings may take of the available memory.
-pub(super) fn usable_memory() -> Result<u64, EmulateError> {
-    let available = memory::available().map_err(system_error("read /proc/meminfo"))?;
-    Ok((available as f64 * MAX_MEMORY_SHARE) as u64)
 }

@@ -11,7 +11,8 @@ use lfn_core::link::{Discipline, LinkConfig};
 use lfn_core::units::BitRate;
 
 use super::{CpuCost, ForwardingCosts};
-use crate::emulator::{EmulateError, Setup};
+use crate::emulator::Setup;
+use crate::emulator::error::EmulateError;
 
 /// Settings that exceed the capacity of this machine.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,8 +13,8 @@ use std::time::Duration;
 use lfn_sys::netlink::Netlink;
 use lfn_sys::packet::{LengthFilter, PacketSocket, ReceiveRing, SlotSize, VNET_HEADER};
 
+use crate::emulator::error::{EmulateError, system_error};
 use crate::emulator::network::{PathEnd, SideName, SideNetwork};
-use crate::emulator::{EmulateError, system_error};
 
 /// Number of probes in each direction.
 const PROBES: u16 = 50;

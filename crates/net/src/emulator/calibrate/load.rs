@@ -17,8 +17,8 @@ use lfn_sys::{clock, process};
 
 use super::{CpuCost, ForwardingCosts};
 use crate::emulator::data_path::{ControlChannel, Snapshot};
+use crate::emulator::error::{EmulateError, spawn_scoped, system_error};
 use crate::emulator::network::{PathEnd, SideName, SideNetwork};
-use crate::emulator::{EmulateError, spawn_scoped, system_error};
 
 /// Duration of the load.
 const FLOOD_DURATION: Duration = Duration::from_millis(80);

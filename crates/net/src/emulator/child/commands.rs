@@ -14,17 +14,17 @@ use std::time::{Duration, Instant};
 use lfn_sys::namespace::NetNamespace;
 use lfn_sys::process::signal::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 use lfn_sys::process::{self, Signals};
-use rustix::io::Errno;
 
-use super::FORWARDING_FAILED;
 use super::environment;
-use super::far::FarCommand;
+use super::far::{FarCommand, is_resource_shortage};
 use super::shell::Shell;
+use super::signals::{CALLER_ONLY_INTERRUPT, FORWARDING_FAILED};
 use crate::emulator::control::ControlAddress;
+use crate::emulator::error::{EmulateError, system_error};
+use crate::emulator::network::NamespaceRef;
 use crate::emulator::network::{PathEnd, SideName};
-use crate::emulator::{
-    CALLER_ONLY_INTERRUPT, CommandExit, EmulateError, FarSide, NamespaceRef, Placement, Setup, system_error,
-};
+use crate::emulator::outcome::CommandExit;
+use crate::emulator::setup::{FarSide, Placement, Setup};
 
 /// Maximum time for CMD to end after SIGTERM or SIGHUP.
 const TERM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -195,12 +195,6 @@ fn start_error(program: &OsStr, error: io::Error) -> EmulateError {
     }
 }
 
-/// Returns true if a system resource was exhausted, so that the program is not the cause.
-pub(super) fn is_resource_shortage(error: &io::Error) -> bool {
-    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-    errno.is_some_and(|errno| [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM].contains(&errno))
-}
-
 fn is_on_path(program: &OsStr) -> bool {
     std::env::var_os("PATH")
         .or_else(environment::search_path)
@@ -300,6 +294,7 @@ mod tests {
     use lfn_core::link::settings::HopSettings;
 
     use super::*;
+    use rustix::io::Errno;
 
     #[test]
     fn attached_sides_are_introduced_with_commands_that_work() {

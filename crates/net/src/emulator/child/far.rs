@@ -16,11 +16,14 @@ use lfn_sys::namespace::{self, NetNamespace};
 use lfn_sys::process::signal::{SIGKILL, SIGTERM};
 use lfn_sys::process::{self, Signals};
 
-use super::commands::is_resource_shortage;
+use rustix::io::Errno;
+
 use super::environment;
 use crate::emulator::control::ControlAddress;
+use crate::emulator::error::{EmulateError, system_error};
 use crate::emulator::network::{PathEnd, SideName};
-use crate::emulator::{CommandExit, EmulateError, FarSide, Placement, Setup, system_error};
+use crate::emulator::outcome::CommandExit;
+use crate::emulator::{FarSide, Placement, Setup};
 
 /// Maximum time until a server prints its ticket.
 const TICKET_TIMEOUT: Duration = Duration::from_secs(10);
@@ -94,6 +97,12 @@ impl FarCommand {
         }
         let _ = process::send_signal(-pid, SIGKILL);
     }
+}
+
+/// Returns true if a system resource was exhausted, so that the program is not the cause.
+pub(super) fn is_resource_shortage(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    errno.is_some_and(|errno| [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM].contains(&errno))
 }
 
 fn spawn(

@@ -8,6 +8,7 @@ mod commands;
 mod environment;
 mod far;
 mod shell;
+mod signals;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -22,23 +23,25 @@ use std::thread;
 use std::time::Duration;
 
 use lfn_sys::namespace;
-use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2};
+use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use lfn_sys::process::{self, Signals};
 use lfn_sys::{clock, process::exit_immediately};
 use rustix::pipe::PipeFlags;
+
+pub(super) use signals::CALLER_ONLY_INTERRUPT;
+use signals::FORWARDING_FAILED;
 
 use super::accuracy::{AccuracyReport, DirectionReport, EmulatedPathReport};
 use super::calibrate::{self, Calibration};
 use super::control::{self, ControlAddress, ControlServer, ControlSocket, SideEnvironment};
 use super::data_path::Forwarder;
+use super::error::{EmulateError, spawn_scoped, system_error};
+use super::link_clock::now;
 use super::network::{Attachment, MIN_MTU_V6, NamespaceError, OriginalUser, PathEnd, SideName, SideNetwork};
+use super::outcome::{RunOutcome, RunResult};
+use super::setup::{Placement, Setup};
 use super::watch::Watchers;
-use super::{
-    CALLER_ONLY_INTERRUPT, EmulateError, Placement, RunOutcome, RunResult, Setup, now, spawn_scoped, system_error,
-};
 
-/// Sent when a thread of the data path fails.
-pub(super) const FORWARDING_FAILED: i32 = SIGUSR2;
 /// Signals that the child process handles.
 const SIGNALS: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, CALLER_ONLY_INTERRUPT, FORWARDING_FAILED];
 

@@ -22,10 +22,12 @@ use rustix::io::Errno;
 
 use super::peer::Peer;
 use super::{ControlAddress, DirectionStatus, EnvironmentResponse, PathStatus, Refusal, Request, Response, RunStatus};
+use crate::emulator::Setup;
 use crate::emulator::accuracy::LinkChange;
 use crate::emulator::data_path::{ControlChannel, Snapshot};
+use crate::emulator::error::EmulateError;
+use crate::emulator::link_clock::now;
 use crate::emulator::network::SideName;
-use crate::emulator::{EmulateError, Setup, now};
 
 /// Maximum number of connections. Each may hold a long request in memory.
 const MAX_PEERS: usize = 16;

@@ -20,11 +20,11 @@ use lfn_sys::memory::Arena;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 
+use super::memory::usable_memory;
 use super::ring::{arena, ring_size};
 use super::tally::LinkTally;
 use crate::emulator::accuracy::DirectionReport;
-use crate::emulator::setup::usable_memory;
-use crate::emulator::{EmulateError, system_error};
+use crate::emulator::error::{EmulateError, system_error};
 
 /// Time-out of a response. A busy forwarder checks for commands every 2 ms, an idle one wakes up at once.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);

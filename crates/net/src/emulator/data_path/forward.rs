@@ -26,7 +26,8 @@ use super::tally::LinkTally;
 use super::timestamps::{ArrivalTime, ClockSample, KernelTimestamps};
 use super::wakeup::{Wait, WakeupScheduler};
 use crate::emulator::accuracy::DirectionReport;
-use crate::emulator::{EmulateError, now, system_error};
+use crate::emulator::error::{EmulateError, system_error};
+use crate::emulator::link_clock::now;
 
 /// Maximum number of frames received, or sent, before the other has its turn.
 const BATCH: usize = 16;

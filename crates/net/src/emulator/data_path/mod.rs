@@ -7,6 +7,7 @@
 
 mod control_channel;
 mod forward;
+mod memory;
 mod observer;
 mod port;
 mod ring;
@@ -18,6 +19,7 @@ mod wakeup;
 pub(super) use control_channel::fake_forwarder;
 pub(super) use control_channel::{ControlChannel, Snapshot};
 pub(super) use forward::Forwarder;
+pub(super) use memory::usable_memory;
 pub(super) use observer::{Frame, Observer, UnmodelledDrop};
 pub(super) use port::Port;
 pub(super) use ring::memory_needed;

@@ -12,7 +12,7 @@ use lfn_core::time::Instant;
 use lfn_core::units::Ratio;
 
 use crate::emulator::accuracy::{DirectionReport, Lateness, QueueingDelay, Unmodelled};
-use crate::emulator::{EmulateError, system_error};
+use crate::emulator::error::{EmulateError, system_error};
 
 /// Maximum recorded time, nanoseconds. A longer time counts as one minute.
 const MAX_NANOS: u64 = 60_000_000_000;

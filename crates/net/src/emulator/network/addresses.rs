@@ -110,7 +110,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::emulator::setup::MAX_PATHS;
+    use crate::emulator::error::MAX_PATHS;
 
     fn ends() -> impl Iterator<Item = PathEnd> {
         let paths = 0..u8::try_from(MAX_PATHS).unwrap();

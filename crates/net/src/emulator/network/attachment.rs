@@ -10,7 +10,8 @@ use super::bridge;
 use super::existing_namespace::{self, AttachedNamespace};
 use super::isolation::{self, OriginalUser};
 use super::topology::{self, SideNetwork};
-use crate::emulator::{EmulateError, Placement, Setup};
+use crate::emulator::error::EmulateError;
+use crate::emulator::{Placement, Setup};
 
 /// Attachment of a run, found but not changed yet.
 pub(in crate::emulator) enum Attachment {

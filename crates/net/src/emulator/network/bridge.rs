@@ -13,7 +13,7 @@ use lfn_sys::netlink::{Interface, Netlink};
 
 use super::topology::{Cable, SideNetwork};
 use crate::emulator::data_path::Port;
-use crate::emulator::{EmulateError, system_error};
+use crate::emulator::error::{EmulateError, system_error};
 
 /// Returns the MTU of a path between these interfaces in bytes, the smaller of the two. Returns an error if an
 /// interface cannot be bridged.

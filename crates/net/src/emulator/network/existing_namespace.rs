@@ -17,7 +17,7 @@ use lfn_sys::netlink::Netlink;
 use lfn_sys::sysctl;
 
 use super::addresses::{PREFIX_V4, PathEnd};
-use crate::emulator::{EmulateError, system_error};
+use crate::emulator::error::{EmulateError, system_error};
 
 /// Network namespace that the user selected.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ mod attachment;
 mod bridge;
 mod existing_namespace;
 mod isolation;
+mod namespace_error;
 pub(super) mod topology;
 
 pub(super) use addresses::{MIN_MTU_V6, PathEnd, SideName};
@@ -16,5 +17,6 @@ pub(super) use attachment::Attachment;
 pub use bridge::bridge_mtu;
 pub use existing_namespace::NamespaceRef;
 pub(super) use isolation::OriginalUser;
-pub use isolation::{MissingFeature, NamespaceError, namespaces_available};
+pub use isolation::namespaces_available;
+pub use namespace_error::{MissingFeature, NamespaceError};
 pub(super) use topology::SideNetwork;

@@ -18,9 +18,10 @@ use rustix::io::Errno;
 
 use super::addresses::{MIN_MTU_V6, PREFIX_V4, PREFIX_V6, PathEnd, SideName};
 use super::existing_namespace::AttachedNamespace;
-use super::isolation::{MissingFeature, NamespaceError};
+use super::namespace_error::{MissingFeature, NamespaceError};
+use crate::emulator::Setup;
 use crate::emulator::data_path::Port;
-use crate::emulator::{EmulateError, Setup, system_error};
+use crate::emulator::error::{EmulateError, system_error};
 
 /// Errors of a kernel without IPv6, or with IPv6 disabled.
 const NO_IPV6: [Errno; 3] = [Errno::OPNOTSUPP, Errno::AFNOSUPPORT, Errno::ACCESS];

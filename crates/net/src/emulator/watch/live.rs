@@ -12,7 +12,8 @@ use lfn_core::link::LinkStats;
 use lfn_core::units::{BitRate, Bytes};
 
 use crate::emulator::data_path::ControlChannel;
-use crate::emulator::{EmulateError, now, system_error};
+use crate::emulator::error::{EmulateError, system_error};
+use crate::emulator::link_clock::now;
 
 /// Options of the live display.
 #[derive(Clone, Copy)]

@@ -10,8 +10,8 @@ mod output;
 
 use lfn_core::link::LinkDirection;
 
-use super::EmulateError;
 use super::data_path::Forwarder;
+use super::error::EmulateError;
 use live::LiveThread;
 use log::Log;
 

@@ -10,7 +10,7 @@ use std::io::Write;
 use lfn_core::link::{DropCause, LinkDirection, LinkEvent, Packet};
 use lfn_core::time::Instant;
 
-use super::Encode;
+use super::encode::Encode;
 use super::record::{LogStart, OutcomeKind, PacketOutcome, Record};
 use crate::emulator::data_path::UnmodelledDrop;
 

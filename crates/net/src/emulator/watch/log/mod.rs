@@ -8,6 +8,8 @@
 //! never delays the data path: if the channel is full, the record is counted as missed. If the disk is full, the log
 //! ends and the run continues. The log summary at the end of the run reports both.
 
+mod encode;
+mod files;
 mod json_lines;
 mod pcapng;
 mod record;
@@ -16,7 +18,6 @@ mod tap;
 use std::io::{self, Write};
 use std::iter;
 use std::mem;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -28,8 +29,11 @@ use lfn_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use crate::emulator::data_path::Observer;
+use crate::emulator::error::{EmulateError, system_error};
+use crate::emulator::link_clock::now;
 use crate::emulator::watch::output::OutputFile;
-use crate::emulator::{EmulateError, now, system_error};
+use encode::Encode;
+pub use files::{LogError, LogFiles, LogFormat};
 use json_lines::JsonLinesEncoder;
 use pcapng::PcapngEncoder;
 use record::{LogStart, Record, TAP_POINTS, TapPoint};
@@ -44,33 +48,6 @@ const IDLE_SLEEP: Duration = Duration::from_millis(2);
 /// Maximum time to write the remaining records after the run.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Open files to log to: one file, or one for each capture point.
-#[derive(Clone, Debug)]
-pub struct LogFiles {
-    format: LogFormat,
-    outputs: Vec<OutputFile>,
-}
-
-/// Content of a packet log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// The outcome of every packet, one JSON object per line.
-    JsonLines,
-    /// Every packet on both sides of the link, and every packet dropped between them.
-    Pcapng,
-}
-
-/// Reason why a log cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub enum LogError {
-    /// The extension of the file name selects the format.
-    #[error("{}: unknown log format; the name must end in .jsonl or .pcapng", .0.display())]
-    Suffix(PathBuf),
-    /// The file cannot be opened for writing.
-    #[error("{}: {reason}", file.display())]
-    Open { file: PathBuf, reason: io::Error },
-}
-
 /// Summary of a packet log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -83,64 +60,12 @@ pub struct LogSummary {
     pub error: Option<String>,
 }
 
-impl LogFiles {
-    /// Opens or creates the files. The extension of the name selects the format. `NAME.pcapng` stands for
-    /// `NAME.near.pcapng`, `NAME.far.pcapng` and `NAME.dropped.pcapng`. An existing file keeps its content until the run
-    /// starts.
-    pub fn open(path: &Path) -> Result<Self, LogError> {
-        let format = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("jsonl") => LogFormat::JsonLines,
-            Some("pcapng") => LogFormat::Pcapng,
-            _ => return Err(LogError::Suffix(path.to_owned())),
-        };
-        let paths = match format {
-            LogFormat::JsonLines => vec![path.to_owned()],
-            LogFormat::Pcapng => TapPoint::ALL.map(|point| path.with_extension(point.extension())).into(),
-        };
-        let mut files = LogFiles { format, outputs: Vec::new() };
-        for path in paths {
-            match OutputFile::open(&path) {
-                Ok(output) => files.outputs.push(output),
-                Err(reason) => {
-                    files.discard();
-                    return Err(LogError::Open { file: path, reason });
-                }
-            }
-        }
-        Ok(files)
-    }
-
-    /// Returns the open output files.
-    pub fn outputs(&self) -> &[OutputFile] {
-        &self.outputs
-    }
-
-    /// Deletes the files that this process created, because there is nothing to write.
-    pub fn discard(&self) {
-        self.outputs.iter().for_each(OutputFile::discard);
-    }
-}
-
 /// A log that is being written.
 pub(super) struct Log {
     format: LogFormat,
     records: SyncSender<Record>,
     missed: Arc<[AtomicU64]>,
     summary: Receiver<LogSummary>,
-}
-
-/// Encoder of one log format.
-trait Encode: Send {
-    /// Writes the header of the file.
-    fn begin(&mut self, out: &mut Vec<u8>);
-
-    /// Returns true if the record belongs into this file.
-    fn accepts(&self, record: &Record) -> bool;
-
-    fn record(&mut self, record: &Record, out: &mut Vec<u8>);
-
-    /// Writes the trailer. `missed` has one count for each capture point.
-    fn end(&mut self, written: u64, missed: &[u64], out: &mut Vec<u8>);
 }
 
 impl Log {

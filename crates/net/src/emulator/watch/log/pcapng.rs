@@ -7,7 +7,7 @@
 
 use lfn_core::link::LinkDirection;
 
-use super::Encode;
+use super::encode::Encode;
 use super::record::{CapturePoint, CapturedFrame, DropReason, FrameNote, LogStart, Record, SNAP_LENGTH, TapPoint};
 use crate::emulator::data_path::UnmodelledDrop;
 

@@ -14,7 +14,7 @@ use lfn_core::link::segment::{endpoints, extract_headers};
 use lfn_core::link::{LinkDirection, LinkEvent, Packet};
 use lfn_core::time::Instant;
 
-use super::LogFormat;
+use super::files::LogFormat;
 use super::record::{
     CapturePoint, CapturedFrame, DropReason, FrameArrival, FrameNote, IcmpReply, OutcomeKind, PacketOutcome, Record,
     SNAP_LENGTH, TapPoint,

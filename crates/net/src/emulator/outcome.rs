@@ -1,0 +1,55 @@
+//! Outcome of a run: the exits of the commands and the reports.
+
+use std::fmt;
+
+use lfn_sys::process;
+use serde::{Deserialize, Serialize};
+
+use super::accuracy::AccuracyReport;
+use super::error::EmulateError;
+use super::watch::LogSummary;
+
+/// Result of an emulation run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunOutcome {
+    pub near: Option<CommandExit>,
+    /// `None` if there was no far command, or if the emulator stopped it at the end of the run.
+    pub far: Option<CommandExit>,
+    /// Reason why forwarding stopped early.
+    pub link_failure: Option<String>,
+    pub accuracy_report: AccuracyReport,
+    /// Present if a log was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogSummary>,
+}
+
+/// Exit of a command: an exit status or a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum CommandExit {
+    Exited(i32),
+    Killed(i32),
+}
+
+impl fmt::Display for CommandExit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandExit::Exited(status) => write!(f, "exited with status {status}"),
+            CommandExit::Killed(signal) => write!(f, "was killed by signal {signal}"),
+        }
+    }
+}
+
+impl From<process::ProcessExit> for CommandExit {
+    fn from(ending: process::ProcessExit) -> Self {
+        match ending {
+            process::ProcessExit::Exited(status) => CommandExit::Exited(status),
+            process::ProcessExit::Killed(signal) => CommandExit::Killed(signal),
+        }
+    }
+}
+
+/// Report of the child process at its end.
+pub(super) type RunResult = Result<RunOutcome, EmulateError>;
