@@ -12,7 +12,7 @@ use lfn_core::path::PathProfile;
 use lfn_core::session::Ticket;
 use lfn_net::emulator::control;
 
-use crate::hosts::HostError;
+use crate::host_error::HostError;
 
 /// Name of the far side of an emulated path.
 pub const FAR: &str = "far";

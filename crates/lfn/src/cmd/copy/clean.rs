@@ -14,7 +14,8 @@ use lfn_core::transfer::location::{Location, Resource};
 use lfn_core::wire::clean::CleanRequest;
 use lfn_net::transfer::{clean_local, clean_remote};
 
-use super::{CopyArgs, interrupt_flag, unless_interrupted};
+use super::args::CopyArgs;
+use super::interrupt::{interrupt_flag, unless_interrupted};
 use crate::exit::{Exit, Failure};
 use crate::print::copy::clean::CleanReport;
 

@@ -11,7 +11,7 @@ use lfn_core::wire::measure::TestDirection;
 use lfn_net::tester;
 use lfn_net::transfer::CopyOutcome;
 
-use super::CopyArgs;
+use super::args::CopyArgs;
 use crate::command_line::quote;
 use crate::repeat::typed_flags;
 

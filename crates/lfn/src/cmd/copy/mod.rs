@@ -1,21 +1,20 @@
 //! `lfn copy`: turns the command line into one upload, download or third-party copy, and predicts its time.
 
+mod args;
 mod clean;
 mod evidence;
 mod flags;
+mod interrupt;
 mod manifest;
 pub mod rsync_flags;
 
-use std::ffi::OsString;
 use std::mem;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lfn_api::copy::ends::EndNames;
 use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
 use lfn_api::copy::{CopyError, CopyRequest, find_direction, prepare};
-use lfn_api::resolve::ServerResolver;
 use lfn_core::diagnose::bottleneck::RecentSamples;
 use lfn_core::diagnose::diagnose;
 use lfn_core::evidence::{Evidence, ProgressSample};
@@ -24,11 +23,8 @@ use lfn_core::transfer::preserve::{SkippedEntries, Unpreserved};
 use lfn_core::transfer::streams::StreamChange;
 use lfn_core::wire::copy::{EntryEvent, MAX_FAILURES};
 use lfn_net::transfer::{ConnectionEvent, CopyObserver, CopyOutcome, EntryListener, ListedTotals, LocalDestination};
-use lfn_sys::process::signal::SIGHUP;
-use lfn_sys::process::{is_ignored, raise_open_file_limit};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use lfn_sys::process::raise_open_file_limit;
 
-use crate::cli::output::{OutputArgs, TextOrLines};
 use crate::exit::{Exit, Failure};
 use crate::print::{
     self,
@@ -36,81 +32,10 @@ use crate::print::{
     output::OutputFormat,
     settings::{is_quiet, is_verbose},
 };
-use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
+pub use args::CopyArgs;
 use evidence::{copy_evidence, host_names, typed_arguments};
-use flags::clean::CleanFlags;
-use flags::integrity::IntegrityFlags;
-use flags::overwrite::OverwriteFlags;
-use flags::progress::ProgressFlags;
-use flags::streams::StreamFlags;
-use flags::tree::TreeFlags;
+use interrupt::interrupt_flag;
 use manifest::Manifest;
-
-/// Copy files and directory trees over parallel streams, verified end to end
-///
-/// SOURCE and DESTINATION are a local path, NAME:PATH (NAME is saved by `lfn hosts add`, or is `far` inside `lfn
-/// emulate`), HOST:PATH or USER@HOST:PATH (ssh starts lfn on that host for this copy; only the binary must be installed
-/// there), or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT. All SOURCEs must be on one host. Other
-/// users see arguments in `ps`: @-:PATH reads the ticket from standard input, @FILE:PATH from a file. Instead of a
-/// file, SOURCE can be random:SIZE or zero:SIZE (generated data), and DESTINATION can be null: (data is verified and
-/// discarded). Write a local file with a colon in its name as ./a:b.
-///
-/// A directory is copied with its contents, into a directory of the same name at the destination. With a trailing slash
-/// (dir/) only its contents are copied, as with rsync. Files whose size and modification time already match are
-/// skipped. An interrupted copy resumes.
-#[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES, override_usage = USAGE)]
-pub struct CopyArgs {
-    /// Files and directories to copy, then the destination; in a destination directory, files keep their names
-    #[arg(required_unless_present = "clean", num_args = 1.., value_names = ["SOURCE", "DESTINATION"])]
-    places: Vec<OsString>,
-    #[command(flatten)]
-    clean: CleanFlags,
-    #[command(flatten)]
-    overwrite: OverwriteFlags,
-    #[command(flatten)]
-    integrity: IntegrityFlags,
-    #[command(flatten)]
-    tree: TreeFlags,
-    #[command(flatten)]
-    streams: StreamFlags,
-    #[command(flatten)]
-    ssh: SshFlags,
-    #[command(flatten)]
-    trust: TrustArgs,
-    #[command(flatten)]
-    waiting: QueueArgs,
-    #[command(flatten)]
-    output: OutputArgs<TextOrLines>,
-    #[command(flatten)]
-    progress: ProgressFlags,
-}
-
-const USAGE: &str = "lfn copy [OPTIONS] SOURCE... DESTINATION
-       lfn copy --clean [OPTIONS] [PLACE...]";
-
-const EXAMPLES: &str = "Examples:
-  lfn copy field.nc far1:field.nc         far1 is a saved name: lfn hosts add far1 TICKET
-  lfn copy far1:runs/field.nc .
-  lfn copy field.nc me@there:data/        over ssh, into ~/data on that host
-  lfn copy runs far1:archive              the directory runs becomes archive/runs
-  lfn copy far1:runs/ .                   only the contents of runs
-  lfn copy -a runs far1:archive           preserves owners, links, attributes, holes
-  lfn copy 'far1:runs/*.nc' .             the server expands the pattern
-  lfn copy random:1GiB far1:null:         tests the path without a disk
-  lfn copy --streams 16 --congestion bbr field.nc far1:
-  lfn copy -a runs backup                 between two directories of this host
-  lfn copy far1:runs far2:archive         directly between two servers
-  lfn copy --clean far1:archive           lists partial files of interrupted copies
-
-The printed digest is the same as that of `b3sum FILE`.
-Exit codes: 0 ok, 1 failed, at least in part, 2 usage, 3 incomplete (the same command resumes), 130 interrupted.";
-
-impl CopyArgs {
-    fn resolver(&self) -> ServerResolver {
-        resolver(&self.trust, &self.waiting, &self.ssh)
-    }
-}
 
 /// Runs `lfn copy` and returns its exit code.
 pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
@@ -331,29 +256,5 @@ fn print_skipped(outcome: &CopyOutcome) {
     ];
     for (count, [one, more], what) in lines.iter().filter(|(count, ..)| *count > 0) {
         print::message(format_args!("lfn: {count} {} {what}\n", if *count == 1 { one } else { more }));
-    }
-}
-
-/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets. The second signal ends the process. A SIGHUP that
-/// nohup ignores stays ignored.
-fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let hangup = Some(SIGHUP).filter(|&signal| !is_ignored(signal));
-    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
-        let code = i32::from(Exit::Interrupted.code());
-        signal_hook::flag::register_conditional_shutdown(signal, code, flag.clone())?;
-        signal_hook::flag::register(signal, flag.clone())?;
-    }
-    // A file size limit then is an error of write(2), like any other.
-    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
-    Ok(flag)
-}
-
-/// Replaces an error after an interrupt by "interrupted". The terminal interrupts ssh too, so that the connection fails
-/// at the same time.
-fn unless_interrupted(failure: Failure, interrupted: &AtomicBool) -> Failure {
-    match interrupted.load(Ordering::Relaxed) {
-        true => Failure::msg("interrupted").with_exit(Exit::Interrupted),
-        false => failure,
     }
 }

@@ -1,0 +1,34 @@
+//! Signals that end a copy.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lfn_sys::process::is_ignored;
+use lfn_sys::process::signal::SIGHUP;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::exit::{Exit, Failure};
+
+/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets. The second signal ends the process. A SIGHUP that
+/// nohup ignores stays ignored.
+pub(super) fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let hangup = Some(SIGHUP).filter(|&signal| !is_ignored(signal));
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
+        let code = i32::from(Exit::Interrupted.code());
+        signal_hook::flag::register_conditional_shutdown(signal, code, flag.clone())?;
+        signal_hook::flag::register(signal, flag.clone())?;
+    }
+    // A file size limit then is an error of write(2), like any other.
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
+    Ok(flag)
+}
+
+/// Replaces an error after an interrupt by "interrupted". The terminal interrupts ssh too, so that the connection fails
+/// at the same time.
+pub(super) fn unless_interrupted(failure: Failure, interrupted: &AtomicBool) -> Failure {
+    match interrupted.load(Ordering::Relaxed) {
+        true => Failure::msg("interrupted").with_exit(Exit::Interrupted),
+        false => failure,
+    }
+}
