@@ -30,7 +30,7 @@ pub use test::test;
 /// Kind of an error, which decides the exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The work failed.
+    /// The work failed for another reason.
     Failed,
     /// The options are not valid, or contradict each other.
     Usage,

@@ -21,7 +21,7 @@ pub struct DryRunDocument {
     pub path: PathProfile,
     /// Seed of the random numbers.
     pub seed: u64,
-    /// Bytes to transfer.
+    /// Payload bytes of the transfer.
     pub size_bytes: Bytes,
     /// Number of parallel streams.
     pub streams: u32,
@@ -58,7 +58,7 @@ pub struct ModelledTransfer {
     /// From the first SYN to the arrival of the last byte.
     #[serde(rename = "seconds", with = "seconds")]
     pub time: Duration,
-    /// Bytes that arrived.
+    /// Payload bytes that the receiver got.
     pub received_bytes: Bytes,
     /// Received bytes divided by the time.
     #[serde(rename = "goodput_bits_per_second")]
@@ -83,7 +83,7 @@ pub struct PredictedTransfer {
     /// Size divided by the time; null if the transfer never ends.
     #[serde(rename = "goodput_bits_per_second")]
     pub goodput: Option<BitRate>,
-    /// Goodput after start-up.
+    /// Goodput of the steady part, after start-up.
     #[serde(rename = "steady_goodput_bits_per_second")]
     pub steady_goodput: BitRate,
     /// Limit of the steady goodput.
@@ -99,7 +99,7 @@ pub struct PredictedTransfer {
 pub struct SenderCounts {
     /// Segments that were sent again.
     pub retransmitted_segments: u64,
-    /// Retransmission timeouts.
+    /// Count of retransmission timeouts (RFC 6298).
     pub timeouts: u64,
     /// Reductions of the window for a loss.
     pub loss_events: u64,
@@ -109,7 +109,7 @@ pub struct SenderCounts {
     pub undone_reductions: u64,
     /// Segments that arrived twice.
     pub duplicate_segments: u64,
-    /// Largest congestion window.
+    /// Maximum congestion window, in segments.
     pub max_cwnd_segments: lfn_core::figure::Figure,
 }
 

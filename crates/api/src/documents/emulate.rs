@@ -34,7 +34,7 @@ pub struct EmulateShowDocument {
 pub struct EmulateListDocument {
     /// Name and version of the schema.
     pub schema: EmulateListSchema,
-    /// Profiles for --profile.
+    /// Built-in profiles, values of --profile.
     pub profiles: Vec<BuiltInProfile>,
     /// Traces for --trace and --return-trace.
     pub traces: Vec<BuiltInTraceEntry>,
@@ -44,7 +44,7 @@ pub struct EmulateListDocument {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BuiltInProfile {
-    /// Name for --profile.
+    /// Name as a value of --profile.
     pub name: String,
     /// Description in one line.
     pub title: String,
@@ -75,7 +75,7 @@ pub struct DirectionCapacity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BuiltInTraceEntry {
-    /// Name for --trace.
+    /// Name as a value of --trace.
     pub name: String,
     /// Description in one line.
     pub title: String,

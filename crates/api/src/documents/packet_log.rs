@@ -54,7 +54,7 @@ pub struct PacketRecord {
     pub id: u64,
     /// Number of virtual packets before this frame.
     pub packets_before: u64,
-    /// Time of arrival.
+    /// Arrival time of the first packet of the range.
     pub arrived_seconds: Figure,
     /// Time of arrival since 1970.
     pub arrived_unix_seconds: Figure,

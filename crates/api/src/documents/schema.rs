@@ -79,7 +79,7 @@ fn prose(text: &str) -> String {
     words.join(" ")
 }
 
-/// Returns all schemas.
+/// Returns the schemas of all documents.
 fn all_schemas() -> Vec<DocumentSchema> {
     use Floats::{Forbidden, ReadFromJson};
     vec![

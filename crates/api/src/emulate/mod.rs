@@ -35,7 +35,7 @@ pub const HELPER_COMMAND: &str = "emulate-request";
 /// Interval of the checks for a stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How [`emulate()`] runs the helper.
+/// Options of the helper process of [`emulate()`].
 #[derive(Debug, Clone)]
 pub struct EmulateOptions {
     /// The program lfn, by its path or by its name in `PATH`.

@@ -34,7 +34,7 @@ pub struct PlanRequest {
     /// VLAN tags of each frame: 0, 1 (802.1Q) or 2 (802.1ad).
     pub vlan_tags: u8,
     pub tunnel: Option<Tunnel>,
-    /// Random packet loss.
+    /// Random packet loss of the path.
     pub loss: Ratio,
     /// Size of the bottleneck's queue.
     pub queue: Option<QueueSize>,

@@ -1,4 +1,4 @@
-//! Plan as text.
+//! The plan as text for a terminal.
 
 use std::io;
 
