@@ -12,8 +12,10 @@ use lfn_net::session::SessionError;
 use lfn_net::session::identity::{self, IdentityError};
 use serde::{Deserialize, Serialize};
 
-use crate::ErrorKind;
-use crate::emulator_env;
+use crate::error_kind::ErrorKind;
+
+/// Name of the far side of an emulated path.
+pub const FAR: &str = "far";
 
 /// Tickets saved by `lfn hosts add`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -57,7 +59,7 @@ impl SavedHosts {
         if name.is_empty() || name.len() > 64 || !name.chars().all(fits) || name.starts_with('-') {
             return Err(HostError::InvalidName(name.to_owned()));
         }
-        if name == emulator_env::FAR {
+        if name == FAR {
             return Err(HostError::ReservedName);
         }
         let saved = SavedHost { ticket: ticket.to_string() };

@@ -6,6 +6,7 @@ use lfn_core::path::PathProfile;
 use lfn_core::tcp_model::{self, Congestion, FlowParameters};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::session::Protection;
+use lfn_net::transfer::CopyOutcome;
 
 /// Inputs of the prediction: the figures of the path and the settings of the streams.
 #[derive(Debug, Clone, Default)]
@@ -64,6 +65,18 @@ impl Predictor {
             average_goodput: bytes.per(total),
             slow_start: time.slow_start,
         })
+    }
+
+    /// Predicts a finished copy for the bytes that were sent, with its measured RTT. Returns `None` if none were sent.
+    pub fn predict_outcome(
+        &self,
+        outcome: &CopyOutcome,
+        streams: u16,
+        send_buffer: Option<Bytes>,
+    ) -> Option<CopyPrediction> {
+        let rtt = outcome.sample.sockets.map(|sockets| sockets.min_rtt_seconds);
+        let moved = Some(outcome.moved()).filter(|moved| moved.0 > 0)?;
+        self.predict_with(streams, send_buffer, moved, rtt)
     }
 
     /// Returns the number of streams of the prediction.

@@ -17,7 +17,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::emulator_env::{self, EmulatorEnvironment};
-use crate::hosts::{HostError, SavedHosts};
+use crate::hosts::{FAR, HostError, SavedHosts};
+use crate::resolve_event::ResolveEvent;
 use crate::ssh::{PortRange, Ssh, SshError, SshServer, start_local};
 
 /// Server of a local copy. Users cannot type this name.
@@ -56,15 +57,6 @@ impl std::fmt::Debug for ServerResolver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerResolver").field("ssh", &self.ssh).field("program", &self.program).finish_non_exhaustive()
     }
-}
-
-/// Event while a server is found and started.
-#[derive(Debug)]
-pub enum ResolveEvent<'a> {
-    /// The ticket is read from a terminal. The user has to type it.
-    TicketAwaited,
-    /// A firewall blocks the port of the server, so the data go through ssh, which is slower.
-    DataThroughSsh { host: &'a str, port: u16, error: &'a io::Error },
 }
 
 impl Default for ServerResolver {
@@ -123,7 +115,7 @@ impl ServerResolver {
         if let Some(ticket) = SavedHosts::load()?.get(name)? {
             return Ok(Some(ticket));
         }
-        if name == emulator_env::FAR {
+        if name == FAR {
             return Err(self.far_side_error());
         }
         if self.insecure {
@@ -204,7 +196,7 @@ impl ServerResolver {
 
     fn far_side_error(&self) -> HostError {
         match self.environment.side() {
-            Some(emulator_env::FAR) => HostError::OnFarSide,
+            Some(FAR) => HostError::OnFarSide,
             Some(_) => HostError::FarRunsCommand,
             None => HostError::NoEmulation,
         }

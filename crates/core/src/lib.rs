@@ -16,28 +16,30 @@
 //! | [`session`], [`wire`] | tickets, and the messages of a session |
 //! | [`iperf3`], [`stamp`] | messages of the iperf3 protocol and of STAMP |
 //! | [`discover`] | hops and path MTU: the next probe, and the meaning of each reply |
-//! | [`admission`] | quotas and the queue of a server |
+//! | [`limits`] | limits and the queue of a server |
 //! | [`transfer`] | copies: options, entries, blocks, journal, results |
 //! | [`tcp_info`], [`stats`] | the kernel's figures of a connection; medians and the end of start-up |
 //! | [`host`] | counters of a host during a test; the offset of two clocks |
 //! | [`udp`], [`latency`] | paced datagrams and their statistics; latency probes during a load |
 //! | [`block_timing`], [`stopping_rule`] | times of blocks sent and received; the accuracy of a steady goodput |
-//! | [`diagnose`] | from evidence to findings, one rule per function |
+//! | [`evidence`] | the figures of both ends of a test or a copy, before any judgement |
+//! | [`diagnose`] | from evidence to findings and a verdict, one rule per function |
 //! | [`report`] | the stored result of a test, its events, tables and comparisons |
 
 #![forbid(unsafe_code)]
 
-pub mod admission;
 pub mod block_timing;
 pub mod date;
 pub mod diagnose;
 pub mod discover;
+pub mod evidence;
 pub mod figure;
 pub mod framing;
 pub mod geometry;
 pub mod host;
 pub mod iperf3;
 pub mod latency;
+pub mod limits;
 pub mod link;
 pub mod named_link;
 pub mod path;

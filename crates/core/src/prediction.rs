@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::diagnose::Evidence;
+use crate::diagnose::Figures;
 use crate::path::PathProfile;
 use crate::tcp_model::{self, Congestion, FlowParameters, GoodputLimit, Prediction};
 use crate::units::{BitRate, Bytes};
@@ -72,20 +72,20 @@ const MSS_HEADERS: u32 = 40;
 /// The prediction uses the path and the requested settings of the streams: the minimum of congestion control, receive
 /// window or buffer, send buffer, pace, the server's rate limit and MSS. A setting that the plan requested counts like
 /// one that the user typed.
-pub fn predict_test(evidence: &Evidence) -> Option<(Prediction, ExpectedRange)> {
-    let (path, stream) = (evidence.path?, evidence.streams.first()?);
+pub fn predict_test(figures: &Figures) -> Option<(Prediction, ExpectedRange)> {
+    let (path, stream) = (figures.path?, figures.streams.first()?);
     let (sending, receiving) = (&stream.sender_socket, &stream.receiver_socket);
     // The window of a receive buffer is the offered window: the kernel's ratio of payload to buffer changes, so
     // it cannot be computed.
     let offered = stream.snd_wnd.map_or(receiving.rcvbuf_granted_bytes, |window| Bytes(window.median));
     let in_flight = |granted: Bytes| Bytes((granted.0 as f64 * IN_FLIGHT_PER_GRANTED) as u64);
     // A server's rate limit is for all streams together.
-    let allowed = evidence.rate_limit.map(|limit| BitRate(limit.0 / u64::from(evidence.stream_count().max(1))));
+    let allowed = figures.rate_limit.map(|limit| BitRate(limit.0 / u64::from(figures.stream_count().max(1))));
     let flow = FlowParameters {
         window: receiving.window_requested_bytes.or(receiving.rcvbuf_requested_bytes.map(|_| offered)),
         send_buffer: sending.sndbuf_requested_bytes.map(|_| in_flight(sending.sndbuf_granted_bytes)),
         pace: [sending.pacing_requested, allowed].into_iter().flatten().min(),
-        streams: evidence.stream_count(),
+        streams: figures.stream_count(),
         congestion: sending.congestion.parse().unwrap_or_default(),
         ..FlowParameters::default()
     };
@@ -93,7 +93,7 @@ pub fn predict_test(evidence: &Evidence) -> Option<(Prediction, ExpectedRange)> 
         [sending, receiving].into_iter().filter_map(|socket| u32::try_from(socket.mss_requested_bytes?.0).ok()).min();
     let mtu = mss.map_or(path.mtu, |mss| path.mtu.min(mss.saturating_add(MSS_HEADERS)));
     let path = PathProfile { mtu, ..path };
-    let time = evidence.steady.map_or(evidence.elapsed, |steady| steady.end.saturating_sub(steady.start));
+    let time = figures.steady.map_or(figures.elapsed, |steady| steady.end.saturating_sub(steady.start));
     let prediction = tcp_model::predict_steady(&path, &flow);
     Some((prediction, expected_range(&path, &flow, &prediction, time)))
 }

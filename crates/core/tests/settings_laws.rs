@@ -33,7 +33,7 @@ fn delay(hop: &lfn_core::link::LinkConfig) -> Duration {
 
 #[test]
 fn example_of_every_key_round_trips() {
-    for key in KEYS {
+    for key in KEYS.iter() {
         let mut settings = HopSettings::default();
         settings.set(key.name, key.example).unwrap_or_else(|error| panic!("{}: {error}", key.name));
         let (name, written) = settings.entries().next().unwrap();

@@ -11,6 +11,7 @@ mod command_line;
 mod doc_examples;
 mod exit;
 mod print;
+mod repeat;
 mod server_flags;
 mod suggest;
 mod typed;

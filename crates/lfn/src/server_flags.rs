@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lfn_api::emulator_env::EmulatorEnvironment;
-use lfn_api::resolve::{ResolveEvent, ServerResolver};
+use lfn_api::resolve::ServerResolver;
+use lfn_api::resolve_event::ResolveEvent;
 use lfn_api::ssh::PortRange;
 use lfn_core::units::{parse_unit_duration, show_duration};
 use lfn_core::wire::queue::QueuePosition;
@@ -81,7 +82,7 @@ pub fn emulator() -> &'static EmulatorEnvironment {
 fn print_queue_position(place: &QueuePosition) {
     let wait = place.expected_wait_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.get()).ok());
     let wait = wait.map_or("for an unknown time".into(), |wait| {
-        format!("up to {}", show_duration(Duration::from_secs(wait.as_secs() + 1)))
+        format!("about {}", show_duration(Duration::from_secs(wait.as_secs() + 1)))
     });
     print::message(format_args!("lfn: {}, waiting {wait} ({} ahead)\n", place.reason(), place.ahead));
 }

@@ -6,7 +6,9 @@ mod support;
 
 use std::env;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -40,6 +42,11 @@ fn main() -> ExitCode {
         ("rtt_is_never_shorter_than_set", Needs::Namespaces, rtt_is_never_shorter_than_set),
         ("same_seed_drops_the_same_counted_packets", Needs::Namespaces, same_seed_drops_the_same_counted_packets),
         ("loss_of_100_percent_drops_everything", Needs::Namespaces, loss_of_100_percent_drops_everything),
+        (
+            "signalled_group_keeps_the_result_of_its_test",
+            Needs::Namespaces,
+            signalled_group_keeps_the_result_of_its_test,
+        ),
         ("nothing_is_left_after_any_end", Needs::Namespaces, nothing_is_left_after_any_end),
         (
             "host_buffers_are_kept_except_in_a_tuned_test",
@@ -258,6 +265,24 @@ fn nothing_is_left_after_any_end() {
         assert!(eventually(|| processes_with(&marker).is_empty()), "{signal}: {:?}", processes_with(&marker));
     }
     assert_eq!(fs::read("/etc/hosts").unwrap_or_default(), hosts);
+}
+
+/// A terminal or a batch system signals the emulation and the test in it at the same time.
+fn signalled_group_keeps_the_result_of_its_test() {
+    let home = tempfile::tempdir().unwrap();
+    let test = ["test", "far", "--time", "60s", "--interval", "100ms", "--output", "ndjson", "--report", "test.json"];
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--no-calibration", "--"]).arg(support::lfn_path());
+    command.args(test).current_dir(home.path()).process_group(0).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("\"interval\"")), "the test reports intervals");
+    assert!(Command::new("kill").args(["-s", "TERM", "--", &format!("-{}", child.id())]).status().unwrap().success());
+    lines.for_each(drop);
+    // The emulation ends with its own code, or with that of the test if the test ends first.
+    assert!(matches!(child.wait().unwrap().code(), Some(130 | 143)));
+    let result: serde_json::Value = serde_json::from_slice(&fs::read(home.path().join("test.json")).unwrap()).unwrap();
+    assert!(!result["runs"][0]["intervals"].as_array().unwrap().is_empty(), "{result}");
 }
 
 /// Starts three sleeping processes: on the far side, as CMD, and in a session of its own that CMD left.

@@ -130,6 +130,10 @@ fn link_is_shown_and_changed() {
     assert_eq!(after["paths"][0]["path"]["capacity_bits_per_second"], 5_000_000);
     let text = ask(&running, &["show"]);
     assert!(stdout(&text).contains("link 1: rate=5mbit,rtt=20ms,forward-loss=0.001"), "{}", stdout(&text));
+    let flags_last =
+        lfn().args(["emulate", "set", "rate=6mbit", "--pid", &running.pid().to_string()]).output().unwrap();
+    assert!(flags_last.status.success(), "{}", stderr(&flags_last));
+    assert_eq!(link(&shown(&running), 0, 0), "rate=6mbit,rtt=20ms,forward-loss=0.001");
     // An unusual value is applied with a warning, as at the start.
     let odd = ask(&running, &["set", "loss=1"]);
     assert!(odd.status.success() && stderr(&odd).contains("lfn: "), "{}", stderr(&odd));

@@ -234,7 +234,7 @@ fn help_fits_and_explains_the_directions() {
         let help = stdout(&output);
         let widest = help.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(widest <= 80, "{widest}: {help}");
-        for key in lfn_core::link::settings::KEYS {
+        for key in lfn_core::link::settings::KEYS.iter() {
             assert!(help.contains(&format!("--{} <", key.name)), "{}: {help}", key.name);
             assert!(!help.contains(&format!("--forward-{} <", key.name)), "{}: {help}", key.name);
         }

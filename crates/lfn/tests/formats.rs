@@ -126,6 +126,20 @@ fn iperf3_results_match_the_schema() {
     }
 }
 
+/// The list needs no server.
+#[test]
+fn list_of_findings_matches_the_schema() {
+    let list = |flags: &[&str]| support::lfn().args(["test", "--list-findings"]).args(flags).output().unwrap();
+    let document: Value = serde_json::from_str(&succeeded(&list(&["--json"]))).unwrap();
+    assert_valid("lfn.findings.1", &document);
+    let page = succeeded(&list(&[]));
+    for finding in document["findings"].as_array().unwrap() {
+        let name = finding["name"].as_str().unwrap();
+        assert!(page.contains(&format!("{name}: ")), "{name}: {page}");
+    }
+    assert_refused(&list(&["--output", "csv"]), 2, "cannot be used with --list-findings");
+}
+
 #[test]
 fn stamp_results_match_the_schema() {
     let mut command = support::lfn();
@@ -140,6 +154,16 @@ fn stamp_results_match_the_schema() {
     let session: Value = serde_json::from_str(&succeeded(&lfn_test(&flags))).unwrap();
     assert_valid("lfn.stamp.2", &session);
     assert_eq!((number(&session["sent"]), session["rtt"].is_object()), (10, true), "{session}");
+}
+
+#[test]
+fn serve_writes_its_report_at_the_start() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("serve.json");
+    let server = Server::start(&["--report", file.to_str().unwrap()]);
+    let report: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_valid("lfn.serve.1", &report);
+    assert_eq!(report["ticket"], server.ticket);
 }
 
 #[test]
@@ -460,7 +484,7 @@ fn unsupported_schema_error_names_file_and_versions() {
     for (content, version) in [
         (r#"{"schema":"lfn.test/2","runs":[]}"#, "lfn.test/2"),
         (r#"{"event":"start","schema":"lfn.test.event/4"}"#, "lfn.test.event/4"),
-        (r#"{"schema":"lfn.copy/2"}"#, "lfn.copy/2"),
+        (r#"{"schema":"lfn.copy/3"}"#, "lfn.copy/3"),
     ] {
         fs::write(&file, content).unwrap();
         let output = show(&[&file], &[]);

@@ -17,9 +17,9 @@ use lfn_core::units::{BitRate, Bytes};
 use lfn_net::iperf3::Error;
 use lfn_net::iperf3::client::{self, IperfTest};
 use lfn_net::iperf3::server::{IperfServer, IperfServerConfig, IperfTimeouts};
-use lfn_net::server::ConnectionLimits;
-use lfn_net::server::access::Access;
-use lfn_net::server::admission::{Admission, Quotas};
+use lfn_net::limits::access::Access;
+use lfn_net::limits::admission::{Admission, ServerLimits};
+use lfn_net::limits::connection_table::ConnectionLimits;
 
 /// Far longer than any deadline below, far shorter than a hang.
 const SOON: Duration = Duration::from_secs(30);
@@ -49,7 +49,7 @@ struct Running {
 
 impl Running {
     fn start(strangers: usize) -> Running {
-        let admission = Admission::new(Quotas::default());
+        let admission = Admission::new(ServerLimits::default());
         let config = IperfServerConfig {
             listen: "127.0.0.1:0".parse().unwrap(),
             access: Access::default(),
@@ -82,7 +82,7 @@ impl Running {
         let parameters = Parameters { end: TestEnd::Bytes(100_000), length: Bytes(1000), ..Parameters::default() };
         let test = test(parameters, SOON);
         let outcome = client::run("127.0.0.1", self.address().port(), &test, &mut |_| {}).unwrap();
-        assert_eq!(outcome.runs[0].0.far.bytes, 100_000);
+        assert_eq!(outcome.runs[0].far.bytes, 100_000);
     }
 }
 
@@ -274,7 +274,7 @@ fn paused_stream_is_not_broken() {
     for way in [LoadDirection::Forward, LoadDirection::Reverse] {
         let test = test(Parameters { direction: way, ..slow.clone() }, SOON);
         let outcome = client::run("127.0.0.1", running.address().port(), &test, &mut |_| {}).unwrap();
-        assert_eq!(outcome.runs[0].0.receiver().bytes, 3000, "{way:?}");
+        assert_eq!(outcome.runs[0].receiver().bytes, 3000, "{way:?}");
     }
 }
 

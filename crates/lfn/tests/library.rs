@@ -17,9 +17,9 @@ use lfn_api::plan::{PlanRequest, RoundTrip};
 use lfn_api::resolve::ServerResolver;
 use lfn_api::serve::ServeOptions;
 use lfn_api::test::TestOptions;
+use lfn_core::limits::{ResourceLimits, ServerLimits};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::measure::{TestDirection, TestLoad, TestRequest};
-use lfn_net::server::admission::{QuotaLimits, Quotas};
 use serde_json::Value;
 use support::schema::check_document;
 use support::{Needs, eventually, lfn_path};
@@ -76,24 +76,22 @@ fn stopped_emulation() {
     assert_eq!(assert_document(&result.unwrap())["near"]["killed"], 15);
 }
 
-/// Quotas for the sessions of this test.
-fn quotas() -> Quotas {
-    let limits = QuotaLimits { sessions: 16, streams: 256, rate: None, bytes: None, time: None };
-    Quotas {
-        all: limits,
-        client: limits,
+/// Limits for the sessions of this test.
+fn limits() -> ServerLimits {
+    let resources = ResourceLimits { sessions: 16, streams: 256, rate: None, bytes: None, time: None, queue: 16 };
+    ServerLimits {
+        total: resources,
+        client: resources,
         clients: 16,
         session_streams: 64,
-        session_time: Duration::from_secs(60),
-        window: Duration::from_secs(3600),
-        queue: 16,
-        client_queue: 16,
+        test_time: Duration::from_secs(60),
+        quota_window: Duration::from_secs(3600),
     }
 }
 
 fn local_server(root: &Path) -> lfn_api::serve::RunningServer {
     let bind = Some("127.0.0.1".parse().unwrap());
-    let options = ServeOptions { bind, port: 0, root: Some(root.to_owned()), ..ServeOptions::new(quotas()) };
+    let options = ServeOptions { bind, port: 0, root: Some(root.to_owned()), ..ServeOptions::new(limits()) };
     lfn_api::serve(&options, |_| {}).unwrap()
 }
 
@@ -107,7 +105,9 @@ fn copy(ticket: &str, home: &Path) {
         let request = CopyRequest { places: places.to_vec(), ..CopyRequest::default() };
         let events = Arc::new(AtomicUsize::new(0));
         let seen = events.clone();
-        let count = move |_: &CopyEvent<'_>| drop(seen.fetch_add(1, Ordering::Relaxed));
+        let count = move |_: &CopyEvent<'_>| {
+            seen.fetch_add(1, Ordering::Relaxed);
+        };
         let result = lfn_api::copy(&request, &resolver, &Arc::default(), count).unwrap();
         assert_eq!((result.outcome.bytes, result.outcome.tally.files), (Bytes(3_000_000), 1));
         assert!(result.prepared.choice.streams > 0 && events.load(Ordering::Relaxed) > 0);
@@ -122,7 +122,8 @@ fn test(ticket: &str) {
     let options = TestOptions { request, directions, ..TestOptions::new(ticket) };
     let mut events = 0;
     let measured = lfn_api::test(&options, &ServerResolver::default(), &Arc::default(), &mut |_| events += 1).unwrap();
-    assert!(measured.len() == 2 && measured.iter().all(|one| one.receiver().bytes > 0));
+    let document = assert_document(&measured);
+    assert_eq!(document["runs"].as_array().unwrap().len(), 2, "{document}");
     assert!(events > 0);
 }
 
@@ -159,9 +160,9 @@ fn errors_are_values_and_the_program_continues() {
     let options = EmulateOptions { program: lfn_path(), ..EmulateOptions::default() };
     let error = lfn_api::emulate(&request, &options, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     assert!(matches!(error, EmulateRequestError::Log(_)), "{error}");
-    let exposed = ServeOptions { port: 0, insecure: true, ..ServeOptions::new(quotas()) };
+    let exposed = ServeOptions { port: 0, insecure: true, ..ServeOptions::new(limits()) };
     assert!(lfn_api::serve(&exposed, |_| {}).unwrap_err().to_string().contains("--insecure"));
-    let missing = ServeOptions { root: Some("/nonexistent".into()), ..ServeOptions::new(quotas()) };
+    let missing = ServeOptions { root: Some("/nonexistent".into()), ..ServeOptions::new(limits()) };
     assert!(lfn_api::serve(&missing, |_| {}).unwrap_err().hint().is_some());
     let none = TestOptions { directions: Vec::new(), ..TestOptions::new("far.example") };
     assert!(lfn_api::test(&none, &ServerResolver::default(), &Arc::default(), &mut |_| {}).is_err());

@@ -291,7 +291,7 @@ fn a_finding_repeats_the_test_with_its_flags() {
 
 #[test]
 fn server_limits_are_reported() {
-    let server = Server::start(&["--max-streams", "2", "--max-test-time", "1s"]);
+    let server = Server::start(&["--session-streams", "2", "--test-time", "1s"]);
     let busy = ["--time", "200ms"];
     assert_refused(&server.test(&[&busy[..], &["--streams", "3"]].concat()), 1, "the server allows 2");
     assert_refused(&server.test(&["--time", "2s"]), 1, "the server allows 1 s");

@@ -7,12 +7,14 @@
 //! - [`session`] connects and authenticates both ends. [`server`] accepts connections, and [`service`] starts the
 //!   service that a session requests.
 //! - [`tester`], [`transfer`] and [`path`] are these services. Each module contains both of its ends.
+//! - [`limits`] enforces the limits of clients, sessions and connections.
 //! - [`iperf3`] and [`stamp`] work with other implementations of these protocols.
 //! - [`emulator`] emulates a link.
 #![forbid(unsafe_code)]
 
 pub mod emulator;
 pub mod iperf3;
+pub mod limits;
 pub mod path;
 pub mod server;
 pub mod service;
@@ -21,3 +23,4 @@ pub mod stamp;
 pub mod symlink_guard;
 pub mod tester;
 pub mod transfer;
+mod written_files;

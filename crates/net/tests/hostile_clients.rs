@@ -14,8 +14,8 @@ use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::options::Verify;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{BlockHeader, CopyJob, ReceiverMessage, RemoteDestination, RemoteSource};
+use lfn_net::limits::admission::{ResourceLimits, ServerLimits};
 use lfn_net::server::ServerConfig;
-use lfn_net::server::admission::{QuotaLimits, Quotas};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, DataStream, Protection};
@@ -114,9 +114,9 @@ fn long_failure_texts_are_truncated() {
 #[test]
 fn time_quota_ends_a_client_that_keeps_sending() {
     let _alone = run_exclusively();
-    let client = QuotaLimits { time: Some(Duration::from_secs(1)), ..Quotas::default().client };
-    let quotas = Quotas { client, ..Quotas::default() };
-    let served = TestServer::start(ServerConfig { quotas, ..support::config() }, service::serve);
+    let client = ResourceLimits { time: Some(Duration::from_secs(1)), ..ServerLimits::default().client };
+    let limits = ServerLimits { client, ..ServerLimits::default() };
+    let served = TestServer::start(ServerConfig { limits, ..support::config() }, service::serve);
     let from = vec![RemoteSource::Zero { bytes: Bytes(1 << 40) }];
     let (mut control, _stream) = open_copy(&served.target(), CopyJob::Get { from, selection: Default::default() });
     let messages = vec![json!({ "receiver": "received", "streams": [] }); 100];

@@ -22,8 +22,8 @@ use lfn_core::wire::copy::{
     BlockHeader, CopyJob, CopyTally, EntryFailure, FileBlocks, ReceiverMessage, RemoteDestination, RemoteSource,
     Selection, SenderMessage,
 };
+use lfn_net::limits::admission::{ResourceLimits, ServerLimits};
 use lfn_net::server::ServerConfig;
-use lfn_net::server::admission::{QuotaLimits, Quotas};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, DataStream, Protection, SessionError};
@@ -47,9 +47,9 @@ impl CopyServer {
 
     /// Starts a server with this byte quota for each client.
     fn with_quota(root: tempfile::TempDir, bytes: Option<u64>) -> Self {
-        let client = QuotaLimits { bytes: bytes.map(Bytes), ..Quotas::default().client };
-        let quotas = Quotas { client, ..Quotas::default() };
-        let config = ServerConfig { root: Some(root.path().to_owned()), quotas, ..support::config() };
+        let client = ResourceLimits { bytes: bytes.map(Bytes), ..ServerLimits::default().client };
+        let limits = ServerLimits { client, ..ServerLimits::default() };
+        let config = ServerConfig { root: Some(root.path().to_owned()), limits, ..support::config() };
         let served = TestServer::start(config, service::serve);
         CopyServer { target: served.target(), root, served }
     }

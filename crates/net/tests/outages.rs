@@ -17,16 +17,17 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::evidence::ProgressSample;
 use lfn_core::session::{Ticket, Token};
-use lfn_core::transfer::bottleneck::{ListedTotals, ProgressSample};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::content::fill_random;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::overwrite::OverwritePolicy;
+use lfn_core::transfer::progress::ListedTotals;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::{EntryEvent, RemoteDestination, RemoteSource};
+use lfn_net::limits::admission::{ResourceLimits, ServerLimits};
 use lfn_net::server::ServerConfig;
-use lfn_net::server::admission::{QuotaLimits, Quotas};
 use lfn_net::service;
 use lfn_net::session::Protection;
 use lfn_net::session::dial::Target;
@@ -426,9 +427,9 @@ impl Restartable {
         let (identity, token) = (ServerIdentity::load_or_create(self.keys.path()).unwrap(), Some(self.token));
         let root = Some(self.root.path().to_owned());
         // The rate limit keeps data to copy when the fault occurs.
-        let client = QuotaLimits { rate: Some(BitRate(40_000_000)), ..Quotas::default().client };
-        let quotas = Quotas { client, ..Quotas::default() };
-        let config = ServerConfig { identity, token, root, allow_third_party: true, quotas, ..support::config() };
+        let client = ResourceLimits { rate: Some(BitRate(40_000_000)), ..ServerLimits::default().client };
+        let limits = ServerLimits { client, ..ServerLimits::default() };
+        let config = ServerConfig { identity, token, root, allow_third_party: true, limits, ..support::config() };
         let served = TestServer::start(config, service::serve);
         *self.path.state.server.lock().unwrap() = ([127, 0, 0, 1], served.ticket.port).into();
         self.served = Some(served);
@@ -535,8 +536,8 @@ fn repeated_stream_failures_end_the_copy() {
 /// Data in the buffers of both kernels has not arrived, so it is not reported.
 #[test]
 fn upload_progress_counts_received_bytes() {
-    let client = QuotaLimits { rate: Some(BitRate(16_000_000)), ..Quotas::default().client };
-    let config = ServerConfig { quotas: Quotas { client, ..Quotas::default() }, ..support::config() };
+    let client = ResourceLimits { rate: Some(BitRate(16_000_000)), ..ServerLimits::default().client };
+    let config = ServerConfig { limits: ServerLimits { client, ..ServerLimits::default() }, ..support::config() };
     let served = TestServer::start(config, service::serve);
     let (mut samples, mut ahead) = (0, Bytes(0));
     let mut observer = |_: &ListedTotals, sample: &ProgressSample| {

@@ -17,17 +17,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fault_proxy::{DatagramFault, Fault, FaultPoint, FaultProxy, Side};
-use lfn_core::diagnose::{Evidence, NamedReport, diagnose};
+use lfn_core::diagnose::diagnose;
+use lfn_core::evidence::Evidence;
 use lfn_core::latency::{LatencyRequest, ProbeTransport};
 use lfn_core::path::PathProfile;
 use lfn_core::session::{Fingerprint, Ticket, Token};
 use lfn_core::udp::ramp::RampRequest;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::measure::{SocketRequest, TestDirection, TestLoad, TestRequest, UdpRequest};
-use lfn_net::server::{ConnectionLimits, ServerConfig};
+use lfn_net::limits::connection_table::ConnectionLimits;
+use lfn_net::server::ServerConfig;
 use lfn_net::service;
 use lfn_net::session::dial::Target;
-use lfn_net::tester::{self, Measurement, Test, TestError};
+use lfn_net::tester::{self, Test, TestError};
 use support::TestServer;
 
 /// Maximum time until an error: shorter than the timeouts that the tests do not shorten.
@@ -100,11 +102,11 @@ impl TestKind {
 }
 
 /// Runs a test against the server on this port.
-fn run(port: u16, kind: TestKind, silence: Duration) -> Result<Measurement, TestError> {
+fn run(port: u16, kind: TestKind, silence: Duration) -> Result<Evidence, TestError> {
     run_request(port, kind.request(), silence)
 }
 
-fn run_request(port: u16, request: TestRequest, silence: Duration) -> Result<Measurement, TestError> {
+fn run_request(port: u16, request: TestRequest, silence: Duration) -> Result<Evidence, TestError> {
     run_request_until(port, request, silence, Arc::default())
 }
 
@@ -113,7 +115,7 @@ fn run_request_until(
     request: TestRequest,
     silence: Duration,
     stop: Arc<AtomicBool>,
-) -> Result<Measurement, TestError> {
+) -> Result<Evidence, TestError> {
     let (token, fingerprint) = (Token::from_bytes([0; 16]), Fingerprint([0; 32]));
     let mut target = Target::new(Ticket { host: "127.0.0.1".into(), port, token, fingerprint }).unwrap().insecure();
     (target.connect_timeout, target.silence_timeout) = (silence, silence);
@@ -184,7 +186,7 @@ fn at_every_point(faults: &[Fault]) -> Vec<(TestKind, FaultPoint, Fault)> {
 }
 
 /// Checks that the test failed with a clear error in time.
-fn check_error(result: Result<Measurement, TestError>, took: Duration) -> Result<(), String> {
+fn check_error(result: Result<Evidence, TestError>, took: Duration) -> Result<(), String> {
     let Err(error) = result else { return Err("measured".into()) };
     let text = error.to_string();
     if text.contains('\n') || text.len() > 300 || error.hint().is_none() {
@@ -374,20 +376,13 @@ fn impossible_figures_cause_no_panic() {
             if started.elapsed() > MAX_DURATION {
                 return Err(format!("took {:?}", started.elapsed()));
             }
-            let Ok(measurement) = result else { return check_error(result, started.elapsed()) };
+            let Ok(evidence) = result else { return check_error(result, started.elapsed()) };
             // The value may be accepted. Then the diagnosis must handle it.
             let path = PathProfile::new(BitRate(20_000_000), Duration::from_millis(1));
-            let (sender, receiver) = (measurement.sender(), measurement.receiver());
             for path in [None, Some(path)] {
-                let evidence = Evidence::new(
-                    path,
-                    measurement.rtt,
-                    None,
-                    NamedReport::new("a", sender),
-                    NamedReport::new("b", receiver),
-                    "b",
-                );
-                let findings = serde_json::to_string(&diagnose(&evidence)).map_err(|error| error.to_string())?;
+                let evidence = Evidence { path, ..evidence.clone() };
+                let findings =
+                    serde_json::to_string(&diagnose(&evidence).findings).map_err(|error| error.to_string())?;
                 if findings.contains("null,null") || findings.contains("NaN") {
                     return Err(findings);
                 }

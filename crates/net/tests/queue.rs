@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use lfn_core::report::EndReason;
 use lfn_core::wire::measure::{SocketRequest, TestDirection, TestLoad, TestRequest};
+use lfn_net::limits::admission::{AdmissionOutcome, Grant, ResourceLimits, ResourceRequest, ServerLimits};
 use lfn_net::server::ServerConfig;
-use lfn_net::server::admission::{AdmissionOutcome, Grant, QuotaLimits, Quotas, SessionDemand};
 use lfn_net::service;
 use lfn_net::tester::{self, Test, TestError};
 use support::TestServer;
@@ -20,8 +20,11 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts a server with room for one session.
 fn single_session_server() -> TestServer {
-    let all = QuotaLimits { sessions: 1, ..Quotas::default().all };
-    TestServer::start(ServerConfig { quotas: Quotas { all, ..Quotas::default() }, ..support::config() }, service::serve)
+    let total = ResourceLimits { sessions: 1, ..ServerLimits::default().total };
+    TestServer::start(
+        ServerConfig { limits: ServerLimits { total, ..ServerLimits::default() }, ..support::config() },
+        service::serve,
+    )
 }
 
 fn test(direction: TestDirection, time: Duration) -> Test {
@@ -39,7 +42,8 @@ fn test(direction: TestDirection, time: Duration) -> Test {
 
 /// Occupies the only session slot.
 fn occupy(server: &TestServer) -> Grant {
-    match server.admission.request([127, 0, 0, 1].into(), SessionDemand { streams: 1, ..SessionDemand::default() }) {
+    match server.admission.request([127, 0, 0, 1].into(), ResourceRequest { streams: 1, ..ResourceRequest::default() })
+    {
         AdmissionOutcome::Granted(grant) => grant,
         other => panic!("{other:?}"),
     }

@@ -20,8 +20,9 @@ use lfn_core::wire::copy::{CopyId, CopyJob, CopyRequest, ReceiverMessage, Remote
 use lfn_core::wire::path::PathRequest;
 use lfn_core::wire::third_party::{OrchestratorMessage, TokenReply, TokenRequest};
 use lfn_core::wire::{RefusalCode, Request};
-use lfn_net::server::admission::{AdmissionOutcome, QuotaLimits, Quotas, SessionDemand};
-use lfn_net::server::{ConnectionLimits, ServerConfig};
+use lfn_net::limits::admission::{AdmissionOutcome, ResourceLimits, ResourceRequest, ServerLimits};
+use lfn_net::limits::connection_table::ConnectionLimits;
+use lfn_net::server::ServerConfig;
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, SessionError};
@@ -267,9 +268,9 @@ fn silent_client_loses_its_temporary_token() {
 #[test]
 fn token_session_uses_no_quota() {
     let root = tempfile::tempdir().unwrap();
-    let all = QuotaLimits { sessions: 1, rate: Some(BitRate(8_000_000)), ..Quotas::default().all };
-    let quotas = Quotas { all, client: all, clients: 1, ..Quotas::default() };
-    let config = ServerConfig { root: Some(root.path().to_owned()), quotas, ..support::config() };
+    let total = ResourceLimits { sessions: 1, rate: Some(BitRate(8_000_000)), ..ServerLimits::default().total };
+    let limits = ServerLimits { total, client: total, clients: 1, ..ServerLimits::default() };
+    let config = ServerConfig { root: Some(root.path().to_owned()), limits, ..support::config() };
     let served = TestServer::start(config, service::serve);
     let (_control, target) = issue_token(&served, to("a")).unwrap();
     assert!(put(&target, request(to("a"))).is_ok());
@@ -281,9 +282,9 @@ fn third_party_copy_outlasts_the_silence_timeout() {
     let connections = || ConnectionLimits { silence_timeout: Duration::from_secs(1), ..ConnectionLimits::default() };
     let sender = ServerConfig { allow_third_party: true, connection_limits: connections(), ..support::config() };
     let sender = TestServer::start(sender, service::serve);
-    let client = QuotaLimits { rate: Some(BitRate(16_000_000)), ..Quotas::default().client };
-    let quotas = Quotas { client, ..Quotas::default() };
-    let receiver = ServerConfig { quotas, connection_limits: connections(), ..support::config() };
+    let client = ResourceLimits { rate: Some(BitRate(16_000_000)), ..ServerLimits::default().client };
+    let limits = ServerLimits { client, ..ServerLimits::default() };
+    let receiver = ServerConfig { limits, connection_limits: connections(), ..support::config() };
     let receiver = TestServer::start(receiver, service::serve);
     let bytes = Bytes(10_000_000);
     let (source, destination) = (sender.target(), receiver.target());
@@ -304,15 +305,15 @@ fn third_party_copy_outlasts_the_silence_timeout() {
 /// Otherwise the receiver would revoke the token before the copy starts.
 #[test]
 fn token_stays_valid_while_the_copy_is_queued() {
-    let all = QuotaLimits { sessions: 1, ..Quotas::default().all };
-    let quotas = Quotas { all, ..Quotas::default() };
-    let sender = ServerConfig { allow_third_party: true, quotas, ..support::config() };
+    let total = ResourceLimits { sessions: 1, ..ServerLimits::default().total };
+    let limits = ServerLimits { total, ..ServerLimits::default() };
+    let sender = ServerConfig { allow_third_party: true, limits, ..support::config() };
     let sender = TestServer::start(sender, service::serve);
     let connections = ConnectionLimits { silence_timeout: Duration::from_secs(1), ..ConnectionLimits::default() };
     let receiver =
         TestServer::start(ServerConfig { connection_limits: connections, ..support::config() }, service::serve);
     let slot =
-        sender.admission.request([127, 0, 0, 2].into(), SessionDemand { streams: 1, ..SessionDemand::default() });
+        sender.admission.request([127, 0, 0, 2].into(), ResourceRequest { streams: 1, ..ResourceRequest::default() });
     assert!(matches!(slot, AdmissionOutcome::Granted(_)));
     let bytes = Bytes(1000);
     let outcome = thread::scope(|scope| {

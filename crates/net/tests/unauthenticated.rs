@@ -15,8 +15,9 @@ use lfn_core::session::{Ticket, Token};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::measure::{SocketRequest, TestDirection, TestLoad, TestRequest};
 use lfn_core::wire::{Refusal, Request};
-use lfn_net::server::admission::{QuotaLimits, Quotas};
-use lfn_net::server::{ConnectionLimits, ServerConfig};
+use lfn_net::limits::admission::{ResourceLimits, ServerLimits};
+use lfn_net::limits::connection_table::ConnectionLimits;
+use lfn_net::server::ServerConfig;
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Protection, SessionError};
@@ -24,9 +25,9 @@ use lfn_net::tester::{self, Test};
 use serde_json::json;
 use support::TestServer;
 
-fn served(connections: ConnectionLimits, quotas: Quotas, token_expires: Option<SystemTime>) -> TestServer {
+fn served(connections: ConnectionLimits, limits: ServerLimits, token_expires: Option<SystemTime>) -> TestServer {
     TestServer::start(
-        ServerConfig { connection_limits: connections, quotas, token_expires, ..support::config() },
+        ServerConfig { connection_limits: connections, limits, token_expires, ..support::config() },
         service::serve,
     )
 }
@@ -64,7 +65,7 @@ fn is_closed(socket: &mut TcpStream) -> bool {
 #[test]
 fn silent_and_slow_connections_are_closed() {
     let connections = ConnectionLimits { hello_timeout: Duration::from_millis(300), ..ConnectionLimits::default() };
-    let server = served(connections, Quotas::default(), None);
+    let server = served(connections, ServerLimits::default(), None);
     let mut silent = connect(&server);
     let mut slow = connect(&server);
     // A TLS record header that announces 512 bytes, then one byte at a time. Each wait is short, but the total is long.
@@ -83,7 +84,7 @@ fn silent_and_slow_connections_are_closed() {
 #[test]
 fn excess_connections_are_closed() {
     let connections = ConnectionLimits { max_connections: 2, ..ConnectionLimits::default() };
-    let server = served(connections, Quotas::default(), None);
+    let server = served(connections, ServerLimits::default(), None);
     let crowd: Vec<_> = (0..2).map(|_| connect(&server)).collect();
     // The third connection is closed unread, as soon as the accept loop has taken the first two.
     assert!(is_closed(&mut connect(&server)));
@@ -98,7 +99,7 @@ fn excess_connections_are_closed() {
 #[test]
 fn session_cannot_open_more_streams_than_granted() {
     let server =
-        served(ConnectionLimits { max_connections: 12, ..ConnectionLimits::default() }, Quotas::default(), None);
+        served(ConnectionLimits { max_connections: 12, ..ConnectionLimits::default() }, ServerLimits::default(), None);
     let target = server.target();
     let request =
         TestRequest { streams: 2, load: TestLoad::TimeSeconds(Duration::from_secs(60)), ..TestRequest::default() };
@@ -130,11 +131,11 @@ fn session_cannot_open_more_streams_than_granted() {
 
 #[test]
 fn disconnect_before_streams_open_frees_the_slot() {
-    let all = QuotaLimits { sessions: 1, ..Quotas::default().all };
-    let quotas = Quotas { all, ..Quotas::default() };
+    let total = ResourceLimits { sessions: 1, ..ServerLimits::default().total };
+    let limits = ServerLimits { total, ..ServerLimits::default() };
     let server = served(
         ConnectionLimits { silence_timeout: Duration::from_secs(600), ..ConnectionLimits::default() },
-        quotas,
+        limits,
         None,
     );
     let request = TestRequest { streams: 2, ..TestRequest::default() };
@@ -153,7 +154,7 @@ fn disconnect_before_streams_open_frees_the_slot() {
 
 #[test]
 fn wrong_token_expired_token_and_wrong_key_differ() {
-    let server = served(ConnectionLimits::default(), Quotas::default(), None);
+    let server = served(ConnectionLimits::default(), ServerLimits::default(), None);
     let wrong_token = Ticket { token: Token::from_bytes([1; 16]), ..server.ticket.clone() };
     let refused = request_zeros(&wrong_token).unwrap_err();
     assert!(refused.to_string().contains("does not know the ticket's token"), "{refused}");
@@ -164,14 +165,14 @@ fn wrong_token_expired_token_and_wrong_key_differ() {
     let refused = request_zeros(&wrong_key).unwrap_err();
     assert!(matches!(refused, SessionError::WrongFingerprint { .. }), "{refused}");
 
-    let expired = served(ConnectionLimits::default(), Quotas::default(), Some(SystemTime::UNIX_EPOCH));
+    let expired = served(ConnectionLimits::default(), ServerLimits::default(), Some(SystemTime::UNIX_EPOCH));
     let refused = request_zeros(&expired.ticket).unwrap_err();
     assert!(refused.to_string().contains("expired"), "{refused}");
 }
 
 #[test]
 fn other_protocols_are_rejected() {
-    let server = served(ConnectionLimits::default(), Quotas::default(), None);
+    let server = served(ConnectionLimits::default(), ServerLimits::default(), None);
     let mut http = connect(&server);
     http.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     // The answer is a TLS alert or an end of the connection. It is never data or silence.
@@ -195,8 +196,8 @@ fn other_protocols_are_rejected() {
 
 #[test]
 fn second_session_waits_for_the_first() {
-    let all = QuotaLimits { sessions: 1, ..Quotas::default().all };
-    let server = served(ConnectionLimits::default(), Quotas { all, ..Quotas::default() }, None);
+    let total = ResourceLimits { sessions: 1, ..ServerLimits::default().total };
+    let server = served(ConnectionLimits::default(), ServerLimits { total, ..ServerLimits::default() }, None);
     let target = server.target();
     // The first session waits for a data stream that is never opened.
     let mut first = dial::open_control(&target, dial::new_session_id().unwrap(), zeros_request()).unwrap();
@@ -252,7 +253,7 @@ fn recording_relay(server_port: u16) -> (u16, Arc<Mutex<String>>) {
 
 #[test]
 fn requests_need_the_minimum_of_round_trips() {
-    let server = served(ConnectionLimits::default(), Quotas::default(), None);
+    let server = served(ConnectionLimits::default(), ServerLimits::default(), None);
     let (port, recorded) = recording_relay(server.ticket.port);
     let target = Target::new(Ticket { port, ..server.ticket.clone() }).unwrap();
     let mut control = dial::open_control(&target, dial::new_session_id().unwrap(), zeros_request()).unwrap();
@@ -310,7 +311,7 @@ fn delayed_path(server_port: u16, round_trip: Duration) -> u16 {
 #[test]
 fn test_needs_the_minimum_of_round_trips() {
     const ROUND_TRIP: Duration = Duration::from_millis(800);
-    let server = served(ConnectionLimits::default(), Quotas::default(), None);
+    let server = served(ConnectionLimits::default(), ServerLimits::default(), None);
     let port = delayed_path(server.ticket.port, ROUND_TRIP);
     let target = Target::new(Ticket { port, ..server.ticket.clone() }).unwrap();
     // Besides the TCP handshake, which the relay does not delay: the TLS handshake, and the request with the report as

@@ -13,8 +13,8 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lfn_core::evidence::ProgressSample;
 use lfn_core::path::PathProfile;
-use lfn_core::transfer::bottleneck::ProgressSample;
 use lfn_core::transfer::options::TransferOptions;
 use lfn_core::transfer::overwrite::OverwritePolicy;
 use lfn_core::transfer::streams::{CountReason, StreamChange, StreamPlan};

@@ -8,7 +8,8 @@ use lfn_net::emulator::{self, EmulateError, LogFiles, RunOutcome, Setup};
 use lfn_sys::process;
 use serde::{Deserialize, Serialize};
 
-use super::{EmulateRequest, EmulateRequestError};
+use super::error::EmulateRequestError;
+use super::request::EmulateRequest;
 
 /// Maximum length of a request, bytes. The settings of a path are some hundred bytes.
 const MAX_REQUEST: u64 = 1 << 20;

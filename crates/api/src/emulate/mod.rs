@@ -4,6 +4,7 @@
 //! starts `lfn` again as a helper. The helper reads the request from its standard input and sends its replies as JSON
 //! lines to a pipe of the caller. The helper dies with the thread that called [`emulate()`].
 
+mod error;
 mod helper;
 mod request;
 
@@ -17,15 +18,14 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use lfn_core::link::settings::SettingsError;
-use lfn_net::emulator::{EmulateError, RunOutcome};
+use lfn_net::emulator::RunOutcome;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::ErrorKind;
 use crate::documents::{EmulateDocument, EmulateSchema};
 use helper::HelperReply;
 
+pub use error::EmulateRequestError;
 pub use helper::{HelperError, run_helper};
 pub use request::{EmulateRequest, EmulatedLinks, RequestedFarSide, far_server};
 
@@ -66,60 +66,6 @@ pub enum EmulateEvent {
     Warning(String),
     /// Path and commands start.
     Started,
-}
-
-/// Reasons why an emulation has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum EmulateRequestError {
-    #[error("{0}")]
-    Settings(SettingsError),
-    #[error("the command is missing")]
-    NoCommand,
-    #[error("--far-root {}: no such directory", .0.display())]
-    NoFarRoot(PathBuf),
-    #[error("the far side has no directory: neither /mnt nor /media exists")]
-    NoMountPoint,
-    #[error("no random seed: {0}")]
-    NoSeed(getrandom::Error),
-    #[error(transparent)]
-    Emulate(#[from] EmulateError),
-    #[error("cannot write the packet log: {0}")]
-    Log(String),
-    #[error("cannot start {}: {source}", .program.display())]
-    StartHelper { program: PathBuf, source: io::Error },
-    /// The caller stopped the emulation before its command started.
-    #[error("stopped before the command started")]
-    Stopped,
-    /// The helper ended without a result.
-    #[error("{}: {reason}", .program.display())]
-    Helper { program: PathBuf, reason: String },
-    #[error("cannot exchange messages with the helper: {0}")]
-    Exchange(#[from] io::Error),
-}
-
-impl EmulateRequestError {
-    /// Returns one action that may fix the error, if there is one.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            EmulateRequestError::NoMountPoint => Some("use --far-root DIR".to_owned()),
-            EmulateRequestError::Emulate(EmulateError::Namespaces(cause)) => Some(cause.remedy().to_string()),
-            EmulateRequestError::Settings(error) => Some(error.hint().to_string()),
-            EmulateRequestError::StartHelper { .. } => Some("install lfn, or give the path of the program".to_owned()),
-            _ => None,
-        }
-    }
-
-    /// Returns the kind of the error, which decides the exit code of a command.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            EmulateRequestError::Settings(_)
-            | EmulateRequestError::NoCommand
-            | EmulateRequestError::NoFarRoot(_)
-            | EmulateRequestError::Emulate(EmulateError::Link(_) | EmulateError::Paths(_)) => ErrorKind::Usage,
-            EmulateRequestError::Stopped => ErrorKind::Interrupted,
-            _ => ErrorKind::Failed,
-        }
-    }
 }
 
 /// Emulates the paths of the request while its command runs. Returns when the command ends. A set `stop` ends the

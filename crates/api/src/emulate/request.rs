@@ -9,7 +9,7 @@ use lfn_core::link::settings::{HopSettings, SettingsError};
 use lfn_net::emulator::FarSide;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::EmulateRequestError;
+use super::error::EmulateRequestError;
 
 /// Default MTU of the interfaces, bytes.
 pub const DEFAULT_MTU: u32 = 1500;

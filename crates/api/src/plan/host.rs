@@ -49,9 +49,29 @@ fn default_interface() -> Option<DefaultInterface> {
     })
 }
 
-/// Returns the file for the settings. On this host the file does not exist yet, so settings of another plan are kept.
-pub(super) fn settings_file(is_this_host: bool) -> String {
-    let mut files = (90..=99).map(|number| format!("/etc/sysctl.d/{number}-lfn.conf"));
+/// Returns the file for the settings, 90-lfn.conf to 99-lfn.conf in `directory`. On this host the file does not exist yet
+/// while one of the ten names is free, so settings of another plan are kept.
+pub(super) fn settings_file(directory: &str, is_this_host: bool) -> String {
+    let mut files = (90..=99).map(|number| format!("{directory}/{number}-lfn.conf"));
     let free = files.find(|file| !is_this_host || !Path::new(file).exists());
-    free.unwrap_or_else(|| "/etc/sysctl.d/99-lfn.conf".to_owned())
+    free.unwrap_or_else(|| format!("{directory}/99-lfn.conf"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_settings_file_of_another_plan_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = directory.path().to_str().unwrap();
+        assert_eq!(settings_file(name, true), format!("{name}/90-lfn.conf"));
+        fs::write(directory.path().join("90-lfn.conf"), "").unwrap();
+        assert_eq!(settings_file(name, true), format!("{name}/91-lfn.conf"));
+        assert_eq!(settings_file(name, false), format!("{name}/90-lfn.conf"), "the files of another host are unknown");
+    }
 }

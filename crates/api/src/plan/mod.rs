@@ -3,18 +3,15 @@
 //!
 //! [`plan()`] sends nothing and changes nothing. It reads the settings of this host if the request is for this host.
 
+mod error;
 mod host;
 mod report;
 mod request;
 
-use lfn_core::framing::Layer;
-use lfn_core::geometry::RouteError;
-use lfn_core::plan::PlanError;
 use lfn_core::plan::advice::advice;
 use lfn_core::plan::settings::{TargetHost, needed_settings};
-use lfn_core::units::BitRate;
 
-use crate::ErrorKind;
+pub use error::PlanRequestError;
 pub use report::{HostSource, NamedRoute, NextCommand, PlanReport, SAVED_VALUES, rounded};
 pub use request::{PlanHost, PlanRequest, RoundTrip};
 
@@ -28,7 +25,7 @@ pub fn plan(request: &PlanRequest) -> Result<PlanReport, PlanRequestError> {
     let options = request.options(&path, target)?;
     let plan = lfn_core::plan::plan(&path, &options)?;
     Ok(PlanReport {
-        settings_file: host::settings_file(source == HostSource::ThisHost),
+        settings_file: host::settings_file("/etc/sysctl.d", source == HostSource::ThisHost),
         settings: needed_settings(&plan, options.max_buffer, options.congestion, target),
         advice: advice(&plan, &options),
         plan,
@@ -40,37 +37,13 @@ pub fn plan(request: &PlanRequest) -> Result<PlanReport, PlanRequestError> {
     })
 }
 
-/// Reasons why there is no plan.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum PlanRequestError {
-    #[error("the capacity is missing: give --rate or --link")]
-    NoCapacity,
-    #[error("--link {link} has no fixed rate: give --rate too")]
-    LinkWithoutRate { link: String },
-    #[error("--rate {rate} exceeds the capacity of {link}, {capacity}")]
-    RateAboveLink { rate: BitRate, link: String, capacity: BitRate },
-    #[error("a VLAN tag needs Ethernet, but this capacity counts {}", .0.describe())]
-    VlanWithoutEthernet(Layer),
-    #[error("--mtu: {0} bytes is too large; the maximum of an IP packet is 65,535")]
-    MtuTooLarge(u64),
-    #[error(transparent)]
-    Route(#[from] RouteError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-}
-
-impl PlanRequestError {
-    /// Returns the kind of the error, which decides the exit code of a command.
-    pub fn kind(&self) -> ErrorKind {
-        ErrorKind::Usage
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
     use std::time::Duration;
+
+    use lfn_core::units::BitRate;
 
     use super::*;
 

@@ -12,8 +12,9 @@ use lfn_core::plan::{self, PlanOptions};
 use lfn_core::tcp_model::Congestion;
 use lfn_core::units::{BitRate, Bytes, Ratio};
 
+use super::error::PlanRequestError;
 use super::host::read_this_host;
-use super::{HostSource, NamedRoute, PlanRequestError};
+use super::report::{HostSource, NamedRoute};
 
 /// Maximum length of an IP packet, bytes.
 const MAX_MTU: u64 = 65_535;

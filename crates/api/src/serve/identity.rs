@@ -9,7 +9,8 @@ use lfn_net::server::tokens;
 use lfn_net::session::identity::{self, IdentityError, ServerIdentity};
 use serde::{Deserialize, Serialize};
 
-use super::{KeyStorage, ServeOptions, ServeStartError};
+use super::error::ServeStartError;
+use super::options::{KeyStorage, ServeOptions};
 
 /// Saved token of the server.
 #[derive(Debug, Serialize, Deserialize)]

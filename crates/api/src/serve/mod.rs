@@ -3,10 +3,11 @@
 //! [`serve()`] returns when the server listens. The [`RunningServer`] stops when it is dropped. [`bind`] and
 //! [`restrict_process`] are the parts for a program that runs more servers in the same process, as `lfn serve` does.
 
+mod error;
 mod identity;
+mod options;
 mod ticket_host;
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,174 +17,20 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use lfn_core::session::{DEFAULT_PORT, Rights, Ticket, WriteAccess};
-use lfn_net::server::access::Access;
-use lfn_net::server::admission::Quotas;
 use lfn_net::server::audit::AuditLog;
 use lfn_net::server::sandbox::{SandboxStatus, restrict};
 use lfn_net::server::tokens::file::TokenFile;
-use lfn_net::server::{ConnectionLimits, ServeError, Server, ServerConfig, ServerEvent, is_loopback};
+use lfn_net::server::{Server, ServerConfig, ServerEvent, is_loopback};
 use lfn_net::service;
-use lfn_net::session::identity::IdentityError;
 use lfn_net::tester::emulated_path_sysctls;
 
 use crate::documents::{ServeDocument, ServeSchema};
-use crate::{ErrorKind, emulator_env};
+use crate::emulator_env;
+pub use error::ServeStartError;
 use identity::identity_and_token;
 pub use identity::{state_directory, token_file};
+pub use options::{KeyStorage, ServeOptions};
 pub use ticket_host::TicketHost;
-
-/// Options of a server.
-#[derive(Debug, Clone)]
-pub struct ServeOptions {
-    /// Address to listen on; `None` listens on every address.
-    pub bind: Option<IpAddr>,
-    /// Port to listen on; 0 uses any free port.
-    pub port: u16,
-    /// Host in the ticket; `None` uses an address of this host, or `bind`.
-    pub ticket_host: Option<String>,
-    /// Directory that confines all copies. Without a directory only generated data can be copied.
-    pub root: Option<PathBuf>,
-    pub key: KeyStorage,
-    /// Lifetime of a new token.
-    pub ticket_lifetime: Option<Duration>,
-    /// Accept all clients without a token. Only on loopback or an emulated path.
-    pub insecure: bool,
-    /// Allow `insecure` on a real network.
-    pub insecure_anywhere: bool,
-    /// Maximum rights of a session, for any token.
-    pub rights: Rights,
-    /// Send to other servers if a client requests a third-party copy.
-    pub third_party: bool,
-    /// File of the audit log.
-    pub audit: Option<PathBuf>,
-    /// Copies may use every path that this process may use. Only for a server whose client is the user of the process.
-    pub unconfined: bool,
-    pub quotas: Quotas,
-    pub connections: ConnectionLimits,
-    pub access: Access,
-    /// Time that running sessions may continue after a stop.
-    pub drain: Duration,
-}
-
-/// Storage of the key and the token of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyStorage {
-    /// In memory, for this run only.
-    Ephemeral,
-    /// In the state directory of the user.
-    Saved {
-        /// Create a new token, so that old tickets stop working.
-        new_token: bool,
-    },
-}
-
-impl ServeOptions {
-    /// Creates options for a server with these limits, on every address, with an ephemeral key and without a directory.
-    pub fn new(quotas: Quotas) -> Self {
-        ServeOptions {
-            bind: None,
-            port: DEFAULT_PORT,
-            ticket_host: None,
-            root: None,
-            key: KeyStorage::Ephemeral,
-            ticket_lifetime: None,
-            insecure: false,
-            insecure_anywhere: false,
-            rights: Rights { test: true, read: true, write: WriteAccess::Yes },
-            third_party: false,
-            audit: None,
-            unconfined: false,
-            quotas,
-            connections: ConnectionLimits::default(),
-            access: Access::default(),
-            drain: Duration::from_secs(30),
-        }
-    }
-
-    /// Returns the file of the additional tokens; an ephemeral server has none.
-    pub fn token_file(&self) -> Result<Option<PathBuf>, ServeStartError> {
-        match self.key {
-            KeyStorage::Ephemeral => Ok(None),
-            KeyStorage::Saved { .. } => token_file().map(Some),
-        }
-    }
-}
-
-/// Reasons why a server does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeStartError {
-    #[error("--insecure: other hosts can reach {0}")]
-    InsecureOnNetwork(SocketAddr),
-    #[error("--root {}: {source}", .root.display())]
-    Root { root: PathBuf, source: io::Error },
-    /// Clients may only write, but no directory is served.
-    #[error("{0} needs --root, or a token with a directory")]
-    WriteWithoutRoot(&'static str),
-    #[error("--audit {}: {source}", .file.display())]
-    Audit { file: PathBuf, source: io::Error },
-    #[error("no home directory for the server's key")]
-    NoHomeDirectory,
-    #[error("{} contains no valid token", .0.display())]
-    DamagedToken(PathBuf),
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-    #[error("no address to listen on")]
-    NoAddress,
-    #[error("landlock: {0}")]
-    Sandbox(String),
-    #[error("cannot start the server: {0}")]
-    Io(#[from] io::Error),
-}
-
-impl ServeStartError {
-    /// Returns one action that may fix the error, if there is one.
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
-            ServeStartError::Root { root, source } => match source.kind() {
-                io::ErrorKind::NotFound => {
-                    format!("check the path, or create the directory: mkdir -p {}", root.display())
-                }
-                io::ErrorKind::NotADirectory => "use the directory that contains the file".to_owned(),
-                _ => "choose a directory that this user may read".to_owned(),
-            },
-            ServeStartError::Audit { file, .. } => match file.parent().filter(|parent| !parent.exists()) {
-                Some(parent) => format!("create the directory: mkdir -p {}", parent.display()),
-                None => "choose a file that this user may append to, on a disk with free space".to_owned(),
-            },
-            ServeStartError::NoHomeDirectory => "set HOME, or use --ephemeral".to_owned(),
-            ServeStartError::DamagedToken(_) => {
-                "delete the file; a new token is created, and old tickets stop working".to_owned()
-            }
-            ServeStartError::Identity(error) => return error.hint(),
-            ServeStartError::Serve(error) => match error {
-                ServeError::Listen { .. } => "`ip address` lists the addresses of this host".to_owned(),
-                ServeError::Identity(_) => "delete server.key and server.crt; `lfn serve` creates new ones".to_owned(),
-                ServeError::TokenSet(IdentityError::Exposed { .. }) => {
-                    "run chmod 600 on the file, and revoke its tokens if others may have read it".to_owned()
-                }
-                ServeError::TokenSet(_) => "correct the file, or delete it together with all its tokens".to_owned(),
-            },
-            ServeStartError::InsecureOnNetwork(_)
-            | ServeStartError::WriteWithoutRoot(_)
-            | ServeStartError::NoAddress
-            | ServeStartError::Sandbox(_)
-            | ServeStartError::Io(_) => return None,
-        })
-    }
-
-    /// Returns the kind of the error, which decides the exit code of a command.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            ServeStartError::InsecureOnNetwork(_)
-            | ServeStartError::Root { .. }
-            | ServeStartError::WriteWithoutRoot(_)
-            | ServeStartError::Audit { .. } => ErrorKind::Usage,
-            _ => ErrorKind::Failed,
-        }
-    }
-}
 
 /// A server on its own threads. Stops when it is dropped.
 #[derive(Debug)]
@@ -227,7 +74,7 @@ pub fn serve(
     options: &ServeOptions,
     on_event: impl Fn(&ServerEvent<'_>) + Send + Sync + 'static,
 ) -> Result<RunningServer, ServeStartError> {
-    let tokens = options.token_file()?;
+    let tokens = token_file_of(options)?;
     check_write_only(options, tokens.as_deref())?;
     let server = bind(options, on_event)?;
     let host = match &options.ticket_host {
@@ -262,6 +109,14 @@ pub fn serve(
     })?;
     started.recv().unwrap_or(Err(ServeStartError::NoAddress))?;
     Ok(RunningServer { document: ready.document(), stop, immediate, thread: Some(thread) })
+}
+
+/// Returns the file of the additional tokens; an ephemeral server has none.
+pub fn token_file_of(options: &ServeOptions) -> Result<Option<PathBuf>, ServeStartError> {
+    match options.key {
+        KeyStorage::Ephemeral => Ok(None),
+        KeyStorage::Saved { .. } => token_file().map(Some),
+    }
 }
 
 /// Addresses and ticket of a server that listens.
@@ -339,13 +194,13 @@ fn config(options: &ServeOptions, listen: SocketAddr) -> Result<ServerConfig, Se
         identity,
         token: (!options.insecure).then_some(saved.token),
         token_expires: expires,
-        token_file: options.token_file()?,
+        token_file: token_file_of(options)?,
         rights: options.rights,
         audit: options.audit.as_ref().map(open_audit).transpose()?,
         root,
         unconfined: options.unconfined,
         allow_third_party: options.third_party,
-        quotas: options.quotas,
+        limits: options.limits,
         connection_limits: options.connections,
         access: options.access.clone(),
         drain: options.drain,

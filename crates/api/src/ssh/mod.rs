@@ -31,7 +31,7 @@ use config::SshConfig;
 pub use error::{SshError, SshExit};
 use tunnel::{ControlSocket, Forward};
 
-use crate::resolve::ResolveEvent;
+use crate::resolve_event::ResolveEvent;
 
 /// Maximum time until the server announces itself. The user may have to type a password.
 const START_TIMEOUT: Duration = Duration::from_secs(120);

@@ -4,97 +4,104 @@
 //! is the requested rate minus the loss. The rules have their own evidence; the findings have the same form. A ramp
 //! searches for loss, so its loss is no finding.
 
-use std::collections::BTreeMap;
-
 use serde_json::json;
 
 use super::drops::{receive_drops, send_drops};
+use super::figures::DatagramFigures;
 use super::limit::raise_limits;
 use super::processor::busy_processes;
-use super::{Cause, Evidence, Finding, Remedy};
+use super::{Cause, Figures, Finding, Remedy, figures_map};
+use crate::prediction::ExpectedRange;
+use crate::tcp_model::Prediction;
 use crate::udp::figures::{UdpReceived, UdpSent};
 use crate::udp::ramp::RampReport;
 use crate::units::{BitRate, Bytes, show_duration};
-use crate::wire::measure::{EndReport, StreamReport};
 
 /// Minimum achieved share of the requested rate, for a sender that kept its rate.
-const MIN_RATE_SHARE: f64 = 0.98;
+pub(super) const MIN_RATE_SHARE: f64 = 0.98;
 /// Minimum rate of a ramp that the server's limit ended, as a share of the limit.
-const MIN_SHARE_OF_LIMIT: f64 = 0.95;
+pub(super) const MIN_SHARE_OF_LIMIT: f64 = 0.95;
 /// Minimum number of lost datagrams and minimum share; fewer are chance.
-const MIN_LOSS: (u64, f64) = (5, 1e-4);
+pub(super) const MIN_LOSS: (u64, f64) = (5, 1e-4);
 /// Minimum share of the time in which the sender of a ramp is behind its schedule, for a result that is not certain.
-const MIN_LATE_SHARE: f64 = 0.05;
+pub(super) const MIN_LATE_SHARE: f64 = 0.05;
 /// Minimum receive buffer that a remedy requests, in bytes.
 const MIN_RCVBUF: u64 = 4 << 20;
 
 /// All streams of a test of datagrams together.
 struct DatagramTest<'a> {
-    evidence: &'a Evidence,
-    /// Sender and receiver of each stream.
-    streams: Vec<(&'a UdpSent, &'a UdpReceived)>,
-    ramp: Option<&'a RampReport>,
+    figures: &'a Figures,
+    datagrams: &'a DatagramFigures,
     sent: u64,
     lost: u64,
     /// Datagrams dropped in the receiver's own buffer: minimum and maximum.
     receiver_drops: (u64, u64),
-    receiver: &'a EndReport,
 }
 
-/// Returns all findings of a test of datagrams, causes before consequences.
-pub fn diagnose_datagrams(evidence: &Evidence, sender: &EndReport, receiver: &EndReport) -> Vec<Finding> {
-    let Some(test) = DatagramTest::new(evidence, sender, receiver) else { return Vec::new() };
-    let rules = [
-        DatagramTest::server_limit,
-        DatagramTest::slow_sender,
-        DatagramTest::overflow,
-        DatagramTest::local_drops,
-        DatagramTest::loss,
-    ];
-    rules.iter().filter_map(|rule| rule(&test)).collect()
+/// Finds a server limit below the requested rate.
+pub(super) fn server_limit(figures: &Figures) -> Option<Finding> {
+    DatagramTest::new(figures)?.server_limit()
+}
+
+/// Finds a sender that sent less than requested, or that was late in a ramp.
+pub(super) fn slow_sender(figures: &Figures) -> Option<Finding> {
+    DatagramTest::new(figures)?.slow_sender()
+}
+
+/// Finds datagrams that the receiver's socket buffer dropped.
+pub(super) fn overflow(figures: &Figures) -> Option<Finding> {
+    DatagramTest::new(figures)?.overflow()
+}
+
+/// Finds datagrams that a host's own queue or interface dropped.
+pub(super) fn local_drops(figures: &Figures) -> Option<Finding> {
+    DatagramTest::new(figures)?.local_drops()
+}
+
+/// Finds loss on the path, after the drops of the hosts.
+pub(super) fn loss(figures: &Figures) -> Option<Finding> {
+    DatagramTest::new(figures)?.loss()
+}
+
+/// Predicts the goodput of datagrams: at the requested rate, or for a ramp at any rate.
+pub(super) fn predict(figures: &Figures) -> Option<(Prediction, ExpectedRange)> {
+    let datagrams = &figures.datagrams;
+    let requested = datagrams.sent.iter().map(|sent| sent.limit.unwrap_or(sent.requested).0);
+    let requested = datagrams.ramp.is_none().then(|| BitRate(requested.fold(0, u64::saturating_add)));
+    let bytes = datagrams.sent.first()?.datagram_bytes;
+    Some(crate::udp::predict_datagrams(&figures.path?, bytes, requested, figures.elapsed))
 }
 
 impl<'a> DatagramTest<'a> {
-    fn new(evidence: &'a Evidence, sender: &'a EndReport, receiver: &'a EndReport) -> Option<Self> {
-        let figures = |stream: &'a StreamReport| stream.udp.as_deref();
-        let sent = sender.streams.iter().filter_map(figures);
-        let ramp = sent.clone().find_map(|udp| udp.ramp.as_ref());
-        let received = receiver.streams.iter().filter_map(|stream| figures(stream)?.received.as_ref());
-        let streams: Vec<_> = sent.filter_map(|udp| udp.sent.as_ref()).zip(received).collect();
-        let sum = |figure: fn(&UdpReceived) -> u64| {
-            streams.iter().map(|(_, received)| figure(received)).fold(0, u64::saturating_add)
-        };
+    fn new(figures: &'a Figures) -> Option<Self> {
+        let datagrams = &figures.datagrams;
         // The drop count of a socket also has datagrams with a bad checksum (`sk_drops` in `udp_queue_rcv_one_skb`).
         // The path lost these.
-        let damaged = receiver.host.as_ref().and_then(|host| host.counter("Udp.InCsumErrors")).unwrap_or(0);
-        let own = |count: u64| count.saturating_sub(u64::try_from(damaged).unwrap_or(0));
-        let (lost, own) = (sum(|r| r.lost), (own(sum(|r| r.own_loss().0)), own(sum(|r| r.own_loss().1))));
-        let sent = streams.iter().map(|(sent, _)| sent.datagrams).fold(0, u64::saturating_add);
-        (!streams.is_empty()).then_some(DatagramTest {
-            evidence,
-            streams,
-            ramp,
-            sent,
-            lost,
-            receiver_drops: own,
-            receiver,
-        })
+        let own = |count: u64| count.saturating_sub(datagrams.damaged);
+        let sum = |figure: fn(&UdpReceived) -> u64| {
+            datagrams.streams().map(|(_, received)| figure(received)).fold(0, u64::saturating_add)
+        };
+        let receiver_drops = (own(sum(|r| r.own_loss().0)), own(sum(|r| r.own_loss().1)));
+        let sent = datagrams.streams().map(|(sent, _)| sent.datagrams).fold(0, u64::saturating_add);
+        let lost = sum(|r| r.lost);
+        let has_streams = datagrams.streams().next().is_some();
+        has_streams.then_some(DatagramTest { figures, datagrams, sent, lost, receiver_drops })
     }
 
     fn finding(&self, cause: Cause, summary: String, remedy: Remedy, predicted: Option<BitRate>) -> Finding {
-        super::finding(self.evidence, cause, summary, remedy, predicted)
+        super::finding(self.figures, cause, summary, remedy, predicted)
     }
 
     /// Returns the command that repeats the test with these flags.
     fn repeat_command(&self, flags: &str) -> Remedy {
-        self.evidence.repeat_command(&format!("--udp {flags}"))
+        self.figures.repeat_command(&format!("--udp {flags}"))
     }
 
     /// Returns the requested rate of all senders, and the part that the server allowed.
     fn requested_and_limit(&self) -> (BitRate, Option<BitRate>) {
-        let requested = self.streams.iter().map(|(sent, _)| sent.requested.0).fold(0, u64::saturating_add);
-        let limits = self.streams.iter().map(|(sent, _)| sent.limit.map_or(sent.requested.0, |limit| limit.0));
-        let limited = self.streams.iter().any(|(sent, _)| sent.limit.is_some());
+        let requested = self.datagrams.streams().map(|(sent, _)| sent.requested.0).fold(0, u64::saturating_add);
+        let limits = self.datagrams.streams().map(|(sent, _)| sent.limit.map_or(sent.requested.0, |limit| limit.0));
+        let limited = self.datagrams.streams().any(|(sent, _)| sent.limit.is_some());
         (BitRate(requested), limited.then(|| BitRate(limits.fold(0, u64::saturating_add))))
     }
 
@@ -107,31 +114,30 @@ impl<'a> DatagramTest<'a> {
                 ramp.highest_passed.is_some_and(|highest| highest.as_f64() >= MIN_SHARE_OF_LIMIT * limit.as_f64());
             near && ramp.lowest_failed.is_none()
         };
-        if self.ramp.is_some_and(|ramp| !ended_there(ramp)) {
+        if self.datagrams.ramp.as_ref().is_some_and(|ramp| !ended_there(ramp)) {
             return None;
         }
-        let effect = if self.ramp.is_some() { "the ramp ended at this rate" } else { "the sender kept this rate" };
+        let effect =
+            if self.datagrams.ramp.is_some() { "the ramp ended at this rate" } else { "the sender kept this rate" };
         let summary = format!("{requested} requested, but the server limits this session to {limit}: {effect}");
-        let mut finding = self.finding(Cause::ServerLimit, summary, raise_limits(self.evidence, limit), None);
-        finding.evidence = BTreeMap::from([
-            ("requested_bits_per_second", json!(requested.0)),
-            ("limit_bits_per_second", json!(limit.0)),
-        ]);
+        let mut finding = self.finding(Cause::ServerLimit, summary, raise_limits(self.figures, limit), None);
+        finding.evidence =
+            figures_map([("requested_bits_per_second", json!(requested.0)), ("limit_bits_per_second", json!(limit.0))]);
         Some(finding)
     }
 
     /// Finds a sender that sent less than the effective rate.
     fn slow_sender(&self) -> Option<Finding> {
-        if let Some(ramp) = self.ramp {
+        if let Some(ramp) = &self.datagrams.ramp {
             return self.late_ramp(ramp);
         }
         let (requested, limit) = self.requested_and_limit();
         let target = limit.unwrap_or(requested);
         let slow: Vec<&UdpSent> =
-            self.streams.iter().map(|(sent, _)| *sent).filter(|sent| !sent.reached(MIN_RATE_SHARE)).collect();
+            self.datagrams.streams().map(|(sent, _)| sent).filter(|sent| !sent.reached(MIN_RATE_SHARE)).collect();
         let worst = slow.iter().min_by(|a, b| a.achieved.cmp(&b.achieved))?;
-        let achieved = BitRate(self.streams.iter().map(|(sent, _)| sent.achieved.0).fold(0, u64::saturating_add));
-        let host = &self.evidence.sender;
+        let achieved = BitRate(self.datagrams.streams().map(|(sent, _)| sent.achieved.0).fold(0, u64::saturating_add));
+        let host = &self.figures.sender;
         let why = match (worst.queue_full, worst.behind_schedule_share.get() * 100.0) {
             // An end without figures.
             (0, 0.0) => String::new(),
@@ -146,13 +152,13 @@ impl<'a> DatagramTest<'a> {
                 Remedy { command, host: Some(host.name.clone()) }
             }
             // The kernel's segmentation may let it keep the rate.
-            _ if self.evidence.no_gso => {
+            _ if self.figures.no_gso => {
                 self.repeat_command(&format!("--pacing {}", self.per_stream(target).to_argument()))
             }
             _ => self.repeat_command(&format!("--pacing {}", self.per_stream(achieved).to_argument())),
         };
         let mut finding = self.finding(Cause::SlowSender, summary, remedy, None);
-        finding.evidence = BTreeMap::from([
+        finding.evidence = figures_map([
             ("requested_bits_per_second", json!(target.0)),
             ("sent_bits_per_second", json!(achieved.0)),
             ("behind_schedule_share", json!(worst.behind_schedule_share)),
@@ -163,14 +169,14 @@ impl<'a> DatagramTest<'a> {
 
     /// Finds a sender that was late in a ramp whose result is a failed step: lateness causes bursts, which fill a queue.
     fn late_ramp(&self, ramp: &RampReport) -> Option<Finding> {
-        let sent = self.streams.first().map(|(sent, _)| *sent)?;
+        let sent = self.datagrams.sent.first()?;
         let late = late_sender(ramp, Some(sent))?;
-        let host = &self.evidence.sender;
+        let host = &self.figures.sender;
         let summary = format!("{} sent late ({late}): its bursts may have failed the steps, not the path", host.name);
         let mut finding = self.finding(Cause::SlowSender, summary, busy_processes(&host.name), None);
-        finding.evidence = BTreeMap::from([("behind_schedule_share", json!(sent.behind_schedule_share))]);
+        finding.evidence = figures_map([("behind_schedule_share", json!(sent.behind_schedule_share))]);
         if let Some(lateness) = sent.lateness {
-            finding.evidence.insert("p99_lateness_seconds", json!(lateness.p99.as_secs_f64()));
+            finding.evidence.extend(figures_map([("p99_lateness_seconds", json!(lateness.p99.as_secs_f64()))]));
         }
         Some(finding)
     }
@@ -178,11 +184,11 @@ impl<'a> DatagramTest<'a> {
     /// Finds datagrams that the receiver's socket buffer dropped.
     fn overflow(&self) -> Option<Finding> {
         let (min, max) = self.receiver_drops;
-        if min == 0 || self.ramp.is_some() {
+        if min == 0 || self.datagrams.ramp.is_some() {
             return None;
         }
-        let host = &self.evidence.receiver;
-        let socket = self.receiver.streams.iter().find_map(|stream| stream.socket.as_ref())?;
+        let host = &self.figures.receiver;
+        let socket = self.datagrams.receiver_socket.as_ref()?;
         let (granted, requested) = (socket.rcvbuf_granted_bytes, socket.rcvbuf_requested_bytes);
         let count = if min == max { min.to_string() } else { format!("{min} to {max}") };
         let summary = format!(
@@ -199,7 +205,7 @@ lose them",
             _ => self.repeat_command(&format!("--rcvbuf {}", larger.0)),
         };
         let mut finding = self.finding(Cause::ReceiverOverflow, summary, remedy, None);
-        finding.evidence = BTreeMap::from([
+        finding.evidence = figures_map([
             ("min_datagrams", json!(min)),
             ("max_datagrams", json!(max)),
             ("lost_datagrams", json!(self.lost)),
@@ -211,17 +217,16 @@ lose them",
     /// Finds datagrams that a host's own queue or interface dropped.
     fn local_drops(&self) -> Option<Finding> {
         let unexplained = self.lost.saturating_sub(self.receiver_drops.1);
-        if self.ramp.is_some() || unexplained < MIN_LOSS.0 {
+        if self.datagrams.ramp.is_some() || unexplained < MIN_LOSS.0 {
             return None;
         }
-        let (sender, receiver) = (send_drops(&self.evidence.sender), receive_drops(&self.evidence.receiver));
+        let (sender, receiver) = (send_drops(&self.figures.sender), receive_drops(&self.figures.receiver));
         // Drops of other traffic, or a few drops of this test, do not explain the loss.
         let found = sender.into_iter().chain(receiver).find(|found| found.dropped.saturating_mul(2) >= unexplained)?;
         let (what, name, dropped) = (&found.place, &found.host.name, found.dropped);
         let summary = format!("{what} on {name} dropped {dropped} packets; {unexplained} datagrams did not arrive");
         let mut finding = self.finding(Cause::LocalDrops, summary, found.remedy.clone(), None);
-        finding.evidence =
-            BTreeMap::from([("dropped_packets", json!(dropped)), ("lost_datagrams", json!(unexplained))]);
+        finding.evidence = figures_map([("dropped_packets", json!(dropped)), ("lost_datagrams", json!(unexplained))]);
         Some(finding)
     }
 
@@ -229,12 +234,12 @@ lose them",
     fn loss(&self) -> Option<Finding> {
         let lost = self.lost.saturating_sub(self.receiver_drops.1);
         let share = lost as f64 / self.sent.max(1) as f64;
-        if self.ramp.is_some() || lost < MIN_LOSS.0 || share < MIN_LOSS.1 || self.local_drops().is_some() {
+        if self.datagrams.ramp.is_some() || lost < MIN_LOSS.0 || share < MIN_LOSS.1 || self.local_drops().is_some() {
             return None;
         }
-        let max_burst = self.streams.iter().map(|(_, received)| received.max_loss_burst).max().unwrap_or(0);
+        let max_burst = self.datagrams.streams().map(|(_, received)| received.max_loss_burst).max().unwrap_or(0);
         // An iperf3 server reports neither.
-        let reported = self.streams.iter().all(|(_, received)| received.overflows.is_some());
+        let reported = self.datagrams.streams().all(|(_, received)| received.overflows.is_some());
         let (percent, sent) = (share * 100.0, self.sent);
         let mut summary = match reported {
             true => format!("the path lost {percent:.3} % of the datagrams ({lost} of {sent})"),
@@ -246,7 +251,7 @@ buffer: the place is unknown"
         if max_burst > 0 {
             summary += &format!(", in bursts of up to {max_burst}");
         }
-        let sent = BitRate(self.streams.iter().map(|(sent, _)| sent.achieved.0).fold(0, u64::saturating_add));
+        let sent = BitRate(self.datagrams.streams().map(|(sent, _)| sent.achieved.0).fold(0, u64::saturating_add));
         let max = self.path_payload_rate().filter(|max| sent > *max);
         let remedy = match max {
             Some(max) => {
@@ -259,25 +264,25 @@ buffer: the place is unknown"
                 self.repeat_command(&format!("--pacing {}", self.per_stream(received_rate(sent, share)).to_argument()))
             }
             // A ramp has one stream.
-            None => self.evidence.repeat_command("--ramp"),
+            None => self.figures.repeat_command("--ramp"),
         };
         let mut finding = self.finding(Cause::Loss, summary, remedy, max);
-        finding.evidence = BTreeMap::from([("lost_datagrams", json!(lost)), ("lost_share", json!(share))]);
+        finding.evidence = figures_map([("lost_datagrams", json!(lost)), ("lost_share", json!(share))]);
         if max_burst > 0 {
-            finding.evidence.insert("max_loss_burst", json!(max_burst));
+            finding.evidence.extend(figures_map([("max_loss_burst", json!(max_burst))]));
         }
         Some(finding)
     }
 
     /// Returns the value of `--pacing` for each stream so that all streams send `rate` together.
     fn per_stream(&self, rate: BitRate) -> BitRate {
-        round_down(BitRate(rate.0 / self.streams.len().max(1) as u64))
+        round_down(BitRate(rate.0 / self.datagrams.streams().count().max(1) as u64))
     }
 
     /// Returns the maximum payload rate of the path with datagrams of this size, if the capacity is known.
     fn path_payload_rate(&self) -> Option<BitRate> {
-        let bytes = self.streams.first().map(|(sent, _)| sent.datagram_bytes)?;
-        Some(crate::udp::payload_capacity(&self.evidence.path?, bytes))
+        let bytes = self.datagrams.sent.first().map(|sent| sent.datagram_bytes)?;
+        Some(crate::udp::payload_capacity(&self.figures.path?, bytes))
     }
 }
 
@@ -308,12 +313,13 @@ fn round_down(rate: BitRate) -> BitRate {
 mod tests {
     use std::time::Duration;
 
-    use super::super::NamedReport;
     use super::*;
+    use crate::diagnose::diagnose;
+    use crate::evidence::{Evidence, HostNames};
     use crate::host::{HostReport, Interface, InterfaceCounters, Qdisc, QdiscCounters};
     use crate::path::PathProfile;
     use crate::udp::figures::UdpFigures;
-    use crate::wire::measure::SocketReport;
+    use crate::wire::measure::{EndReport, SocketReport, StreamReport, TestRequest, UdpRequest};
 
     const MBIT: u64 = 1_000_000;
 
@@ -366,20 +372,14 @@ mod tests {
         let sender = end(UdpFigures { sent: Some(sent), ramp, ..UdpFigures::default() });
         let receiver = end(UdpFigures { received: Some(received.clone()), ..UdpFigures::default() });
         let rtt = Duration::from_millis(20);
-        let mut evidence = Evidence::new(
-            path,
-            rtt,
-            None,
-            NamedReport::new("near", &sender),
-            NamedReport::new("far", &receiver),
-            "far",
-        );
-        evidence.no_gso = no_gso;
-        diagnose_datagrams(&evidence, &sender, &receiver)
+        let udp = UdpRequest { no_gso, ..UdpRequest::default() };
+        let request = TestRequest { udp: Some(Box::new(udp)), ..TestRequest::default() };
+        let hosts = HostNames { near: "near".into(), far: "far".into() };
+        diagnose(&Evidence { path, hosts, ..Evidence::of_test(request, rtt, sender, receiver) }).findings
     }
 
     fn causes(findings: &[Finding]) -> Vec<Cause> {
-        findings.iter().map(|finding| finding.cause).collect()
+        findings.iter().filter_map(Finding::cause).collect()
     }
 
     #[test]
@@ -493,7 +493,7 @@ mod tests {
         let (sent, received, socket) = healthy();
         let lost = UdpReceived { lost: 500, datagrams: 49_500, overflows: Some(500), ..received };
         let of = |damaged: i64| {
-            let counters = std::collections::BTreeMap::from([("Udp.InCsumErrors".to_owned(), damaged)]);
+            let counters = [("Udp.InCsumErrors".to_owned(), damaged)].into();
             let host = HostReport { counters: Some(counters), ..HostReport::default() };
             causes(&found(sent.clone(), lost.clone(), socket.clone(), host, None))
         };

@@ -5,28 +5,26 @@
 //! once. The caller decides if a number of drops explains the goodput or the missing datagrams. The drops of TCP's
 //! sockets count for TCP only.
 
-use std::collections::BTreeMap;
-
 use serde_json::json;
 
-use super::evidence::HostEvidence;
+use super::figures::HostFigures;
 use super::window::autotuning_command;
-use super::{Cause, Evidence, Finding, Remedy, finding, path};
+use super::{Cause, Figures, Finding, Remedy, figures_map, finding, path};
 use crate::units::Bytes;
 
 /// Minimum number of drops and minimum share of the packets, for BBR and for counters that count other events too.
-const MIN_DROPS: (u64, f64) = (5, 1e-4);
+pub(super) const MIN_DROPS: (u64, f64) = (5, 1e-4);
 
 /// Finds drops of the host itself: in its queueing discipline, its interface or its sockets.
-pub(super) fn local_drops(evidence: &Evidence) -> Option<Finding> {
-    if evidence.is_full() {
+pub(super) fn local_drops(figures: &Figures) -> Option<Finding> {
+    if figures.is_full() {
         return None;
     }
-    let limits = |found: &HostDrops| found.explains_goodput(evidence);
-    let found = send_drops(&evidence.sender)
+    let limits = |found: &HostDrops| found.explains_goodput(figures);
+    let found = send_drops(&figures.sender)
         .into_iter()
-        .chain(receive_drops(&evidence.receiver))
-        .chain(socket_drops(evidence))
+        .chain(receive_drops(&figures.receiver))
+        .chain(socket_drops(figures))
         .find(limits)?;
     let summary = format!(
         "{} on {} dropped {} of {} packets ({:.2} %){}",
@@ -37,8 +35,8 @@ pub(super) fn local_drops(evidence: &Evidence) -> Option<Finding> {
         found.share() * 100.0,
         found.consequence
     );
-    let mut finding = finding(evidence, Cause::LocalDrops, summary, found.remedy.clone(), evidence.possible_goodput());
-    finding.evidence = BTreeMap::from([
+    let mut finding = finding(figures, Cause::LocalDrops, summary, found.remedy.clone(), figures.possible_goodput());
+    finding.evidence = figures_map([
         ("dropped_packets", json!(found.dropped)),
         ("packets", json!(found.packets)),
         ("dropped_share", json!(found.share())),
@@ -48,7 +46,7 @@ pub(super) fn local_drops(evidence: &Evidence) -> Option<Finding> {
 
 /// Packets that one place of a host dropped.
 pub(super) struct HostDrops<'a> {
-    pub(super) host: &'a HostEvidence,
+    pub(super) host: &'a HostFigures,
     pub(super) place: String,
     pub(super) dropped: u64,
     packets: u64,
@@ -60,7 +58,7 @@ pub(super) struct HostDrops<'a> {
 
 impl<'a> HostDrops<'a> {
     /// Creates an entry without drops.
-    fn new(host: &'a HostEvidence, what: String, command: String, consequence: &'static str) -> Self {
+    fn new(host: &'a HostFigures, what: String, command: String, consequence: &'static str) -> Self {
         let remedy = Remedy { command, host: Some(host.name.clone()) };
         HostDrops { host, place: what, dropped: 0, packets: 0, remedy, is_exact: true, consequence }
     }
@@ -70,17 +68,17 @@ impl<'a> HostDrops<'a> {
     }
 
     /// Returns true if the drops explain the goodput: more than the loss budget, and a goodput close to the formula.
-    fn explains_goodput(&self, evidence: &Evidence) -> bool {
-        let bbr = evidence.streams.iter().any(|flow| flow.sender_socket.congestion.starts_with("bbr"));
+    fn explains_goodput(&self, figures: &Figures) -> bool {
+        let bbr = figures.streams.iter().any(|flow| flow.sender_socket.congestion.starts_with("bbr"));
         let many = if bbr || !self.is_exact { MIN_DROPS } else { (1, 0.0) };
         let enough = self.dropped >= many.0 && self.share() >= many.1;
-        enough && (bbr || path::is_limited_by_loss(evidence, self.share()))
+        enough && (bbr || path::is_limited_by_loss(figures, self.share()))
     }
 }
 
 /// Returns the drops before sending. TCP learns of a drop in its own kernel at once. It reduces the congestion window
 /// without a retransmission.
-pub(super) fn send_drops(host: &HostEvidence) -> Vec<HostDrops<'_>> {
+pub(super) fn send_drops(host: &HostFigures) -> Vec<HostDrops<'_>> {
     let Some(interface) = &host.interface else { return Vec::new() };
     let (name, counters) = (&interface.name, &interface.counters);
     let sending = |dropped, what: &str, command| HostDrops {
@@ -109,7 +107,7 @@ pub(super) fn send_drops(host: &HostEvidence) -> Vec<HostDrops<'_>> {
 }
 
 /// Returns the drops after receiving, before any socket had the packets.
-pub(super) fn receive_drops(host: &HostEvidence) -> Vec<HostDrops<'_>> {
+pub(super) fn receive_drops(host: &HostFigures) -> Vec<HostDrops<'_>> {
     let Some(interface) = &host.interface else { return Vec::new() };
     let (name, counters) = (&interface.name, &interface.counters);
     let come = |dropped, what: String, command| HostDrops {
@@ -134,28 +132,28 @@ fn interface_statistics(name: &str) -> String {
 }
 
 /// Returns drops of TCP's sockets for lack of memory (`TCPRcvQDrop`, `TCPBacklogDrop`, `RcvPruned`, `PFMemallocDrop`).
-fn socket_drops(evidence: &Evidence) -> Option<HostDrops<'_>> {
-    let host = &evidence.receiver;
+fn socket_drops(figures: &Figures) -> Option<HostDrops<'_>> {
+    let host = &figures.receiver;
     let counters = host.interface.as_ref()?.counters;
     let by = HostDrops::new(host, "the receiving sockets".into(), String::new(), " that it received");
     let dropped = host.sockets_dropped.unwrap_or(0);
-    Some(HostDrops { dropped, packets: counters.received_packets, remedy: larger_receive_buffer(evidence), ..by })
+    Some(HostDrops { dropped, packets: counters.received_packets, remedy: larger_receive_buffer(figures), ..by })
 }
 
 /// Returns the remedy for a receive buffer that is too small: a larger request, or a larger autotuning limit.
-fn larger_receive_buffer(evidence: &Evidence) -> Remedy {
-    let host = Some(evidence.receiver.name.clone());
-    let needed = evidence.needed_in_flight().unwrap_or_default();
-    let socket = evidence.streams.first().map(|flow| &flow.receiver_socket);
+fn larger_receive_buffer(figures: &Figures) -> Remedy {
+    let host = Some(figures.receiver.name.clone());
+    let needed = figures.needed_in_flight().unwrap_or_default();
+    let socket = figures.streams.first().map(|flow| &flow.receiver_socket);
     let granted = socket.map_or(Bytes(0), |socket| socket.rcvbuf_granted_bytes);
     let larger = needed.max(Bytes(granted.0.saturating_mul(2)));
     match socket.and_then(|socket| socket.rcvbuf_requested_bytes) {
         Some(requested) if requested > granted => {
             Remedy { command: format!("sysctl -w net.core.rmem_max={}", larger.0), host }
         }
-        Some(_) => evidence.repeat_command(&format!("--rcvbuf {}", larger.0)),
+        Some(_) => figures.repeat_command(&format!("--rcvbuf {}", larger.0)),
         None => {
-            let limits = evidence.receiver.kernel.as_ref().map(|kernel| kernel.tcp_rmem_bytes).unwrap_or_default();
+            let limits = figures.receiver.kernel.as_ref().map(|kernel| kernel.tcp_rmem_bytes).unwrap_or_default();
             Remedy { command: autotuning_command("net.ipv4.tcp_rmem", limits, needed.max(Bytes(limits[2]))), host }
         }
     }
@@ -172,38 +170,38 @@ mod tests {
     use crate::units::BitRate;
 
     /// A test with the goodput that a few per cent of loss leave.
-    fn slowed_by_loss() -> Evidence {
-        let mut evidence = half_goodput();
+    fn slowed_by_loss() -> Figures {
+        let mut figures = half_goodput();
         let goodput = BitRate(200_000);
-        evidence.steady = evidence.steady.map(|steady| super::super::SteadyPart { goodput, ..steady });
-        evidence.streams[0].goodput = goodput;
-        evidence.streams[0].mss = 1448;
-        evidence
+        figures.steady = figures.steady.map(|steady| super::super::SteadyPart { goodput, ..steady });
+        figures.streams[0].goodput = goodput;
+        figures.streams[0].mss = 1448;
+        figures
     }
 
     #[test]
     fn own_queue_drops_are_found_but_not_their_consequences() {
         let counters = QdiscCounters { dropped_packets: 300, sent_packets: 9_700, ..QdiscCounters::default() };
-        let mut evidence = slowed_by_loss();
-        evidence.sender.qdisc = Some(("tbf".into(), counters));
-        let found = &rule_findings(&evidence)[0];
+        let mut figures = slowed_by_loss();
+        figures.sender.qdisc = Some(("tbf".into(), counters));
+        let found = &rule_findings(&figures)[0];
         let expected = "the queueing discipline tbf of eth0 on near.example dropped 300 of 10000 packets (3.00 %), which \
                         TCP does not count as resent";
         assert_eq!(found.summary, expected);
         assert_eq!(found.remedy.to_string(), "tc qdisc replace dev eth0 root fq   # on near.example");
-        evidence.streams[0].rtt = Duration::from_secs(2);
-        assert_eq!(causes(&evidence), [Cause::LocalDrops], "the queue is on this host");
+        figures.streams[0].rtt = Duration::from_secs(2);
+        assert_eq!(causes(&figures), [Cause::LocalDrops], "the queue is on this host");
         // One drop is enough if it explains the goodput, and no finding if it does not.
         let one = QdiscCounters { dropped_packets: 1, sent_packets: 400, ..counters };
-        evidence.streams[0].rtt = Duration::from_millis(540);
-        evidence.sender.qdisc = Some(("tbf".into(), one));
-        assert_eq!(causes(&evidence), [Cause::LocalDrops]);
-        let steady = evidence.steady;
-        evidence.steady = half_goodput().steady;
-        assert_eq!(causes(&evidence), [], "67 Mb/s with one in 400 lost");
-        evidence.steady = steady;
-        evidence.streams[0].sender_socket.congestion = "bbr".into();
-        assert_eq!(causes(&evidence), [], "one drop does not slow BBR down");
+        figures.streams[0].rtt = Duration::from_millis(540);
+        figures.sender.qdisc = Some(("tbf".into(), one));
+        assert_eq!(causes(&figures), [Cause::LocalDrops]);
+        let steady = figures.steady;
+        figures.steady = half_goodput().steady;
+        assert_eq!(causes(&figures), [], "67 Mb/s with one in 400 lost");
+        figures.steady = steady;
+        figures.streams[0].sender_socket.congestion = "bbr".into();
+        assert_eq!(causes(&figures), [], "one drop does not slow BBR down");
     }
 
     #[test]
@@ -241,11 +239,11 @@ mod tests {
         assert_eq!(damaged.remedy.to_string(), "ethtool -S eth0   # on far.example");
         // A few frames of an unknown protocol are counted with the kernel's own drops.
         let unclear = |dropped| {
-            let mut evidence = slowed_by_loss();
-            let interface = evidence.receiver.interface.as_mut().expect("it has one");
+            let mut figures = slowed_by_loss();
+            let interface = figures.receiver.interface.as_mut().expect("it has one");
             (interface.counters.received_dropped, interface.counters.received_packets) = (dropped, 400);
-            evidence.streams[0].rtt = Duration::from_millis(540);
-            causes(&evidence)
+            figures.streams[0].rtt = Duration::from_millis(540);
+            causes(&figures)
         };
         assert_eq!((unclear(4), unclear(9)), (vec![], vec![Cause::LocalDrops]));
     }

@@ -1,96 +1,94 @@
 //! Properties of the path: loss, queueing and a small MTU; and a congestion control that differs from the requested
 //! one.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Cause, Evidence, Finding, Remedy, finding};
+use super::{Cause, Figures, Finding, Remedy, figures_map, finding};
 use crate::path::PathProfile;
 use crate::tcp_model::{self, Congestion, congestion_loss_budget};
 use crate::units::{BitRate, Ratio, show_duration};
 
 /// Goodput below this share of the lossless goodput is limited.
-const FULL_SHARE: f64 = 0.97;
+pub(super) const FULL_SHARE: f64 = 0.97;
 /// Without a known capacity: goodput within this factor of the loss formula is limited by loss.
-const FORMULA_FACTOR: f64 = 2.0;
+pub(super) const FORMULA_FACTOR: f64 = 2.0;
 /// Goodput above this many times the formula means that the losses came in bursts, for example when a queue overflowed.
 /// A smaller factor would include the slow-start losses of a short test.
-const BURST_LOSS_FACTOR: f64 = 8.0;
+pub(super) const BURST_LOSS_FACTOR: f64 = 8.0;
 /// RTT under load in base RTTs that shows a queue; loss is then congestion.
-const QUEUE_RTT_FACTOR: f64 = 1.5;
+pub(super) const QUEUE_RTT_FACTOR: f64 = 1.5;
 /// For a nearly full path: its share of the capacity, and its RTT factor. A path with random loss does not stay nearly
 /// full, and a short queue (1 ms on a path of 1 ms) is half empty most of the time.
-const NEARLY_FULL_PATH: (f64, f64) = (0.75, 1.15);
+pub(super) const NEARLY_FULL_PATH: (f64, f64) = (0.75, 1.15);
 /// Loss from which BBR slows down too (its first version, 15 to 20 %).
-const BBR_LOSS_LIMIT: f64 = 0.1;
+pub(super) const BBR_LOSS_LIMIT: f64 = 0.1;
 /// Loss and goodput, as shares, that show BBR limited by loss. Less loss does not slow BBR down by itself, but the data
 /// behind a lost segment waits one round trip, and the window waits with it. Measured with loss of 0.1, 0.5, 1 and 5 %:
 /// 93, 82, 78 and 64 % of the capacity over 10 ms, 81, 75, 70 and 53 % over 100 ms, 79, 77, 65 and 48 % over 300 ms;
 /// without loss 93 to 98 % (doc/explanation/congestion-control.md). The threshold is half of the minimum loss, because
 /// the loss of a single test varies.
-const BBR_SLOWED_BY_LOSS: (f64, f64) = (0.0005, 0.9);
+pub(super) const BBR_SLOWED_BY_LOSS: (f64, f64) = (0.0005, 0.9);
 /// Minimum share of the time with data to send, for a loss that slows BBR down.
 const MIN_BUSY_SHARE: f64 = 0.8;
 /// Window in BDPs that holds the data behind lost segments (measured: with 1 % of loss, 98 % of the capacity over 10
 /// ms, 93 % over 100 ms).
 const BBR_WINDOW_BDPS: u64 = 4;
 /// Minimum number of lost segments; fewer are chance.
-const MIN_LOST_SEGMENTS: u64 = 3;
+pub(super) const MIN_LOST_SEGMENTS: u64 = 3;
 /// Maximum retransmitted share of the sent data that is not reported, and minimum number of segments that is.
-const MAX_RETRANSMITTED_SHARE: f64 = 0.01;
-const MIN_RETRANSMITTED_SEGMENTS: u64 = 20;
+pub(super) const MAX_RETRANSMITTED_SHARE: f64 = 0.01;
+pub(super) const MIN_RETRANSMITTED_SEGMENTS: u64 = 20;
 /// Pacing of a remedy as a share of the goodput: below the capacity, so that no queue grows.
 const PACED_SHARE: f64 = 0.95;
 /// RTT under load in base RTTs that shows a standing queue.
-const STANDING_QUEUE_RTT_FACTOR: f64 = 2.0;
+pub(super) const STANDING_QUEUE_RTT_FACTOR: f64 = 2.0;
 /// Minimum delay of a standing queue: half of the CoDel interval (RFC 8289 section 4.2). A shorter delay disturbs no
 /// application.
-const MIN_QUEUEING_DELAY: Duration = Duration::from_millis(50);
+pub(super) const MIN_QUEUEING_DELAY: Duration = Duration::from_millis(50);
 /// Minimum share of the wait that the sender's own queue must explain, at the goodput.
 const LOCAL_QUEUE_SHARE: f64 = 0.5;
 /// Minimum difference in bytes between the path MTU and both interfaces' MTU; the MTU of loopback is one byte short.
-const MIN_MTU_DIFFERENCE: u32 = 20;
+pub(super) const MIN_MTU_DIFFERENCE: u32 = 20;
 
 /// Finds loss above the loss budget of the congestion control without an overflowed queue.
-pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
-    let lost = StreamLoss::of(evidence)?;
-    let lossless = evidence.path.map(|path| PathProfile { loss: Ratio::default(), ..path });
-    let streams = evidence.stream_count().max(1);
+pub(super) fn loss(figures: &Figures) -> Option<Finding> {
+    let lost = StreamLoss::of(figures)?;
+    let lossless = figures.path.map(|path| PathProfile { loss: Ratio::default(), ..path });
+    let streams = figures.stream_count().max(1);
     let target = match &lossless {
         Some(path) => path.payload_capacity(),
-        None => BitRate(evidence.steady_goodput().0.saturating_mul(2)),
+        None => BitRate(figures.steady_goodput().0.saturating_mul(2)),
     };
-    let congestion = evidence.streams.first()?.sender_socket.congestion.clone();
+    let congestion = figures.streams.first()?.sender_socket.congestion.clone();
     let bbr = congestion.starts_with("bbr");
     // BBR has no budget: each loss delays the data behind it.
     let budget = match bbr {
         true => 0.0,
         false => {
-            let path = lossless.unwrap_or(PathProfile::new(target, evidence.base_rtt));
+            let path = lossless.unwrap_or(PathProfile::new(target, figures.base_rtt));
             congestion_loss_budget(&path, streams, congestion.parse().unwrap_or_default()).get()
         }
     };
     let is_limited = match &lossless {
-        Some(path) => evidence.steady_goodput().as_f64() < FULL_SHARE * path.payload_capacity().as_f64(),
-        None => follows_formula(evidence, lost.share) && evidence.rwnd_share().unwrap_or(0.0) <= 0.3,
+        Some(path) => figures.steady_goodput().as_f64() < FULL_SHARE * path.payload_capacity().as_f64(),
+        None => follows_formula(figures, lost.share) && figures.rwnd_share().unwrap_or(0.0) <= 0.3,
     };
-    let nearly_full = lossless.is_some_and(|path| {
-        evidence.steady_goodput().as_f64() >= NEARLY_FULL_PATH.0 * path.payload_capacity().as_f64()
-    });
+    let nearly_full = lossless
+        .is_some_and(|path| figures.steady_goodput().as_f64() >= NEARLY_FULL_PATH.0 * path.payload_capacity().as_f64());
     let enough = if nearly_full { NEARLY_FULL_PATH.1 } else { QUEUE_RTT_FACTOR };
     // Goodput far above the formula is not limited by loss: TCP sees a burst of losses as one loss.
     let together = lossless.is_some()
         && !bbr
-        && !is_below_formula(evidence, lost.share, if nearly_full { FORMULA_FACTOR } else { BURST_LOSS_FACTOR });
-    let risen = evidence.rtt_under_load().as_secs_f64() > enough * evidence.base_rtt.as_secs_f64();
+        && !is_below_formula(figures, lost.share, if nearly_full { FORMULA_FACTOR } else { BURST_LOSS_FACTOR });
+    let risen = figures.rtt_under_load().as_secs_f64() > enough * figures.base_rtt.as_secs_f64();
     if !is_limited
         || risen
         || together
         || lost.share <= budget
         || lost.segments < MIN_LOST_SEGMENTS
-        || (bbr && lost.share < BBR_LOSS_LIMIT && !slows_bbr(evidence, lost.share))
+        || (bbr && lost.share < BBR_LOSS_LIMIT && !slows_bbr(figures, lost.share))
     {
         return None;
     }
@@ -99,7 +97,7 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
         true => format!("{congestion} slows down at this loss"),
         false => format!(
             "{target} at {} with {congestion} tolerates at most 1 loss in {} segments",
-            show_duration(evidence.base_rtt),
+            show_duration(figures.base_rtt),
             group_digits(tolerated)
         ),
     };
@@ -108,41 +106,41 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
         group_digits(each),
         lost.segments,
         lost.share * 100.0,
-        show_duration(evidence.rtt_under_load()),
+        show_duration(figures.rtt_under_load()),
     );
-    let remedy = match evidence.needed_in_flight().filter(|_| lost.share < BBR_LOSS_LIMIT) {
-        _ if !bbr && evidence.is_tuned && has_bbr_by_default(evidence) && !evidence.has_flag("congestion") => {
-            evidence.repeat_without("tuned")
+    let remedy = match figures.needed_in_flight().filter(|_| lost.share < BBR_LOSS_LIMIT) {
+        _ if !bbr && figures.is_tuned && has_bbr_by_default(figures) && !figures.has_flag("congestion") => {
+            figures.repeat_without("tuned")
         }
-        _ if !bbr => evidence.repeat_command("--congestion bbr"),
+        _ if !bbr => figures.repeat_command("--congestion bbr"),
         // Window for the data behind a lost segment while it is retransmitted.
-        Some(needed) if !has_window(evidence, needed.0.saturating_mul(BBR_WINDOW_BDPS)) => {
-            evidence.repeat_command(&format!("--window {}", needed.0.saturating_mul(BBR_WINDOW_BDPS)))
+        Some(needed) if !has_window(figures, needed.0.saturating_mul(BBR_WINDOW_BDPS)) => {
+            figures.repeat_command(&format!("--window {}", needed.0.saturating_mul(BBR_WINDOW_BDPS)))
         }
-        _ => evidence.repeat_command(&format!("--streams {}", streams.saturating_mul(2))),
+        _ => figures.repeat_command(&format!("--streams {}", streams.saturating_mul(2))),
     };
     let flow =
         tcp_model::FlowParameters { streams, congestion: Congestion::Bbr, ..tcp_model::FlowParameters::default() };
-    let predicted = evidence.path.map(|path| tcp_model::predict_steady(&path, &flow).goodput);
-    let mut finding = finding(evidence, Cause::Loss, summary, remedy, predicted);
-    finding.evidence = BTreeMap::from([
+    let predicted = figures.path.map(|path| tcp_model::predict_steady(&path, &flow).goodput);
+    let mut finding = finding(figures, Cause::Loss, summary, remedy, predicted);
+    finding.evidence = figures_map([
         ("lost_share", json!(lost.share)),
         ("lost_segments", json!(lost.segments)),
         ("loss_budget_share", json!(budget)),
-        ("base_rtt_seconds", json!(evidence.base_rtt.as_secs_f64())),
-        ("rtt_under_load_seconds", json!(evidence.rtt_under_load().as_secs_f64())),
+        ("base_rtt_seconds", json!(figures.base_rtt.as_secs_f64())),
+        ("rtt_under_load_seconds", json!(figures.rtt_under_load().as_secs_f64())),
     ]);
     Some(finding)
 }
 
 /// Returns true if the receivers of all streams offer a window of this size, bytes.
-fn has_window(evidence: &Evidence, window: u64) -> bool {
-    evidence.streams.iter().all(|flow| flow.snd_wnd.is_some_and(|offered| offered.median >= window))
+fn has_window(figures: &Figures, window: u64) -> bool {
+    figures.streams.iter().all(|flow| flow.snd_wnd.is_some_and(|offered| offered.median >= window))
 }
 
 /// Returns true if the kernel of the sender uses BBR for new sockets, so that only the plan replaced it.
-fn has_bbr_by_default(evidence: &Evidence) -> bool {
-    evidence.sender.kernel.as_ref().is_some_and(|kernel| kernel.congestion.starts_with("bbr"))
+fn has_bbr_by_default(figures: &Figures) -> bool {
+    figures.sender.kernel.as_ref().is_some_and(|kernel| kernel.congestion.starts_with("bbr"))
 }
 
 /// Formats an integer with commas between groups of three digits.
@@ -154,21 +152,21 @@ fn group_digits(number: f64) -> String {
 
 /// Finds much data that was sent more than once although no rule names lost packets as the limit: a queue that
 /// overflows, or acknowledgements that come late.
-pub(super) fn retransmissions(evidence: &Evidence) -> Option<Finding> {
+pub(super) fn retransmissions(figures: &Figures) -> Option<Finding> {
     // The losses of slow start may be repaired in the steady window.
-    let later: Vec<super::SendTotals> = evidence.streams.iter().map(|flow| flow.sent_later).collect::<Option<_>>()?;
+    let later: Vec<super::SendTotals> = figures.streams.iter().map(|flow| flow.sent_later).collect::<Option<_>>()?;
     let sum = |figure: fn(&super::SendTotals) -> u64| later.iter().map(figure).fold(0, u64::saturating_add);
     let resent = sum(|totals| totals.resent_bytes);
     let share = resent as f64 / sum(|totals| totals.sent_bytes).max(1) as f64;
     if share <= MAX_RETRANSMITTED_SHARE {
         return None;
     }
-    let mss = evidence.streams.iter().map(|flow| flow.mss).max().filter(|mss| *mss > 0)?;
+    let mss = figures.streams.iter().map(|flow| flow.mss).max().filter(|mss| *mss > 0)?;
     let segments = resent / u64::from(mss);
     if segments < MIN_RETRANSMITTED_SEGMENTS {
         return None;
     }
-    let (base, loaded) = (evidence.base_rtt, evidence.rtt_under_load());
+    let (base, loaded) = (figures.base_rtt, figures.rtt_under_load());
     let queue = if loaded.as_secs_f64() > NEARLY_FULL_PATH.1 * base.as_secs_f64() {
         "the streams overflow a queue on the path"
     } else {
@@ -181,12 +179,12 @@ pub(super) fn retransmissions(evidence: &Evidence) -> Option<Finding> {
         show_duration(base),
         show_duration(loaded),
     );
-    let each = evidence.steady_goodput().0 / u64::from(evidence.stream_count().max(1));
+    let each = figures.steady_goodput().0 / u64::from(figures.stream_count().max(1));
     let paced = BitRate((each as f64 * PACED_SHARE) as u64 / 1000 * 1000).to_argument();
-    let remedy = evidence.repeat_command(&format!("--pacing {paced}"));
+    let remedy = figures.repeat_command(&format!("--pacing {paced}"));
     // The data arrives once in any case: retransmissions cost capacity, not goodput that is known.
-    let mut finding = finding(evidence, Cause::Retransmissions, summary, remedy, Some(evidence.steady_goodput()));
-    finding.evidence = BTreeMap::from([
+    let mut finding = finding(figures, Cause::Retransmissions, summary, remedy, Some(figures.steady_goodput()));
+    finding.evidence = figures_map([
         ("retransmitted_share", json!(share)),
         ("retransmitted_segments", json!(segments)),
         ("base_rtt_seconds", json!(base.as_secs_f64())),
@@ -196,20 +194,20 @@ pub(super) fn retransmissions(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// Returns the retransmitted share of the sent payload; none if a stream does not report it.
-pub(super) fn retransmitted_share(evidence: &Evidence) -> Option<f64> {
-    let moved: Vec<super::SendTotals> = evidence.streams.iter().map(|flow| flow.sent).collect::<Option<_>>()?;
+pub(super) fn retransmitted_share(figures: &Figures) -> Option<f64> {
+    let moved: Vec<super::SendTotals> = figures.streams.iter().map(|flow| flow.sent).collect::<Option<_>>()?;
     let sum = |figure: fn(&super::SendTotals) -> u64| moved.iter().map(figure).fold(0, u64::saturating_add);
     let sent = sum(|totals| totals.sent_bytes);
     (sent > 0).then(|| sum(|totals| totals.resent_bytes) as f64 / sent as f64)
 }
 
-fn slows_bbr(evidence: &Evidence, share: f64) -> bool {
-    let capacity = evidence.path.map(|path| path.payload_capacity().as_f64());
+fn slows_bbr(figures: &Figures, share: f64) -> bool {
+    let capacity = figures.path.map(|path| path.payload_capacity().as_f64());
     // A sender without data to send leaves the path unused too.
-    let busy = evidence.streams.iter().filter_map(|flow| flow.busy_share).fold(1.0, f64::min);
+    let busy = figures.streams.iter().filter_map(|flow| flow.busy_share).fold(1.0, f64::min);
     share >= BBR_SLOWED_BY_LOSS.0
         && busy >= MIN_BUSY_SHARE
-        && capacity.is_some_and(|capacity| evidence.steady_goodput().as_f64() < BBR_SLOWED_BY_LOSS.1 * capacity)
+        && capacity.is_some_and(|capacity| figures.steady_goodput().as_f64() < BBR_SLOWED_BY_LOSS.1 * capacity)
 }
 
 /// Losses of all streams together.
@@ -220,9 +218,9 @@ struct StreamLoss {
 
 impl StreamLoss {
     /// Counts the retransmissions, without the segments that the peer already had.
-    fn of(evidence: &Evidence) -> Option<StreamLoss> {
+    fn of(figures: &Figures) -> Option<StreamLoss> {
         let (mut sent, mut again, mut mss) = (0, 0, 0);
-        for flow in &evidence.streams {
+        for flow in &figures.streams {
             let moved = flow.sent?;
             sent += moved.sent_bytes;
             again += moved.resent_bytes.saturating_sub(moved.duplicates * u64::from(flow.mss));
@@ -234,28 +232,28 @@ impl StreamLoss {
 }
 
 /// Returns true if the goodput is close to the formula's rate for this loss.
-fn follows_formula(evidence: &Evidence, share: f64) -> bool {
-    let goodput = evidence.steady_goodput().as_f64();
-    formula_rate(evidence, share).is_some_and(|rate| goodput < FORMULA_FACTOR * rate && goodput * FORMULA_FACTOR > rate)
+fn follows_formula(figures: &Figures, share: f64) -> bool {
+    let goodput = figures.steady_goodput().as_f64();
+    formula_rate(figures, share).is_some_and(|rate| goodput < FORMULA_FACTOR * rate && goodput * FORMULA_FACTOR > rate)
 }
 
 /// Returns true if the goodput is not above the formula's rate for this loss; a lower goodput may have other causes.
-pub(super) fn is_limited_by_loss(evidence: &Evidence, share: f64) -> bool {
-    is_below_formula(evidence, share, FORMULA_FACTOR)
+pub(super) fn is_limited_by_loss(figures: &Figures, share: f64) -> bool {
+    is_below_formula(figures, share, FORMULA_FACTOR)
 }
 
-fn is_below_formula(evidence: &Evidence, share: f64, times: f64) -> bool {
-    let goodput = evidence.steady_goodput().as_f64();
-    formula_rate(evidence, share).is_some_and(|rate| goodput < times * rate)
+fn is_below_formula(figures: &Figures, share: f64, times: f64) -> bool {
+    let goodput = figures.steady_goodput().as_f64();
+    formula_rate(figures, share).is_some_and(|rate| goodput < times * rate)
 }
 
 /// Returns the rate of the congestion control in use at this loss, on a path of any capacity.
-fn formula_rate(evidence: &Evidence, share: f64) -> Option<f64> {
+fn formula_rate(figures: &Figures, share: f64) -> Option<f64> {
     let loss = Ratio::new(share).filter(|loss| loss.get() > 0.0)?;
-    let congestion = evidence.streams.first()?.sender_socket.congestion.parse().unwrap_or_default();
-    let endless = PathProfile { loss, ..PathProfile::new(BitRate(1 << 50), evidence.base_rtt) };
+    let congestion = figures.streams.first()?.sender_socket.congestion.parse().unwrap_or_default();
+    let endless = PathProfile { loss, ..PathProfile::new(BitRate(1 << 50), figures.base_rtt) };
     let flow = tcp_model::FlowParameters {
-        streams: evidence.stream_count(),
+        streams: figures.stream_count(),
         congestion,
         ..tcp_model::FlowParameters::default()
     };
@@ -263,8 +261,8 @@ fn formula_rate(evidence: &Evidence, share: f64) -> Option<f64> {
 }
 
 /// Finds a standing queue: round trips under load take much longer than without load.
-pub(super) fn queueing(evidence: &Evidence) -> Option<Finding> {
-    let (base, loaded) = (evidence.base_rtt, evidence.rtt_under_load());
+pub(super) fn queueing(figures: &Figures) -> Option<Finding> {
+    let (base, loaded) = (figures.base_rtt, figures.rtt_under_load());
     let waits = loaded.saturating_sub(base);
     if base.is_zero()
         || loaded.as_secs_f64() <= STANDING_QUEUE_RTT_FACTOR * base.as_secs_f64()
@@ -280,23 +278,23 @@ pub(super) fn queueing(evidence: &Evidence) -> Option<Finding> {
     );
     // The maximum backlog of this host must explain the wait, else the queue is on the path.
     let waits_here = |bytes: u64| {
-        bytes as f64 * 8.0 >= LOCAL_QUEUE_SHARE * waits.as_secs_f64() * evidence.steady_goodput().as_f64() && bytes > 0
+        bytes as f64 * 8.0 >= LOCAL_QUEUE_SHARE * waits.as_secs_f64() * figures.steady_goodput().as_f64() && bytes > 0
     };
-    let local = evidence.sender.qdisc.as_ref().filter(|(_, counters)| waits_here(counters.backlog_bytes));
-    let remedy = match (local, &evidence.sender.interface) {
+    let local = figures.sender.qdisc.as_ref().filter(|(_, counters)| waits_here(counters.backlog_bytes));
+    let remedy = match (local, &figures.sender.interface) {
         (Some(_), Some(interface)) => Remedy {
             command: format!("tc qdisc replace dev {} root fq_codel", interface.name),
-            host: Some(evidence.sender.name.clone()),
+            host: Some(figures.sender.name.clone()),
         },
         _ => {
-            let each = evidence.steady_goodput().0 / u64::from(evidence.stream_count().max(1));
+            let each = figures.steady_goodput().0 / u64::from(figures.stream_count().max(1));
             let paced = BitRate((each as f64 * 0.95) as u64 / 1000 * 1000).to_argument();
-            evidence.repeat_command(&format!("--pacing {paced}"))
+            figures.repeat_command(&format!("--pacing {paced}"))
         }
     };
     // A queue costs time, not goodput.
-    let mut finding = finding(evidence, Cause::Queueing, summary, remedy, Some(evidence.steady_goodput()));
-    finding.evidence = BTreeMap::from([
+    let mut finding = finding(figures, Cause::Queueing, summary, remedy, Some(figures.steady_goodput()));
+    finding.evidence = figures_map([
         ("base_rtt_seconds", json!(base.as_secs_f64())),
         ("rtt_under_load_seconds", json!(loaded.as_secs_f64())),
         ("queueing_delay_seconds", json!(waits.as_secs_f64())),
@@ -305,50 +303,50 @@ pub(super) fn queueing(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// Finds a path MTU that is smaller than the MTU of both interfaces.
-pub(super) fn small_mtu(evidence: &Evidence) -> Option<Finding> {
-    let mtu = |host: &super::HostEvidence| host.interface.as_ref().filter(|i| !i.loopback).map(|i| i.mtu_bytes);
-    let (sender, receiver) = (mtu(&evidence.sender)?, mtu(&evidence.receiver)?);
-    let by_tcp = evidence.streams.iter().map(|flow| flow.pmtu).filter(|mtu| *mtu > 0).min();
+pub(super) fn small_mtu(figures: &Figures) -> Option<Finding> {
+    let mtu = |host: &super::HostFigures| host.interface.as_ref().filter(|i| !i.loopback).map(|i| i.mtu_bytes);
+    let (sender, receiver) = (mtu(&figures.sender)?, mtu(&figures.receiver)?);
+    let by_tcp = figures.streams.iter().map(|flow| flow.pmtu).filter(|mtu| *mtu > 0).min();
     // TCP knows a small MTU from ICMP, but not a black hole. Acknowledged probes show both.
-    let path = by_tcp.into_iter().chain(evidence.probed_mtu).min()?;
+    let path = by_tcp.into_iter().chain(figures.probed_mtu).min()?;
     let min_mtu = sender.min(receiver);
     if path.saturating_add(MIN_MTU_DIFFERENCE) > min_mtu {
         return None;
     }
     let summary = format!(
         "packets of {path} B are the maximum of the path; the interface MTU is {sender} B on {} and {receiver} B on {}",
-        evidence.sender.name, evidence.receiver.name
+        figures.sender.name, figures.receiver.name
     );
     let share = |mtu: u32| {
-        let framing = evidence.path.map(|path| path.framing).unwrap_or_default();
+        let framing = figures.path.map(|path| path.framing).unwrap_or_default();
         f64::from(framing.payload(mtu)) / f64::from(framing.wire_bytes_full(mtu).max(1) as u32)
     };
-    let predicted = BitRate((evidence.steady_goodput().as_f64() * (share(min_mtu) / share(path)).max(1.0)) as u64);
-    let remedy = match evidence.probed_mtu {
-        None => evidence.repeat_command("--path"),
+    let predicted = BitRate((figures.steady_goodput().as_f64() * (share(min_mtu) / share(path)).max(1.0)) as u64);
+    let remedy = match figures.probed_mtu {
+        None => figures.repeat_command("--path"),
         Some(_) if by_tcp.is_some_and(|mtu| mtu <= path) => {
-            let command = format!("tracepath -n {}   # the hop after which pmtu falls", evidence.receiver.name);
-            Remedy { command, host: Some(evidence.sender.name.clone()) }
+            let command = format!("tracepath -n {}   # the hop after which pmtu falls", figures.receiver.name);
+            Remedy { command, host: Some(figures.sender.name.clone()) }
         }
         // TCP sends packets that are too large if it does not know the path MTU.
         Some(_) => {
-            Remedy { command: "sysctl -w net.ipv4.tcp_mtu_probing=1".into(), host: Some(evidence.sender.name.clone()) }
+            Remedy { command: "sysctl -w net.ipv4.tcp_mtu_probing=1".into(), host: Some(figures.sender.name.clone()) }
         }
     };
-    let mut finding = finding(evidence, Cause::SmallMtu, summary, remedy, Some(predicted));
-    finding.evidence = BTreeMap::from([
+    let mut finding = finding(figures, Cause::SmallMtu, summary, remedy, Some(predicted));
+    finding.evidence = figures_map([
         ("path_mtu_bytes", json!(path)),
         ("sender_mtu_bytes", json!(sender)),
         ("receiver_mtu_bytes", json!(receiver)),
     ]);
-    let found = [("tcp_path_mtu_bytes", by_tcp), ("probed_path_mtu_bytes", evidence.probed_mtu)];
-    finding.evidence.extend(found.into_iter().filter_map(|(name, mtu)| Some((name, json!(mtu?)))));
+    let found = [("tcp_path_mtu_bytes", by_tcp), ("probed_path_mtu_bytes", figures.probed_mtu)];
+    finding.evidence.extend(figures_map(found.map(|(name, mtu)| (name, json!(mtu)))));
     Some(finding)
 }
 
 /// Finds a congestion control that differs from the requested one: a route's `congctl`, or a kernel without it.
-pub(super) fn congestion_control(evidence: &Evidence) -> Option<Finding> {
-    let flow = evidence.streams.iter().find(|flow| has_other_congestion_control(flow))?;
+pub(super) fn congestion_control(figures: &Figures) -> Option<Finding> {
+    let flow = figures.streams.iter().find(|flow| has_other_congestion_control(flow))?;
     let used = &flow.sender_socket.congestion;
     let (requested, by_plan) = match (&flow.sender_socket.congestion_requested, &flow.sender_socket.congestion_planned)
     {
@@ -358,33 +356,33 @@ pub(super) fn congestion_control(evidence: &Evidence) -> Option<Finding> {
     let with = |name: &str| {
         let congestion = name.parse().ok()?;
         let flow = tcp_model::FlowParameters {
-            streams: evidence.stream_count(),
+            streams: figures.stream_count(),
             congestion,
             ..tcp_model::FlowParameters::default()
         };
-        evidence.path.map(|path| tcp_model::predict_steady(&path, &flow).goodput)
+        figures.path.map(|path| tcp_model::predict_steady(&path, &flow).goodput)
     };
     let predicted = with(requested);
     // A planned congestion control counts only if it improves the prediction.
-    let helps = predicted.is_some_and(|rate| FULL_SHARE * rate.as_f64() > evidence.steady_goodput().as_f64());
+    let helps = predicted.is_some_and(|rate| FULL_SHARE * rate.as_f64() > figures.steady_goodput().as_f64());
     if by_plan && !helps {
         return None;
     }
     let requester = if by_plan { "chosen by the plan" } else { "requested" };
-    let summary = format!("{requested} was {requester}, but {used} is in use on {}", evidence.sender.name);
+    let summary = format!("{requested} was {requester}, but {used} is in use on {}", figures.sender.name);
     let command = match by_plan {
         false => {
             "ip route show table all | grep congctl   # a route's congctl overrides the request of a program".into()
         }
         true => format!("modprobe tcp_{requested}"),
     };
-    let remedy = Remedy { command, host: Some(evidence.sender.name.clone()) };
-    let mut finding = finding(evidence, Cause::CongestionControl, summary, remedy, predicted);
-    finding.evidence = BTreeMap::from([("requested", json!(requested)), ("in_use", json!(used))]);
+    let remedy = Remedy { command, host: Some(figures.sender.name.clone()) };
+    let mut finding = finding(figures, Cause::CongestionControl, summary, remedy, predicted);
+    finding.evidence = figures_map([("requested", json!(requested)), ("in_use", json!(used))]);
     Some(finding)
 }
 
-fn has_other_congestion_control(flow: &super::StreamEvidence) -> bool {
+fn has_other_congestion_control(flow: &super::StreamFigures) -> bool {
     let socket = &flow.sender_socket;
     let requested = socket.congestion_requested.as_ref().or(socket.congestion_planned.as_ref());
     !socket.congestion.is_empty() && requested.is_some_and(|requested| *requested != socket.congestion)
@@ -392,27 +390,27 @@ fn has_other_congestion_control(flow: &super::StreamEvidence) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Cause, SendTotals, Spread, SteadyPart, StreamEvidence, rule_findings};
+    use super::super::{Cause, SendTotals, Spread, SteadyPart, StreamFigures, rule_findings};
     use super::*;
     use crate::diagnose::window::tests::half_bdp_window;
     use crate::host::Interface;
     use crate::units::Bytes;
 
     /// 100 Mb/s over 50 ms, with a quarter of this goodput and an open window.
-    fn quarter() -> Evidence {
-        let mut evidence = half_bdp_window();
+    fn quarter() -> Figures {
+        let mut figures = half_bdp_window();
         let rtt = Duration::from_millis(50);
-        evidence.path = Some(PathProfile::new(BitRate(100_000_000), rtt));
-        evidence.base_rtt = rtt;
+        figures.path = Some(PathProfile::new(BitRate(100_000_000), rtt));
+        figures.base_rtt = rtt;
         let goodput = BitRate(24_000_000);
-        evidence.goodput = goodput;
-        evidence.steady = evidence.steady.map(|steady| SteadyPart { goodput, ..steady });
-        for host in [&mut evidence.sender, &mut evidence.receiver] {
+        figures.goodput = goodput;
+        figures.steady = figures.steady.map(|steady| SteadyPart { goodput, ..steady });
+        for host in [&mut figures.sender, &mut figures.receiver] {
             host.interface = Some(Interface { name: "eth0".into(), mtu_bytes: 1500, ..Interface::default() });
         }
         let wide = Spread { min: 3 << 20, median: 3 << 20, max: 3 << 20 };
         let sending = crate::wire::measure::SocketReport { congestion: "cubic".into(), ..Default::default() };
-        evidence.streams[0] = StreamEvidence {
+        figures.streams[0] = StreamFigures {
             goodput,
             rtt: Duration::from_millis(51),
             snd_wnd: Some(wide),
@@ -424,36 +422,36 @@ mod tests {
             sent: Some(SendTotals { sent_bytes: 90_000_000, resent_bytes: 0, duplicates: 0 }),
             receiver_socket: Default::default(),
             sender_socket: sending,
-            ..evidence.streams[0].clone()
+            ..figures.streams[0].clone()
         };
-        evidence
+        figures
     }
 
-    fn lossy() -> Evidence {
-        let mut evidence = quarter();
-        evidence.streams[0].sent = Some(SendTotals { sent_bytes: 90_000_000, resent_bytes: 36_000, duplicates: 2 });
-        evidence
+    fn lossy() -> Figures {
+        let mut figures = quarter();
+        figures.streams[0].sent = Some(SendTotals { sent_bytes: 90_000_000, resent_bytes: 36_000, duplicates: 2 });
+        figures
     }
 
-    fn causes(evidence: &Evidence) -> Vec<Cause> {
-        rule_findings(evidence).iter().map(|finding| finding.cause).collect()
+    fn causes(figures: &Figures) -> Vec<Cause> {
+        rule_findings(figures).iter().filter_map(Finding::cause).collect()
     }
 
     #[test]
     fn loss_with_bbr_is_found_on_an_underused_path() {
         let with = |goodput: u64, resent_bytes: u64| {
-            let mut evidence = quarter();
+            let mut figures = quarter();
             let goodput = BitRate(goodput);
-            evidence.goodput = goodput;
-            evidence.steady = evidence.steady.map(|steady| SteadyPart { goodput, ..steady });
-            evidence.streams[0].sender_socket.congestion = "bbr".into();
-            evidence.streams[0].sent = Some(SendTotals { sent_bytes: 90_000_000, resent_bytes, duplicates: 0 });
-            rule_findings(&evidence)
+            figures.goodput = goodput;
+            figures.steady = figures.steady.map(|steady| SteadyPart { goodput, ..steady });
+            figures.streams[0].sender_socket.congestion = "bbr".into();
+            figures.streams[0].sent = Some(SendTotals { sent_bytes: 90_000_000, resent_bytes, duplicates: 0 });
+            rule_findings(&figures)
         };
         let found = with(73_000_000, 900_000);
-        assert_eq!(found[0].cause, Cause::Loss);
+        assert_eq!(found[0].cause(), Some(Cause::Loss));
         assert_eq!(found[0].remedy.to_string(), "lfn test far.example --streams 2");
-        let named = |found: Vec<super::Finding>| found.iter().any(|finding| finding.cause == Cause::Loss);
+        let named = |found: Vec<super::Finding>| found.iter().any(|finding| finding.cause() == Some(Cause::Loss));
         assert!(!named(with(90_000_000, 900_000)), "the path is in use");
         assert!(named(with(76_000_000, 90_000)), "0.1 %, as over 100 ms");
         assert!(!named(with(89_000_000, 90_000)), "and as over 10 ms");
@@ -466,14 +464,14 @@ mod tests {
         let found = &rule_findings(&lossy())[0];
         let expected = "1 of 2,719 segments was lost (22 segments, 0.037 %); 95.64 Mb/s at 50 ms with cubic tolerates at \
 most 1 loss in 57,325 segments; RTT 51 ms under load: the queue did not overflow";
-        assert_eq!((found.cause, found.summary.as_str()), (Cause::Loss, expected));
+        assert_eq!((found.cause(), found.summary.as_str()), (Some(Cause::Loss), expected));
         assert_eq!(found.remedy.to_string(), "lfn test far.example --congestion bbr");
         assert_eq!(found.predicted, Some(BitRate(95_640_686)));
     }
 
     #[test]
     fn loss_that_does_not_limit_is_no_finding() {
-        type Change = fn(&mut Evidence);
+        type Change = fn(&mut Figures);
         let cases: [(&str, Change); 7] = [
             ("far more than that loss allows", |e| {
                 e.streams[0].sent = Some(SendTotals { sent_bytes: 90_000_000, resent_bytes: 2_000_000, duplicates: 0 });
@@ -497,32 +495,32 @@ most 1 loss in 57,325 segments; RTT 51 ms under load: the queue did not overflow
             }),
         ];
         for (name, change) in cases {
-            let mut evidence = lossy();
-            change(&mut evidence);
-            assert_eq!(causes(&evidence), [], "{name}");
+            let mut figures = lossy();
+            change(&mut figures);
+            assert_eq!(causes(&figures), [], "{name}");
         }
     }
 
     #[test]
     fn without_capacity_loss_is_found_by_the_formula() {
-        let mut evidence = lossy();
-        evidence.path = None;
+        let mut figures = lossy();
+        figures.path = None;
         // RFC 9438: 0.037 % over 50 ms gives CUBIC about 15 Mb/s.
-        let at = |evidence: &mut Evidence, goodput| {
-            evidence.steady = evidence.steady.map(|steady| SteadyPart { goodput: BitRate(goodput), ..steady });
+        let at = |figures: &mut Figures, goodput| {
+            figures.steady = figures.steady.map(|steady| SteadyPart { goodput: BitRate(goodput), ..steady });
         };
-        at(&mut evidence, 12_000_000);
-        assert_eq!(causes(&evidence), [Cause::Loss]);
-        at(&mut evidence, 150_000_000);
-        assert_eq!(causes(&evidence), [], "ten times what that loss allows: the loss is old, or not random");
+        at(&mut figures, 12_000_000);
+        assert_eq!(causes(&figures), [Cause::Loss]);
+        at(&mut figures, 150_000_000);
+        assert_eq!(causes(&figures), [], "ten times what that loss allows: the loss is old, or not random");
     }
 
     #[test]
     fn a_standing_queue_is_found_on_a_full_path_too() {
-        let mut evidence = quarter();
-        evidence.steady = evidence.steady.map(|steady| SteadyPart { goodput: BitRate(95_500_000), ..steady });
-        evidence.streams[0].rtt = Duration::from_millis(250);
-        let found = &rule_findings(&evidence)[0];
+        let mut figures = quarter();
+        figures.steady = figures.steady.map(|steady| SteadyPart { goodput: BitRate(95_500_000), ..steady });
+        figures.streams[0].rtt = Duration::from_millis(250);
+        let found = &rule_findings(&figures)[0];
         assert_eq!(found.summary, "RTT 250 ms under load, 50 ms without: packets wait 200 ms in a queue");
         assert_eq!(found.remedy.to_string(), "lfn test far.example --pacing 90725kbit");
         assert_eq!(found.gain, Some(BitRate(0)), "it costs time, not goodput");
@@ -530,41 +528,41 @@ most 1 loss in 57,325 segments; RTT 51 ms under load: the queue did not overflow
         // of it.
         let mut backlog = |backlog_bytes| {
             let counters = crate::host::QdiscCounters { backlog_bytes, ..Default::default() };
-            evidence.sender.qdisc = Some(("pfifo_fast".into(), counters));
-            rule_findings(&evidence)[0].remedy.to_string()
+            figures.sender.qdisc = Some(("pfifo_fast".into(), counters));
+            rule_findings(&figures)[0].remedy.to_string()
         };
         assert_eq!(backlog(2_000_000), "tc qdisc replace dev eth0 root fq_codel   # on near.example");
         assert_eq!(backlog(3_000), "lfn test far.example --pacing 90725kbit");
-        evidence.streams[0].rtt = Duration::from_millis(98);
-        assert_eq!(causes(&evidence), [], "less than twice");
-        (evidence.base_rtt, evidence.streams[0].rtt) = (Duration::from_millis(1), Duration::from_millis(30));
-        assert_eq!(causes(&evidence), [], "thirty times the base RTT, but only 29 ms");
+        figures.streams[0].rtt = Duration::from_millis(98);
+        assert_eq!(causes(&figures), [], "less than twice");
+        (figures.base_rtt, figures.streams[0].rtt) = (Duration::from_millis(1), Duration::from_millis(30));
+        assert_eq!(causes(&figures), [], "thirty times the base RTT, but only 29 ms");
     }
 
     #[test]
     fn an_mtu_below_both_interfaces_is_the_paths() {
-        let mut evidence = quarter();
-        evidence.streams[0].pmtu = 1400;
-        let found = &rule_findings(&evidence)[0];
+        let mut figures = quarter();
+        figures.streams[0].pmtu = 1400;
+        let found = &rule_findings(&figures)[0];
         let expected = "packets of 1400 B are the maximum of the path; the interface MTU is 1500 B on near.example and 1500 B on far.example";
-        assert_eq!((found.cause, found.summary.as_str()), (Cause::SmallMtu, expected));
+        assert_eq!((found.cause(), found.summary.as_str()), (Some(Cause::SmallMtu), expected));
         assert!(found.gain.unwrap().0 > 0);
-        for host in [&mut evidence.sender, &mut evidence.receiver] {
+        for host in [&mut figures.sender, &mut figures.receiver] {
             host.interface.as_mut().unwrap().mtu_bytes = 9000;
         }
-        assert_eq!(causes(&evidence), [Cause::SmallMtu]);
-        evidence.receiver.interface.as_mut().unwrap().mtu_bytes = 1400;
-        assert_eq!(causes(&evidence), [], "one of the interfaces is as small");
-        evidence.receiver.interface = None;
-        assert_eq!(causes(&evidence), [], "a far end without figures");
+        assert_eq!(causes(&figures), [Cause::SmallMtu]);
+        figures.receiver.interface.as_mut().unwrap().mtu_bytes = 1400;
+        assert_eq!(causes(&figures), [], "one of the interfaces is as small");
+        figures.receiver.interface = None;
+        assert_eq!(causes(&figures), [], "a far end without figures");
     }
 
     #[test]
     fn probes_count_if_tcp_does_not_know_the_path_mtu() {
-        let mut evidence = quarter();
-        evidence.probed_mtu = Some(1400);
-        let found = &rule_findings(&evidence)[0];
-        assert_eq!(found.cause, Cause::SmallMtu);
+        let mut figures = quarter();
+        figures.probed_mtu = Some(1400);
+        let found = &rule_findings(&figures)[0];
+        assert_eq!(found.cause(), Some(Cause::SmallMtu));
         assert!(found.summary.starts_with("packets of 1400 B are the maximum"), "{}", found.summary);
         assert_eq!(found.remedy.to_string(), "sysctl -w net.ipv4.tcp_mtu_probing=1   # on near.example");
         assert_eq!(
@@ -572,43 +570,43 @@ most 1 loss in 57,325 segments; RTT 51 ms under load: the queue did not overflow
             (&json!(1500), &json!(1400))
         );
         // TCP knows the path MTU: the remedy finds the hop.
-        evidence.streams[0].pmtu = 1400;
-        assert!(rule_findings(&evidence)[0].remedy.command.starts_with("tracepath -n far.example"));
-        (evidence.probed_mtu, evidence.streams[0].pmtu) = (Some(1500), 1500);
-        assert_eq!(causes(&evidence), [], "probes of full size arrived");
-        (evidence.probed_mtu, evidence.streams[0].pmtu) = (Some(1400), 0);
-        assert_eq!(causes(&evidence), [Cause::SmallMtu], "a sender without figures of its TCP");
+        figures.streams[0].pmtu = 1400;
+        assert!(rule_findings(&figures)[0].remedy.command.starts_with("tracepath -n far.example"));
+        (figures.probed_mtu, figures.streams[0].pmtu) = (Some(1500), 1500);
+        assert_eq!(causes(&figures), [], "probes of full size arrived");
+        (figures.probed_mtu, figures.streams[0].pmtu) = (Some(1400), 0);
+        assert_eq!(causes(&figures), [Cause::SmallMtu], "a sender without figures of its TCP");
     }
 
     #[test]
     fn another_congestion_control_than_requested_is_found() {
-        let mut evidence = quarter();
-        evidence.streams[0].sender_socket.congestion_requested = Some("bbr".into());
-        let found = &rule_findings(&evidence)[0];
+        let mut figures = quarter();
+        figures.streams[0].sender_socket.congestion_requested = Some("bbr".into());
+        let found = &rule_findings(&figures)[0];
         assert_eq!(found.summary, "bbr was requested, but cubic is in use on near.example");
         assert!(found.remedy.command.starts_with("ip route show table all | grep congctl"));
         // This finding is first: all other findings are of another congestion control.
-        let moved = evidence.streams[0].sent;
-        evidence.streams[0].sent = lossy().streams[0].sent;
-        assert_eq!(causes(&evidence), [Cause::CongestionControl, Cause::Loss]);
-        evidence.streams[0].sent = moved;
+        let moved = figures.streams[0].sent;
+        figures.streams[0].sent = lossy().streams[0].sent;
+        assert_eq!(causes(&figures), [Cause::CongestionControl, Cause::Loss]);
+        figures.streams[0].sent = moved;
         // A planned congestion control is found if it would help, but not on a full path.
-        let socket = &mut evidence.streams[0].sender_socket;
+        let socket = &mut figures.streams[0].sender_socket;
         (socket.congestion_requested, socket.congestion_planned) = (None, Some("bbr".into()));
-        assert_eq!(causes(&evidence), [Cause::CongestionControl]);
-        evidence.steady = evidence.steady.map(|steady| SteadyPart { goodput: BitRate(95_000_000), ..steady });
-        assert_eq!(causes(&evidence), []);
+        assert_eq!(causes(&figures), [Cause::CongestionControl]);
+        figures.steady = figures.steady.map(|steady| SteadyPart { goodput: BitRate(95_000_000), ..steady });
+        assert_eq!(causes(&figures), []);
     }
 
     #[test]
     fn many_retransmissions_are_found_in_the_second_half_only() {
-        let mut evidence = half_bdp_window();
+        let mut figures = half_bdp_window();
         let totals = |resent| SendTotals { sent_bytes: 100_000_000, resent_bytes: resent, ..SendTotals::default() };
-        let flow = &mut evidence.streams[0];
+        let flow = &mut figures.streams[0];
         (flow.mss, flow.sent, flow.sent_later) = (1448, Some(totals(9_000_000)), Some(totals(500_000)));
-        assert_eq!(retransmissions(&evidence), None, "the losses of slow start");
-        evidence.streams[0].sent_later = Some(totals(9_000_000));
-        let found = retransmissions(&evidence).unwrap();
+        assert_eq!(retransmissions(&figures), None, "the losses of slow start");
+        figures.streams[0].sent_later = Some(totals(9_000_000));
+        let found = retransmissions(&figures).unwrap();
         assert!(found.summary.starts_with("9.0 % of the sent data was retransmitted"), "{}", found.summary);
         assert!(found.summary.contains("(6,215 segments)") && !found.is_limit(), "{}", found.summary);
         assert_eq!(found.remedy.command, "lfn test far.example --pacing 64030kbit");

@@ -1,19 +1,18 @@
 //! Slow start: a large part of a short test, which a longer test makes small.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Cause, Evidence, Finding, Remedy, finding};
+use super::{Cause, Figures, Finding, Remedy, figures_map, finding};
 use crate::prediction;
 use crate::units::show_duration;
 
 /// Minimum start-up as a share of the test, above the one interval in ten that every test starts with.
-const MIN_START_UP_SHARE: f64 = 0.15;
+pub(super) const MIN_START_UP_SHARE: f64 = 0.15;
 /// Minimum steady goodput over the goodput of the whole test: a tenth is lost. A healthy test loses less to slow start,
 /// and the summary shows this loss anyway.
-const MIN_GAIN_FACTOR: f64 = 1.11;
+pub(super) const MIN_GAIN_FACTOR: f64 = 1.11;
 /// A test with fewer round trips may have been growing until its end.
 const MIN_ROUND_TRIPS: u32 = 30;
 /// Maximum round trips of slow start: growth to the largest window takes 20, a longer growth has another cause.
@@ -22,24 +21,24 @@ const MAX_GROWTH_ROUND_TRIPS: u32 = 100;
 const MIN_INTERVALS: usize = 3;
 
 /// Finds a goodput far below the steady goodput, or a goodput that still grew at the end.
-pub(super) fn start_up(evidence: &Evidence) -> Option<Finding> {
-    let elapsed = evidence.elapsed;
+pub(super) fn start_up(figures: &Figures) -> Option<Finding> {
+    let elapsed = figures.elapsed;
     // A user who sets the warm-up knows it.
-    if evidence.omit.is_some() {
+    if figures.omit.is_some() {
         return None;
     }
-    let Some(steady) = evidence.steady else {
+    let Some(steady) = figures.steady else {
         // A test below its prediction is too short even if it has few intervals.
-        let growing = elapsed < evidence.base_rtt * MIN_ROUND_TRIPS
-            && (evidence.intervals >= MIN_INTERVALS || is_below_prediction(evidence));
-        return growing.then(|| still_growing(evidence));
+        let growing = elapsed < figures.base_rtt * MIN_ROUND_TRIPS
+            && (figures.intervals >= MIN_INTERVALS || is_below_prediction(figures));
+        return growing.then(|| still_growing(figures));
     };
     let share = steady.start.as_secs_f64() / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
     // Start-up ends somewhere in the interval before the first steady one.
-    if steady.start.saturating_sub(evidence.interval) > evidence.base_rtt * MAX_GROWTH_ROUND_TRIPS {
+    if steady.start.saturating_sub(figures.interval) > figures.base_rtt * MAX_GROWTH_ROUND_TRIPS {
         return None;
     }
-    if share <= MIN_START_UP_SHARE || steady.goodput.as_f64() < MIN_GAIN_FACTOR * evidence.goodput.as_f64() {
+    if share <= MIN_START_UP_SHARE || steady.goodput.as_f64() < MIN_GAIN_FACTOR * figures.goodput.as_f64() {
         return None;
     }
     let summary = format!(
@@ -47,51 +46,46 @@ pub(super) fn start_up(evidence: &Evidence) -> Option<Finding> {
         show_duration(steady.start),
         show_duration(elapsed),
         share * 100.0,
-        evidence.goodput,
+        figures.goodput,
         steady.goodput,
     );
     let mut finding =
-        finding(evidence, Cause::StartUp, summary, longer_test(evidence, steady.start), Some(steady.goodput));
+        finding(figures, Cause::StartUp, summary, longer_test(figures, steady.start), Some(steady.goodput));
     // The gain is over the whole test, not over its steady part.
-    finding.gain = Some(crate::units::BitRate(steady.goodput.0 - evidence.goodput.0));
-    finding.evidence = BTreeMap::from([
+    finding.gain = Some(crate::units::BitRate(steady.goodput.0 - figures.goodput.0));
+    finding.evidence = figures_map([
         ("start_up_seconds", json!(steady.start.as_secs_f64())),
         ("elapsed_seconds", json!(elapsed.as_secs_f64())),
-        ("goodput_bits_per_second", json!(evidence.goodput.0)),
+        ("goodput_bits_per_second", json!(figures.goodput.0)),
         ("steady_goodput_bits_per_second", json!(steady.goodput.0)),
     ]);
     Some(finding)
 }
 
-fn is_below_prediction(evidence: &Evidence) -> bool {
-    prediction::predict_test(evidence).is_some_and(|(_, expected)| evidence.steady_goodput() < expected.min)
+fn is_below_prediction(figures: &Figures) -> bool {
+    prediction::predict_test(figures).is_some_and(|(_, expected)| figures.steady_goodput() < expected.min)
 }
 
-fn still_growing(evidence: &Evidence) -> Finding {
+fn still_growing(figures: &Figures) -> Finding {
     let summary = format!(
         "the goodput was still growing at the end of the test, after {} ({:.0} round trips of {}); run longer",
-        show_duration(evidence.elapsed),
-        evidence.elapsed.as_secs_f64() / evidence.base_rtt.as_secs_f64().max(f64::MIN_POSITIVE),
-        show_duration(evidence.base_rtt),
+        show_duration(figures.elapsed),
+        figures.elapsed.as_secs_f64() / figures.base_rtt.as_secs_f64().max(f64::MIN_POSITIVE),
+        show_duration(figures.base_rtt),
     );
-    let mut finding = finding(
-        evidence,
-        Cause::StartUp,
-        summary,
-        longer_test(evidence, evidence.elapsed),
-        evidence.possible_goodput(),
-    );
-    finding.evidence = BTreeMap::from([
-        ("elapsed_seconds", json!(evidence.elapsed.as_secs_f64())),
-        ("base_rtt_seconds", json!(evidence.base_rtt.as_secs_f64())),
+    let mut finding =
+        finding(figures, Cause::StartUp, summary, longer_test(figures, figures.elapsed), figures.possible_goodput());
+    finding.evidence = figures_map([
+        ("elapsed_seconds", json!(figures.elapsed.as_secs_f64())),
+        ("base_rtt_seconds", json!(figures.base_rtt.as_secs_f64())),
     ]);
     finding
 }
 
 /// Returns the command of a test with a tenth of slow start.
-fn longer_test(evidence: &Evidence, start_up: Duration) -> Remedy {
+fn longer_test(figures: &Figures, start_up: Duration) -> Remedy {
     let seconds = (start_up.as_secs_f64() * 10.0).ceil().max(1.0);
-    evidence.repeat_command(&format!("--time {seconds}"))
+    figures.repeat_command(&format!("--time {seconds}"))
 }
 
 #[cfg(test)]
@@ -102,20 +96,20 @@ mod tests {
     use crate::units::{BitRate, Bytes};
 
     /// A path that was filled after `start` of 30 s.
-    fn filled_after(start: u64, whole: u64) -> Evidence {
-        let mut evidence = half_bdp_window();
+    fn filled_after(start: u64, whole: u64) -> Figures {
+        let mut figures = half_bdp_window();
         let goodput = BitRate(128_500_000);
-        evidence.streams[0].goodput = goodput;
-        evidence.streams[0].cwnd = Bytes(4_000_000);
-        evidence.goodput = BitRate(whole);
-        evidence.steady = Some(SteadyPart { start: Duration::from_secs(start), end: evidence.elapsed, goodput });
-        evidence
+        figures.streams[0].goodput = goodput;
+        figures.streams[0].cwnd = Bytes(4_000_000);
+        figures.goodput = BitRate(whole);
+        figures.steady = Some(SteadyPart { start: Duration::from_secs(start), end: figures.elapsed, goodput });
+        figures
     }
 
     #[test]
     fn long_slow_start_is_found_with_its_share() {
         let findings = rule_findings(&filled_after(6, 104_000_000));
-        assert_eq!(findings.iter().map(|f| f.cause).collect::<Vec<_>>(), [Cause::StartUp]);
+        assert_eq!(findings.iter().filter_map(Finding::cause).collect::<Vec<_>>(), [Cause::StartUp]);
         let expected =
             "growth took 6 s of 30 s (20 %): 104 Mb/s over the whole test, 128.5 Mb/s in the steady part; run longer";
         assert_eq!(findings[0].summary, expected);
@@ -129,40 +123,40 @@ mod tests {
         // A long time, but only a small loss.
         assert_eq!(rule_findings(&filled_after(10, 127_000_000)), []);
         // Thousands of round trips: a noisy host, not slow start.
-        let mut evidence = filled_after(6, 104_000_000);
-        evidence.base_rtt = Duration::from_micros(20);
-        evidence.streams[0].rtt = evidence.base_rtt;
-        assert_eq!(rule_findings(&evidence), []);
+        let mut figures = filled_after(6, 104_000_000);
+        figures.base_rtt = Duration::from_micros(20);
+        figures.streams[0].rtt = figures.base_rtt;
+        assert_eq!(rule_findings(&figures), []);
     }
 
     #[test]
     fn an_omitted_warm_up_is_no_finding() {
-        let mut evidence = filled_after(6, 104_000_000);
-        evidence.omit = Some(Duration::from_secs(6));
-        assert_eq!(rule_findings(&evidence), []);
+        let mut figures = filled_after(6, 104_000_000);
+        figures.omit = Some(Duration::from_secs(6));
+        assert_eq!(rule_findings(&figures), []);
         // No part of the test is left.
-        (evidence.steady, evidence.elapsed) = (None, Duration::from_secs(5));
-        assert_eq!(start_up(&evidence), None);
+        (figures.steady, figures.elapsed) = (None, Duration::from_secs(5));
+        assert_eq!(start_up(&figures), None);
     }
 
     #[test]
     fn a_test_that_only_grew_is_found() {
-        let mut evidence = filled_after(6, 20_000_000);
-        evidence.steady = None;
-        evidence.streams[0].goodput = evidence.goodput;
-        evidence.elapsed = Duration::from_secs(5);
-        assert_eq!(rule_findings(&evidence)[0].cause, Cause::StartUp);
+        let mut figures = filled_after(6, 20_000_000);
+        figures.steady = None;
+        figures.streams[0].goodput = figures.goodput;
+        figures.elapsed = Duration::from_secs(5);
+        assert_eq!(rule_findings(&figures)[0].cause(), Some(Cause::StartUp));
         // Long enough, but unsteady for another reason.
-        evidence.elapsed = Duration::from_secs(60);
-        assert_eq!(rule_findings(&evidence), []);
+        figures.elapsed = Duration::from_secs(60);
+        assert_eq!(rule_findings(&figures), []);
     }
 
     #[test]
     fn steady_limits_come_before_slow_start() {
-        let mut evidence = half_bdp_window();
-        evidence.goodput = BitRate(50_000_000);
-        evidence.steady = evidence.steady.map(|steady| SteadyPart { start: Duration::from_secs(7), ..steady });
-        let causes: Vec<_> = rule_findings(&evidence).iter().map(|finding| finding.cause).collect();
+        let mut figures = half_bdp_window();
+        figures.goodput = BitRate(50_000_000);
+        figures.steady = figures.steady.map(|steady| SteadyPart { start: Duration::from_secs(7), ..steady });
+        let causes: Vec<_> = rule_findings(&figures).iter().filter_map(Finding::cause).collect();
         assert_eq!(causes, [Cause::ReceiveWindow, Cause::StartUp]);
     }
 }

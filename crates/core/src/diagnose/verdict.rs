@@ -2,15 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::bottleneck::CopyBottleneck;
+use super::copy::bottleneck;
 use super::datagrams::late_sender;
-use super::{Cause, Evidence, Finding};
+use super::{Cause, Figures, Finding};
+use crate::evidence::LoadKind;
 use crate::prediction::ExpectedRange;
 use crate::tcp_model::{GoodputLimit, Prediction};
 use crate::udp::ramp::RampReport;
 use crate::units::BitRate;
-use crate::wire::measure::EndReport;
+use crate::wire::measure::TestDirection;
 
-/// The limit of a finished test.
+/// The limit of a finished load.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Verdict {
@@ -37,6 +40,8 @@ pub enum VerdictLimit {
     RequestedRate,
     /// The goodput is above the prediction: the capacity or the loss of the path is not as given.
     AbovePrediction,
+    /// An activity or a resource of a copy that is as fast as predicted, or has no prediction.
+    Resource,
     /// A ramp, which searches for the limit.
     Ramp,
     /// The ends report too few figures.
@@ -57,57 +62,85 @@ impl Verdict {
     }
 
     fn of_finding(finding: &Finding) -> Self {
-        Verdict::new(VerdictLimit::Finding, format!("limited by {}", finding.cause.phrase()))
+        let phrase = finding.cause().unwrap_or(Cause::Unexplained).phrase();
+        Verdict::new(VerdictLimit::Finding, format!("limited by {phrase}"))
     }
 }
 
-/// Returns the verdict of a test of TCP. The findings and the prediction are those of the same evidence.
-pub fn tcp_verdict(
-    evidence: &Evidence,
+/// Returns the verdict of a load. The findings and the prediction are those of the same figures.
+pub(super) fn verdict(
+    figures: &Figures,
     findings: &[Finding],
     predicted: Option<(&Prediction, &ExpectedRange)>,
 ) -> Verdict {
+    match figures.kind {
+        LoadKind::Tcp => tcp_verdict(figures, findings, predicted),
+        LoadKind::Datagrams => datagram_verdict(figures, findings),
+        LoadKind::Copy => copy_verdict(figures, findings),
+    }
+}
+
+fn copy_verdict(figures: &Figures, findings: &[Finding]) -> Verdict {
+    if let Some(finding) = findings.first() {
+        return Verdict::of_finding(finding);
+    }
+    let limit = figures.copy.as_ref().map_or(CopyBottleneck::Unknown, bottleneck);
+    match limit {
+        CopyBottleneck::LinkFull { share } => {
+            let summary = format!("limited by the path: {:.0} % of the predicted goodput", share * 100.0);
+            Verdict::new(VerdictLimit::Path, summary)
+        }
+        CopyBottleneck::CongestionWindow => Verdict::new(VerdictLimit::ProbablyPath, "looks limited by the path"),
+        CopyBottleneck::Unknown => Verdict::new(VerdictLimit::Unknown, "the limit is unknown"),
+        CopyBottleneck::StartUp => Verdict::new(VerdictLimit::Resource, "limited by slow start"),
+        other => {
+            let name = other.display_for_end(figures.direction == TestDirection::Forward);
+            Verdict::new(VerdictLimit::Resource, format!("limited by the {name}"))
+        }
+    }
+}
+
+fn tcp_verdict(figures: &Figures, findings: &[Finding], predicted: Option<(&Prediction, &ExpectedRange)>) -> Verdict {
     if let Some(finding) = findings.iter().find(|finding| finding.is_limit()) {
         return Verdict::of_finding(finding);
     }
-    let goodput = evidence.steady_goodput();
+    let goodput = figures.steady_goodput();
     let is_beyond = |max: BitRate| goodput.as_f64() > MAX_MEASUREMENT_ERROR * max.as_f64();
     let within = predicted.is_some_and(|(_, expected)| goodput <= expected.max);
-    if let Some(path) = evidence.path.filter(|path| !within && is_beyond(path.payload_capacity())) {
+    if let Some(path) = figures.path.filter(|path| !within && is_beyond(path.payload_capacity())) {
         let summary = format!("the path carries more than the given capacity of {}", path.capacity);
         return Verdict::new(VerdictLimit::AbovePrediction, summary);
     }
-    if !within && evidence.possible_goodput().is_some_and(is_beyond) {
+    if !within && figures.possible_goodput().is_some_and(is_beyond) {
         let summary = "more than the formulas predict for a path with this loss";
         return Verdict::new(VerdictLimit::AbovePrediction, summary);
     }
-    if is_limited_by_pacing(evidence, goodput) {
+    if is_limited_by_pacing(figures, goodput) {
         return Verdict::new(VerdictLimit::RequestedRate, "limited by the requested pacing (--pacing)");
     }
     let others = if findings.is_empty() { " (no other bottleneck found)" } else { "" };
-    match (evidence.path, predicted.map(|(predicted, _)| predicted.limit)) {
+    match (figures.path, predicted.map(|(predicted, _)| predicted.limit)) {
         (Some(_), Some(GoodputLimit::Loss)) => {
             Verdict::new(VerdictLimit::Path, format!("limited by the loss of the path, as predicted{others}"))
         }
         (Some(path), _) => Verdict::new(VerdictLimit::Path, format!("limited by the path, {}{others}", path.capacity)),
-        (None, _) if looks_limited_by_path(evidence) => {
+        (None, _) if looks_limited_by_path(figures) => {
             Verdict::new(VerdictLimit::ProbablyPath, format!("looks limited by the path{others}"))
         }
         (None, _) => Verdict::new(VerdictLimit::Unknown, "the limit is unknown (set the capacity with --rate)"),
     }
 }
 
-/// Returns the verdict of a test of datagrams.
-pub fn datagram_verdict(evidence: &Evidence, findings: &[Finding], sender: &EndReport) -> Verdict {
-    let figures = || sender.streams.iter().filter_map(|stream| stream.udp.as_deref());
-    if let Some(ramp) = figures().find_map(|udp| udp.ramp.as_ref()) {
-        let late = late_sender(ramp, figures().find_map(|udp| udp.sent.as_ref()));
+fn datagram_verdict(figures: &Figures, findings: &[Finding]) -> Verdict {
+    let datagrams = &figures.datagrams;
+    if let Some(ramp) = &datagrams.ramp {
+        let late = late_sender(ramp, datagrams.sent.first());
         let result = ramp_result(ramp);
         return match late {
             None => Verdict::new(VerdictLimit::Ramp, result),
             Some(late) => Verdict {
                 limit: VerdictLimit::Ramp,
-                summary: format!("{result}; not certain: {} sent late ({late})", evidence.sender.name),
+                summary: format!("{result}; not certain: {} sent late ({late})", figures.sender.name),
                 reliable: false,
             },
         };
@@ -115,7 +148,7 @@ pub fn datagram_verdict(evidence: &Evidence, findings: &[Finding], sender: &EndR
     if let Some(finding) = findings.first() {
         return Verdict::of_finding(finding);
     }
-    let requested = figures().filter_map(|udp| udp.sent.as_ref()).map(|sent| sent.requested.0);
+    let requested = datagrams.sent.iter().map(|sent| sent.requested.0);
     match requested.fold(0, u64::saturating_add) {
         0 => Verdict::new(VerdictLimit::RequestedRate, "limited by the requested rate"),
         rate => Verdict::new(VerdictLimit::RequestedRate, format!("limited by the requested rate, {}", BitRate(rate))),
@@ -137,46 +170,19 @@ fn ramp_result(ramp: &RampReport) -> String {
     }
 }
 
-fn is_limited_by_pacing(evidence: &Evidence, goodput: BitRate) -> bool {
-    let paces = evidence.streams.iter().map(|flow| flow.sender_socket.pacing_requested);
+fn is_limited_by_pacing(figures: &Figures, goodput: BitRate) -> bool {
+    let paces = figures.streams.iter().map(|flow| flow.sender_socket.pacing_requested);
     let pace = paces.map(|pace| pace.map(|pace| pace.as_f64())).sum::<Option<f64>>();
     pace.is_some_and(|pace| pace > 0.0 && goodput.as_f64() >= MIN_SHARE_OF_PACING * pace)
 }
 
 /// Returns true if the kernel of the sender reports that neither a window nor a buffer stopped the sender.
-fn looks_limited_by_path(evidence: &Evidence) -> bool {
-    let sum = |figure: fn(&super::StreamEvidence) -> std::time::Duration| -> f64 {
-        evidence.streams.iter().map(|flow| figure(flow).as_secs_f64()).sum()
+fn looks_limited_by_path(figures: &Figures) -> bool {
+    let sum = |figure: fn(&super::StreamFigures) -> std::time::Duration| -> f64 {
+        figures.streams.iter().map(|flow| figure(flow).as_secs_f64()).sum()
     };
     let stopped = sum(|flow| flow.rwnd_limited) + sum(|flow| flow.sndbuf_limited);
-    evidence.is_tcp() && stopped <= MAX_HOST_LIMITED_SHARE * sum(|flow| flow.busy)
-}
-
-impl Cause {
-    /// Returns the cause as the object of "limited by".
-    fn phrase(self) -> &'static str {
-        match self {
-            Cause::ReceiveWindow => "the receive window",
-            Cause::SendBuffer => "the send buffer",
-            Cause::KernelCap => "a buffer limit of the kernel",
-            Cause::WindowScaleAbsent => "the missing window scaling",
-            Cause::Processor => "the CPU",
-            Cause::SlowWriter => "the sending application",
-            Cause::SlowReader => "the receiving application",
-            Cause::ServerLimit => "the rate limit of the server",
-            Cause::LocalDrops => "packet drops in a host",
-            Cause::Loss => "loss on the path",
-            Cause::Queueing => "a standing queue",
-            Cause::Retransmissions => "retransmissions",
-            Cause::SmallMtu => "a small path MTU",
-            Cause::CongestionControl => "the congestion control",
-            Cause::Competing => "other traffic",
-            Cause::StartUp => "slow start",
-            Cause::ReceiverOverflow => "the receive buffer",
-            Cause::SlowSender => "the sender",
-            Cause::Unexplained => "an unknown cause",
-        }
-    }
+    figures.is_tcp() && stopped <= MAX_HOST_LIMITED_SHARE * sum(|flow| flow.busy)
 }
 
 #[cfg(test)]
@@ -184,22 +190,20 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::diagnose::diagnose;
     use crate::diagnose::window::tests::half_bdp_window;
+    use crate::diagnose::{Diagnosis, diagnose_figures};
     use crate::path::PathProfile;
-    use crate::prediction::predict_test;
-    use crate::udp::figures::{Quantiles, UdpFigures, UdpSent};
+    use crate::udp::figures::{Quantiles, UdpSent};
     use crate::units::Ratio;
-    use crate::wire::measure::StreamReport;
 
     /// A stream that neither a window nor a buffer limits, on a path with or without a known capacity.
-    fn healthy(goodput: u64, capacity: Option<u64>) -> Evidence {
-        let mut evidence = half_bdp_window();
-        evidence.path = capacity.map(|rate| PathProfile::new(BitRate(rate), evidence.base_rtt));
-        evidence.goodput = BitRate(goodput);
-        evidence.elapsed = Duration::from_secs(60);
-        evidence.steady = None;
-        for flow in &mut evidence.streams {
+    fn healthy(goodput: u64, capacity: Option<u64>) -> Figures {
+        let mut figures = half_bdp_window();
+        figures.path = capacity.map(|rate| PathProfile::new(BitRate(rate), figures.base_rtt));
+        figures.goodput = BitRate(goodput);
+        figures.elapsed = Duration::from_secs(60);
+        figures.steady = None;
+        for flow in &mut figures.streams {
             flow.goodput = BitRate(goodput);
             flow.snd_wnd = None;
             flow.busy_share = Some(1.0);
@@ -207,14 +211,12 @@ mod tests {
             flow.receiver_socket.window_requested_bytes = None;
             flow.receiver_socket.rcvbuf_requested_bytes = None;
         }
-        evidence
+        figures
     }
 
-    fn verdict_of(evidence: &Evidence) -> (Vec<&'static str>, Verdict) {
-        let findings = diagnose(evidence);
-        let predicted = predict_test(evidence);
-        let verdict = tcp_verdict(evidence, &findings, predicted.as_ref().map(|(rate, range)| (rate, range)));
-        (findings.iter().map(|finding| finding.cause.name()).collect(), verdict)
+    fn verdict_of(figures: &Figures) -> (Vec<&'static str>, Verdict) {
+        let Diagnosis { findings, verdict, .. } = diagnose_figures(figures);
+        (findings.iter().filter_map(|finding| Some(finding.cause()?.name())).collect(), verdict)
     }
 
     #[test]
@@ -249,37 +251,35 @@ mod tests {
 
     #[test]
     fn pacing_is_the_limit_if_it_is_reached() {
-        let mut evidence = healthy(49_000_000, Some(200_000_000));
-        evidence.streams[0].sender_socket.pacing_requested = Some(BitRate(50_000_000));
-        let (findings, verdict) = verdict_of(&evidence);
+        let mut figures = healthy(49_000_000, Some(200_000_000));
+        figures.streams[0].sender_socket.pacing_requested = Some(BitRate(50_000_000));
+        let (findings, verdict) = verdict_of(&figures);
         assert_eq!((findings.len(), verdict.limit), (0, VerdictLimit::RequestedRate));
     }
 
     #[test]
     fn a_ramp_of_a_late_sender_is_not_certain() {
-        let sender = |behind: f64| {
+        let verdict = |behind: f64| {
             let lateness = Quantiles { p99: Duration::from_micros(18_220), ..Quantiles::default() };
             let behind_schedule_share = Ratio::new(behind).unwrap();
-            let sent = UdpSent { behind_schedule_share, lateness: Some(lateness), ..UdpSent::default() };
-            let ramp = RampReport {
+            let mut figures = healthy(1, None);
+            figures.kind = LoadKind::Datagrams;
+            figures.datagrams.sent =
+                vec![UdpSent { behind_schedule_share, lateness: Some(lateness), ..UdpSent::default() }];
+            figures.datagrams.ramp = Some(RampReport {
                 highest_passed: Some(BitRate(167_800_000)),
                 lowest_failed: Some(BitRate(169_600_000)),
                 ..RampReport::default()
-            };
-            let udp = UdpFigures { sent: Some(sent), ramp: Some(ramp), ..UdpFigures::default() };
-            EndReport {
-                streams: vec![StreamReport { udp: Some(Box::new(udp)), ..StreamReport::default() }],
-                ..EndReport::default()
-            }
+            });
+            diagnose_figures(&figures).verdict
         };
-        let evidence = healthy(1, None);
-        let late = datagram_verdict(&evidence, &[], &sender(0.17));
+        let late = verdict(0.17);
         assert!(!late.reliable);
         assert!(
             late.summary.contains("169.6 Mb/s failed; not certain: ") && late.summary.contains("sent late (17 %"),
             "{late:?}"
         );
-        let in_time = datagram_verdict(&evidence, &[], &sender(0.001));
+        let in_time = verdict(0.001);
         assert_eq!((in_time.reliable, in_time.summary.contains("certain")), (true, false));
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::extension::Label;
 use crate::figure::Figure;
+use crate::wire::measure::TestDirection;
 
 /// Results of `lfn test --path`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,17 @@ pub struct PathReport {
     /// Parts that failed, with the reason: one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
+}
+
+impl PathReport {
+    /// Returns the path MTU of the data's direction, if the probes found it.
+    pub fn probed_mtu(&self, direction: TestDirection) -> Option<u32> {
+        let found = match direction {
+            TestDirection::Forward => self.mtu.forward,
+            TestDirection::Reverse => self.mtu.reverse,
+        };
+        found.filter(|found| found.search == SearchEnd::Complete).map(|found| found.path_mtu_bytes)
+    }
 }
 
 /// Protocol of the probes of a trace.

@@ -12,6 +12,7 @@ pub mod datagram;
 pub mod frame;
 mod number;
 pub mod parameters;
+pub mod report;
 pub mod results;
 pub mod state;
 

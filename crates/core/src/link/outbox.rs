@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{DropCause, LinkEvent, Packet};
+use super::packet::{DropCause, LinkEvent, Packet};
 use crate::time::Instant;
 
 /// Queue of events, as most stages need one.

@@ -5,18 +5,18 @@
 
 use rand_pcg::Pcg64;
 
-use super::{LinkConfig, LinkDirection};
+use super::hop_context::{HopContext, LinkDirection};
 
-/// Returns the generator of the stage `label` in the hop and direction of `config`.
-pub(super) fn generator(config: &LinkConfig, label: &str) -> Pcg64 {
-    let direction = match config.direction {
+/// Returns the generator of the stage `label` in the hop and direction of `context`.
+pub(super) fn generator(context: &HopContext, label: &str) -> Pcg64 {
+    let direction = match context.direction {
         LinkDirection::Forward => "forward",
         LinkDirection::Return => "return",
     };
-    let hop = config.hop.to_be_bytes();
+    let hop = context.hop.to_be_bytes();
     let stream = direction.bytes().chain([b'/']).chain(hop).chain(label.bytes()).fold(FNV_BASIS, fnv);
     // Neighbouring seeds must not give neighbouring states, because the first outputs of PCG would then be similar.
-    let state = u128::from(mix(config.seed)) << 64 | u128::from(mix(config.seed ^ stream));
+    let state = u128::from(mix(context.seed)) << 64 | u128::from(mix(context.seed ^ stream));
     Pcg64::new(state, u128::from(stream))
 }
 

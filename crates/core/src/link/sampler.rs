@@ -7,7 +7,7 @@
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::LinkConfig;
+use super::hop_context::HopContext;
 use super::random::generator;
 use crate::units::Ratio;
 
@@ -20,8 +20,8 @@ pub(super) struct PacketSampler {
 
 impl PacketSampler {
     /// Creates a sampler with its own generator, named `label`.
-    pub(super) fn new(config: &LinkConfig, label: &str, probability: Ratio) -> Self {
-        let mut sampler = PacketSampler { odds: Geometric::NEVER, generator: generator(config, label), gap: u64::MAX };
+    pub(super) fn new(context: &HopContext, label: &str, probability: Ratio) -> Self {
+        let mut sampler = PacketSampler { odds: Geometric::NEVER, generator: generator(context, label), gap: u64::MAX };
         sampler.set(probability);
         sampler
     }

@@ -4,7 +4,7 @@
 //! The text has no commas or spaces, so several settings fit on one line. Each setting is parsed next to its stage.
 //! This module has the shared parser and its error.
 
-use super::LinkError;
+use super::error::LinkError;
 use crate::units::QuantityError;
 
 /// Reason why the text of a setting cannot be read.

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use super::compare::RunSummary;
-use super::document::EndReason;
 use super::read::StoredResult;
+use super::run_summary::RunSummary;
+use crate::evidence::EndReason;
 use crate::units::show_duration;
 use crate::wire::measure::{Modes, PayloadData, TestDirection};
 

@@ -12,14 +12,16 @@ use serde::{Deserialize, Serialize};
 
 use super::Figure;
 use super::comparability::{failure_warning, warnings};
-use super::document::{EndReason, PerEnd, Run, Side, TestDocument};
+use super::document::TestDocument;
 use super::read::StoredResult;
-use crate::path::{PathProfile, optional_seconds, seconds};
-use crate::stats::{self, BatchMeans, MIN_BLOCKS, RateSample, median};
+use super::run::Run;
+use super::run_summary::{MeanError, ResultSource, RunSummary};
+use crate::evidence::Side;
+use crate::stats::{self, MIN_BLOCKS, median};
 use crate::stopping_rule::{self, GoodputEstimate};
 use crate::udp::figures::UdpReceived;
-use crate::units::{BitRate, Bytes};
-use crate::wire::measure::{Interval, Modes, PayloadData, StreamReport, TestDirection};
+use crate::units::Bytes;
+use crate::wire::measure::{Interval, StreamReport, TestDirection};
 
 /// Comparison of several results, schema `lfn.show/2`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,101 +44,6 @@ pub enum ComparisonSchema {
     #[default]
     #[serde(rename = "lfn.show/2")]
     V2,
-}
-
-/// Program that measured a result.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum ResultSource {
-    /// `lfn test`, any supported version.
-    #[default]
-    Lfn,
-    /// `iperf3`, from its JSON output.
-    Iperf3,
-}
-
-/// Compared figures of one direction. A value that the program does not report is null.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
-pub struct RunSummary {
-    /// Name of the file as typed.
-    pub file: String,
-    /// Number of the run in the file, from 0.
-    pub run: usize,
-    /// Program that measured the result.
-    pub source: ResultSource,
-    /// Version of the program.
-    pub version: String,
-    /// Start of the test: RFC 3339, UTC.
-    pub started: Option<String>,
-    /// Direction of the data: forward is client to server.
-    pub direction: TestDirection,
-    /// `tcp`, `udp` or `udp ramp`; the goodput of a ramp is the highest rate that passed.
-    pub protocol: String,
-    /// Time in which data was received.
-    #[serde(rename = "elapsed_seconds", with = "seconds")]
-    pub time: Duration,
-    /// Number of parallel streams.
-    pub streams: u32,
-    /// Bytes of one write.
-    #[serde(rename = "record_bytes")]
-    pub record: Option<Bytes>,
-    /// Congestion control of the sender.
-    pub congestion: Option<String>,
-    /// Payload bytes of a full segment.
-    #[serde(rename = "mss_bytes")]
-    pub mss: Option<u32>,
-    /// Path MTU of IP as the sender's kernel knew it.
-    #[serde(rename = "mtu_bytes")]
-    pub mtu: Option<u32>,
-    /// Data path of each end; null for iperf3.
-    pub modes: Option<Modes>,
-    /// Content of the payload; null for iperf3.
-    pub data: Option<PayloadData>,
-    /// Steady goodput if it is known, else the goodput of the whole test.
-    #[serde(rename = "goodput_bits_per_second")]
-    pub goodput: BitRate,
-    /// Half width of the 95 % interval of the mean goodput; null if the run is too short.
-    #[serde(rename = "goodput_interval_bits_per_second")]
-    pub interval: Option<Figure>,
-    /// CPU time for each 10⁹ bytes.
-    pub cpu_seconds_per_gigabyte: PerEnd<Option<Figure>>,
-    /// Retransmitted segments of the whole run.
-    pub retransmits: Option<u64>,
-    /// Minimum RTT of the run.
-    #[serde(rename = "base_rtt_seconds", with = "optional_seconds")]
-    pub base_rtt: Option<Duration>,
-    /// Median of the data streams' smoothed RTT, under load.
-    #[serde(rename = "loaded_rtt_seconds", with = "optional_seconds")]
-    pub rtt: Option<Duration>,
-    /// Median RTT of the probes under load.
-    #[serde(rename = "probe_p50_seconds", with = "optional_seconds")]
-    pub probe_p50: Option<Duration>,
-    /// 99th percentile of the probes' RTT under load.
-    #[serde(rename = "probe_p99_seconds", with = "optional_seconds")]
-    pub probe_p99: Option<Duration>,
-    /// Lost datagrams in per cent.
-    pub loss_percent: Option<Figure>,
-    /// Jitter of the datagrams (RFC 3550).
-    #[serde(rename = "jitter_seconds", with = "optional_seconds")]
-    pub jitter: Option<Duration>,
-    /// Names of the causes that limit the test.
-    pub findings: Vec<String>,
-    /// Capacity of the bottleneck, if it was known.
-    #[serde(rename = "capacity_bits_per_second")]
-    pub capacity: Option<BitRate>,
-    /// Reason for the end of the test.
-    pub ended: EndReason,
-    /// Path of a run with a known capacity; not stored.
-    #[serde(skip)]
-    pub(super) path: Option<PathProfile>,
-    /// Both directions ran at the same time; not stored.
-    #[serde(skip)]
-    pub(super) bidirectional: bool,
-    /// Standard error of the mean goodput; not stored.
-    #[serde(skip)]
-    pub(super) mean: Option<MeanError>,
 }
 
 /// Difference of a result to the first result of its direction.
@@ -184,62 +91,14 @@ fn summaries(file: &str, stored: &StoredResult) -> Vec<RunSummary> {
     }
 }
 
-impl RunSummary {
-    /// Creates a summary with the interval of `mean`. The caller sets the other figures.
-    pub(super) fn new(file: &str, mean: Option<MeanError>) -> Self {
-        let interval = mean.and_then(|mean| Figure::new(mean.half_interval()));
-        RunSummary {
-            file: file.to_owned(),
-            run: 0,
-            source: ResultSource::Lfn,
-            version: String::new(),
-            started: None,
-            direction: TestDirection::Forward,
-            protocol: "tcp".into(),
-            time: Duration::ZERO,
-            streams: 0,
-            record: None,
-            congestion: None,
-            mss: None,
-            mtu: None,
-            modes: None,
-            data: None,
-            goodput: BitRate::default(),
-            interval,
-            cpu_seconds_per_gigabyte: PerEnd::default(),
-            retransmits: None,
-            base_rtt: None,
-            rtt: None,
-            probe_p50: None,
-            probe_p99: None,
-            loss_percent: None,
-            jitter: None,
-            findings: Vec::new(),
-            capacity: None,
-            ended: EndReason::Completed,
-            path: None,
-            bidirectional: false,
-            mean,
-        }
-    }
-
-    /// Returns true if both goodputs measure the same kind of test. iperf3 copies payload by default.
-    fn is_comparable(&self, other: &RunSummary) -> bool {
-        let modes = |summary: &RunSummary| summary.modes.unwrap_or_default();
-        let kind =
-            |summary: &RunSummary| (summary.direction, summary.protocol.clone(), summary.bidirectional, modes(summary));
-        kind(self) == kind(other)
-    }
-}
-
 fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) -> RunSummary {
-    let sender = run.end(run.sender);
+    let sender = run.evidence.end(run.sender);
     let stream = sender.streams.first();
     let info = stream.and_then(|stream| stream.tcp_info.as_ref());
     let samples = sender.intervals.iter().flat_map(|interval| &interval.streams);
     let rtts: Vec<f64> = samples.filter_map(|s| Some(s.tcp_info.as_ref()?.rtt.as_secs_f64())).collect();
-    let probes = run.latency.as_ref().and_then(|latency| latency.loaded.rtt);
-    let datagrams = run.request.udp.is_some();
+    let probes = run.evidence.latency.as_ref().and_then(|latency| latency.loaded.rtt);
+    let datagrams = run.evidence.request.udp.is_some();
     let ramp = sender.streams.iter().find_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
     // A ramp's goodput covers all its steps, so it is no measure of the path.
     let (goodput, mean) = match ramp {
@@ -252,7 +111,7 @@ fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) ->
         started: Some(document.origin.started.clone()),
         direction: run.direction,
         time: run.elapsed,
-        streams: run.request.streams.into(),
+        streams: run.evidence.request.streams.into(),
         record: Some(record_size(run, stream)),
         congestion: stream
             .and_then(|s| s.socket.as_ref())
@@ -260,8 +119,8 @@ fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) ->
             .filter(|name| !name.is_empty()),
         mss: info.map(|info| info.snd_mss_bytes),
         mtu: info.map(|info| info.pmtu_bytes).filter(|&mtu| mtu > 0),
-        modes: Some(run.request.modes).filter(|_| run.iperf3.is_none()),
-        data: Some(run.request.data).filter(|_| run.iperf3.is_none()),
+        modes: Some(run.evidence.request.modes).filter(|_| run.evidence.iperf3.is_none()),
+        data: Some(run.evidence.request.data).filter(|_| run.evidence.iperf3.is_none()),
         protocol: if ramp.is_some() {
             "udp ramp"
         } else if datagrams {
@@ -270,7 +129,7 @@ fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) ->
             "tcp"
         }
         .into(),
-        bidirectional: run.bidirectional,
+        bidirectional: run.evidence.bidirectional,
         loss_percent: loss_percent(run),
         jitter: received(run).map(|got| got.jitter).max(),
         probe_p50: probes.map(|rtt| rtt.p50),
@@ -280,10 +139,10 @@ fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) ->
         retransmits: run.retransmits,
         base_rtt: Some(run.base_rtt).filter(|rtt| !rtt.is_zero()),
         rtt: median(&rtts).and_then(|rtt| Duration::try_from_secs_f64(rtt).ok()),
-        capacity: run.path.map(|path| path.capacity),
-        ended: run.ended,
-        path: run.path,
-        findings: run.findings.iter().map(|finding| finding.name.clone()).collect(),
+        capacity: run.evidence.path.map(|path| path.capacity),
+        ended: run.evidence.ended,
+        path: run.evidence.path,
+        findings: run.diagnosis.findings.iter().map(|finding| finding.name.clone()).collect(),
         ..RunSummary::new(file, mean)
     }
 }
@@ -292,8 +151,8 @@ fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) ->
 /// it is computed from the receiver's intervals.
 fn mean_error(run: &Run) -> Option<MeanError> {
     // The figures of an iperf3 server's test start after the warm-up.
-    let omit = run.omit.map(|omit| if run.iperf3.is_some() { Duration::ZERO } else { omit });
-    mean_error_of(run.estimate, &run.end(run.receiver).intervals, omit)
+    let omit = run.evidence.omit.map(|omit| if run.evidence.iperf3.is_some() { Duration::ZERO } else { omit });
+    mean_error_of(run.estimate, &run.evidence.end(run.receiver).intervals, omit)
 }
 
 fn mean_error_of(
@@ -311,13 +170,13 @@ fn mean_error_of(
 /// Returns the bytes of one write, or the payload of one datagram.
 fn record_size(run: &Run, stream: Option<&StreamReport>) -> Bytes {
     let sent = stream.and_then(|stream| stream.udp.as_ref()?.sent.as_ref()).map(|sent| sent.datagram_bytes);
-    let requested = run.request.udp.as_ref().and_then(|udp| udp.datagram_bytes).map(u64::from);
-    sent.or(requested).map_or(run.request.record, Bytes)
+    let requested = run.evidence.request.udp.as_ref().and_then(|udp| udp.datagram_bytes).map(u64::from);
+    sent.or(requested).map_or(run.evidence.request.record, Bytes)
 }
 
 /// Returns the receiver's figures of datagrams, for each stream.
 fn received(run: &Run) -> impl Iterator<Item = &UdpReceived> {
-    run.end(run.receiver).streams.iter().filter_map(|stream| stream.udp.as_ref()?.received.as_ref())
+    run.evidence.end(run.receiver).streams.iter().filter_map(|stream| stream.udp.as_ref()?.received.as_ref())
 }
 
 fn loss_percent(run: &Run) -> Option<Figure> {
@@ -345,28 +204,6 @@ fn difference(base: usize, result: usize, results: &[RunSummary]) -> Option<Good
         interval,
         significant: interval.filter(|_| first.is_comparable(second)).map(|interval| by.abs() > interval.get()),
     })
-}
-
-/// Standard error of the mean of a run's steady goodput.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct MeanError {
-    /// Standard error in bits per second.
-    error: f64,
-    degrees_of_freedom: f64,
-}
-
-impl MeanError {
-    /// Returns half the width of the 95 % interval.
-    fn half_interval(self) -> f64 {
-        stats::student_quantile(self.degrees_of_freedom) * self.error
-    }
-
-    /// Estimates the error from the goodput of the steady intervals, which have about the same length.
-    pub(super) fn of(rates: &[f64]) -> Option<MeanError> {
-        let slices: Vec<RateSample> = rates.iter().map(|&amount| RateSample { amount, seconds: 1.0 }).collect();
-        BatchMeans::from_samples(&slices)
-            .map(|known| MeanError { error: known.error, degrees_of_freedom: known.degrees_of_freedom() })
-    }
 }
 
 impl Comparison {
@@ -437,8 +274,8 @@ fn cells(summary: &RunSummary, difference: Option<&GoodputDifference>) -> [Optio
 pub(super) mod tests {
     use super::*;
     use crate::stats::tests::noise;
-    use crate::units::Ratio;
-    use crate::wire::measure::Mode;
+    use crate::units::{BitRate, Ratio};
+    use crate::wire::measure::{Mode, Modes};
 
     pub(in super::super) fn summary(rates: Vec<f64>) -> RunSummary {
         let goodput = BitRate((rates.iter().sum::<f64>() / rates.len() as f64) as u64);

@@ -9,7 +9,8 @@
 
 use std::time::Duration;
 
-use super::document::{Run, TestDocument};
+use super::document::TestDocument;
+use super::run::Run;
 use crate::tcp_info::TcpInfo;
 use crate::units::Bytes;
 use crate::wire::measure::{Interval, StreamSample, TestDirection};
@@ -94,7 +95,7 @@ pub(super) fn push_record(table: &mut String, fields: impl Iterator<Item = Strin
 /// Returns the rows of a run: the intervals of both ends, stream by stream.
 fn interval_rows(number: usize, run: &Run) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
-    for row in align_intervals(&run.end(run.sender).intervals, &run.end(run.receiver).intervals) {
+    for row in align_intervals(&run.evidence.end(run.sender).intervals, &run.evidence.end(run.receiver).intervals) {
         let AlignedRow { received, start, end, new_sent, sent, before } = row;
         for stream in streams(received, sent) {
             rows.push(Row {

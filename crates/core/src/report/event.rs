@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::document::{Origin, Side, StoredFinding, TestDocument};
+use super::document::{Origin, TestDocument};
+use crate::diagnose::Finding;
+use crate::evidence::Side;
 use crate::path::{PathProfile, seconds};
 use crate::udp::ramp::RampReport;
 use crate::units::BitRate;
@@ -68,7 +70,7 @@ pub enum TestEvent {
         /// Number of the test.
         run: u16,
         /// The cause with its evidence and its remedy.
-        finding: StoredFinding,
+        finding: Finding,
     },
     /// The command finished with this result.
     End {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Figure;
-use super::compare::{MeanError, ResultSource, RunSummary};
-use super::document::PerEnd;
+use super::run_summary::{MeanError, ResultSource, RunSummary};
+use crate::evidence::PerEnd;
 use crate::units::{BitRate, Bytes};
 use crate::wire::measure::TestDirection;
 

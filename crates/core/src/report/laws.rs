@@ -14,7 +14,6 @@ use serde_json::{Map, Value, json};
 use super::{
     Comparison, Run, StoredResult, TestDocument, TestEvent, TuningDocument, compare, interval_csv, read_result, schema,
 };
-use crate::diagnose::{self, Cause, Remedy};
 
 /// Generates random values of a schema.
 struct ValueGenerator {
@@ -264,17 +263,4 @@ fn csv_records(table: &str) -> Vec<Vec<String>> {
     }
     assert!(!quoted && field.is_empty() && record.is_empty(), "the last line has an end");
     records
-}
-
-#[test]
-fn a_figure_that_is_not_finite_is_dropped() {
-    let finding = diagnose::Finding {
-        cause: Cause::ReceiveWindow,
-        summary: "so".into(),
-        evidence: [("good", json!(1.5)), ("bad", json!(f64::NAN)), ("worse", json!(f64::INFINITY))].into(),
-        remedy: Remedy { command: "true".into(), host: None },
-        predicted: None,
-        gain: None,
-    };
-    assert_eq!(json!(super::StoredFinding::from(&finding).evidence), json!({ "good": 1.5 }));
 }

@@ -3,7 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::document::{CommandError, HostNames, Origin, Run, Side, TestDocument, TestSchema, UnfinishedTest};
+use super::document::{CommandError, Origin, TestDocument, TestSchema, UnfinishedTest};
+use super::run::Run;
+use crate::evidence::{HostNames, Side};
 use crate::figure::Figure;
 use crate::plan::kernel_limit;
 use crate::units::Bytes;
@@ -183,17 +185,17 @@ fn compare_settings(now: &Run, tuned: &Run, hosts: &HostNames) -> (Vec<SettingCh
             current,
         }));
     };
-    if let (Some(own), Some(planned)) = (socket(now.end(sender)), socket(tuned.end(sender))) {
+    if let (Some(own), Some(planned)) = (socket(now.evidence.end(sender)), socket(tuned.evidence.end(sender))) {
         if own.congestion != planned.congestion && !planned.congestion.is_empty() {
             let names = [own.congestion.clone(), planned.congestion.clone()];
-            let current = kernel_congestion(tuned.end(sender)).unwrap_or(&own.congestion).to_owned();
+            let current = kernel_congestion(tuned.evidence.end(sender)).unwrap_or(&own.congestion).to_owned();
             let key = "net.ipv4.tcp_congestion_control";
             add(TunedSetting::CongestionControl, sender, names, Some((key, planned.congestion.clone(), current)));
         }
         let buffer = planned.sndbuf_requested_bytes.or(planned.autotuning_max_bytes);
         if let (None, Some(buffer)) = (own.sndbuf_requested_bytes, buffer) {
             let texts = [autotuned(own.sndbuf_granted_bytes), buffer.decimal()];
-            let limits = tuned.end(sender).kernel.as_ref().map(|kernel| kernel.tcp_wmem_bytes);
+            let limits = tuned.evidence.end(sender).kernel.as_ref().map(|kernel| kernel.tcp_wmem_bytes);
             add(
                 TunedSetting::SendBuffer,
                 sender,
@@ -202,11 +204,11 @@ fn compare_settings(now: &Run, tuned: &Run, hosts: &HostNames) -> (Vec<SettingCh
             );
         }
     }
-    if let (Some(own), Some(planned)) = (socket(now.end(receiver)), socket(tuned.end(receiver))) {
+    if let (Some(own), Some(planned)) = (socket(now.evidence.end(receiver)), socket(tuned.evidence.end(receiver))) {
         let buffer = planned.rcvbuf_requested_bytes.or(planned.autotuning_max_bytes);
         if let (None, Some(buffer)) = (own.rcvbuf_requested_bytes, buffer) {
             let texts = [autotuned(own.rcvbuf_granted_bytes), buffer.decimal()];
-            let limits = tuned.end(receiver).kernel.as_ref().map(|kernel| kernel.tcp_rmem_bytes);
+            let limits = tuned.evidence.end(receiver).kernel.as_ref().map(|kernel| kernel.tcp_rmem_bytes);
             add(
                 TunedSetting::ReceiveBuffer,
                 receiver,
@@ -243,6 +245,7 @@ fn memory(key: &'static str, [least, first, most]: [u64; 3], buffer: Bytes) -> (
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::Evidence;
     use crate::report::laws::arbitrary_run;
     use crate::units::BitRate;
     use crate::wire::measure::{Kernel, StreamReport};
@@ -275,8 +278,11 @@ mod tests {
             sender: Side::Near,
             receiver: Side::Far,
             steady_goodput: BitRate(goodput * 1_000_000),
-            near: end.clone(),
-            far: EndReport { streams: Vec::new(), ..end },
+            evidence: Evidence {
+                near: end.clone(),
+                far: EndReport { streams: Vec::new(), ..end },
+                ..arbitrary_run().evidence
+            },
             ..arbitrary_run()
         }
     }

@@ -3,8 +3,8 @@
 //! A file is split into [`blocks`] of a power-of-two size. The sender's [`schedule`] gives blocks to whichever stream
 //! is free. The receiver's [`file_assembly`] checks every block header against the announced file and accepts each
 //! block once. Both ends keep a [`digest::HashTree`]. Its root is the BLAKE3 digest of the file, in whatever order the
-//! blocks arrive. [`location`] parses the arguments of a copy, [`content`] generates `random:` data, [`bottleneck`]
-//! names the current limit of a copy, and [`random_loss`] detects losses without congestion.
+//! blocks arrive. [`location`] parses the arguments of a copy, [`content`] generates `random:` data, and
+//! [`progress`] has the totals of a copy. [`crate::diagnose`] names the bottleneck of a copy.
 //!
 //! A directory tree is a list of entries ([`entry`]), sent in batches ([`batch`]), with names as [`byte_string`]s.
 //! [`filter`] and [`glob`] select entries, [`requested_entries`] checks a peer's list against the request, [`preserve`]
@@ -16,7 +16,6 @@
 pub mod batch;
 pub mod blocks;
 pub mod blockset;
-pub mod bottleneck;
 pub mod byte_string;
 pub mod content;
 pub mod digest;
@@ -33,9 +32,8 @@ pub mod options;
 pub mod overwrite;
 pub mod pending_entries;
 pub mod preserve;
-pub mod random_loss;
+pub mod progress;
 pub mod requested_entries;
 pub mod schedule;
-pub mod shortfall;
 pub mod streams;
 mod wildcard;

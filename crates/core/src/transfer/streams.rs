@@ -11,8 +11,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::blocks::DEFAULT_BLOCK;
-use super::bottleneck::{CopyBottleneck, ListedTotals, ProgressSample, classify};
-use super::random_loss;
+use super::progress::ListedTotals;
+use crate::diagnose::bottleneck::{CopyBottleneck, classify};
+use crate::evidence::ProgressSample;
 use crate::path::PathProfile;
 use crate::plan::select_congestion;
 use crate::tcp_model::{Congestion, FlowParameters, transfer_time};
@@ -44,7 +45,7 @@ const MIN_STREAM_BYTES: u64 = 100_000;
 const INITIAL_WINDOW: u64 = 10;
 
 /// Maximum segment size on Ethernet with time stamps, bytes.
-pub(super) const DEFAULT_MSS: u32 = 1448;
+pub(crate) const DEFAULT_MSS: u32 = 1448;
 
 /// Minimum block size that is chosen: its header is 0.3 % of the block.
 const MIN_AUTO_BLOCK: Bytes = Bytes(16 << 10);
@@ -272,9 +273,9 @@ pub struct StreamChange {
 }
 
 impl StreamChange {
-    /// Creates the change of the sender to BBR, with the reason from this sample.
-    pub fn to_bbr(sample: &ProgressSample, streams: u16) -> StreamChange {
-        StreamChange { at: sample.at, streams, congestion: Some("bbr".to_owned()), reason: random_loss::reason(sample) }
+    /// Creates the change of the sender to BBR.
+    pub fn to_bbr(at: Duration, streams: u16, reason: String) -> StreamChange {
+        StreamChange { at, streams, congestion: Some("bbr".to_owned()), reason }
     }
 }
 
@@ -297,7 +298,7 @@ pub struct StreamTuner {
 const MIN_INTERVAL: (Duration, u32) = (Duration::from_secs(2), 12);
 
 /// Returns the minimum interval between two decisions, for an RTT in seconds.
-pub(super) fn min_interval(rtt: f64) -> Duration {
+pub(crate) fn min_interval(rtt: f64) -> Duration {
     let round_trips = Duration::try_from_secs_f64(rtt * f64::from(MIN_INTERVAL.1)).unwrap_or_default();
     MIN_INTERVAL.0.max(round_trips)
 }
@@ -380,7 +381,7 @@ impl StreamTuner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::bottleneck::SocketEvidence;
+    use crate::evidence::SocketEvidence;
     use crate::units::Ratio;
 
     fn satellite() -> PathProfile {

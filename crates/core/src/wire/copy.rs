@@ -26,12 +26,13 @@ mod request;
 
 use serde::{Deserialize, Serialize};
 
+use crate::evidence::{SocketEvidence, StreamTime};
 use crate::transfer::blockset::BlockSet;
-use crate::transfer::bottleneck::{SocketEvidence, StreamActivity, StreamTime};
 use crate::transfer::byte_string::ByteString;
 use crate::transfer::digest::Digest;
 use crate::transfer::entry::{Entry, Modified, Name};
 use crate::transfer::preserve::SkippedEntries;
+use crate::transfer::progress::StreamActivity;
 use crate::units::Bytes;
 
 pub use events::{CopyTally, EntryAction, EntryEvent, EntryFailure, ReportedKind};

@@ -3,7 +3,12 @@
 //! Almost everything travels over one stream of datagrams ([`crate::discover::probe`]). The control connection carries
 //! only the request and the answer. The session lasts until the client closes the connection.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+/// Maximum duration of a session: both searches, with a reserve for slow paths.
+pub const MAX_SESSION_TIME: Duration = Duration::from_secs(60);
 
 /// The client's request for a path session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

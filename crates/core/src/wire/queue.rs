@@ -8,8 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::admission::{FULL, FULL_FOR_CLIENT};
 use crate::figure::Figure;
+use crate::limits::LimitScope;
 use crate::session::SessionId;
 
 /// Messages of the server while a session waits.
@@ -25,9 +25,9 @@ pub enum QueueMessage {
 /// Position of a session in the queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueuePosition {
-    /// Sessions that are admitted before.
+    /// Sessions that wait before it for the same limit.
     pub ahead: u32,
-    /// Upper bound of the remaining wait, if each earlier session takes its maximum time; absent if unknown.
+    /// Estimate of the remaining wait; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_wait_seconds: Option<Figure>,
     /// The session waits for its own client's limit, not for the limit of all clients.
@@ -38,7 +38,8 @@ pub struct QueuePosition {
 impl QueuePosition {
     /// Returns why the session waits.
     pub fn reason(&self) -> &'static str {
-        if self.own_limit { FULL_FOR_CLIENT } else { FULL }
+        let scope = if self.own_limit { LimitScope::Client } else { LimitScope::Total };
+        scope.full_message()
     }
 }
 

@@ -15,12 +15,13 @@ use super::CongestionRequest;
 use super::copy::{
     CopyId, CopyJob, CopyRequest, CopyTally, EntryEvent, EntryFailure, RemoteDestination, RemoteSource, Selection,
 };
+use crate::evidence::ProgressSample;
 use crate::session::{Fingerprint, Token};
-use crate::transfer::bottleneck::{ListedTotals, ProgressSample};
 use crate::transfer::digest::Digest;
 use crate::transfer::entry::Modified;
 use crate::transfer::options::TransferOptions;
 use crate::transfer::preserve::SkippedEntries;
+use crate::transfer::progress::ListedTotals;
 use crate::transfer::requested_entries::RequestedEntries;
 use crate::transfer::streams::StreamChange;
 use crate::units::{BitRate, Bytes};

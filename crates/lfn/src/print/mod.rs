@@ -6,6 +6,7 @@ use std::io::{self, StdoutLock, Write};
 
 pub mod copy;
 pub mod emulate;
+pub mod findings;
 pub mod label_columns;
 pub mod measure;
 pub mod output;
@@ -83,7 +84,7 @@ fn write_text(text: impl Display, label: Label) {
     write_stderr(&plain);
 }
 
-/// Replaces the characters of figures and hints that a locale without UTF-8 cannot show. Names keep their characters.
+/// Replaces the characters of figures and hints that a locale without UTF-8 cannot show, also within names.
 fn for_locale(text: &str) -> Cow<'_, str> {
     if terminal::use_unicode() { text.into() } else { ascii(text).into() }
 }

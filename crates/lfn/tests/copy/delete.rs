@@ -405,6 +405,21 @@ fn delete_keeps_the_manifest() {
     }
 }
 
+#[test]
+fn delete_keeps_the_directory_of_the_report() {
+    let pair = Pair::new();
+    dated(&pair.near("src/a"), 5, 1000);
+    fs::create_dir_all(pair.near("dst/logs")).unwrap();
+    for _ in 0..2 {
+        let _ = fs::remove_file(pair.near("dst/logs/run.json"));
+        dated(&pair.near("dst/surplus"), 5, 1000);
+        pair.copies(&["--delete", "--report", "dst/logs/run.json", "src/", "dst"]);
+        let report = fs::read_to_string(pair.near("dst/logs/run.json")).unwrap();
+        assert!(serde_json::from_str::<serde_json::Value>(&report).unwrap()["schema"].is_string(), "{report}");
+        assert!(!pair.near("dst/surplus").exists(), "surplus files are still deleted");
+    }
+}
+
 /// One of two hard links is replaced. The other one is then the only link.
 #[test]
 fn delete_removes_other_links_of_a_replaced_file() {

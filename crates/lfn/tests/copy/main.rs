@@ -196,7 +196,7 @@ fn files_of_all_lengths_are_copied_both_ways() {
             pair.copies(&[&[&format!("far:{name}"), "back", "--force", "--block-size", "64KiB"], protection].concat());
         assert_eq!(fs::read(pair.near("back")).unwrap(), content);
         for report in [up, down] {
-            assert_eq!(report["schema"], "lfn.copy/2");
+            assert_eq!(report["schema"], "lfn.copy/3");
             assert_eq!(report["bytes"], *length as u64);
             assert_eq!(report["digest_blake3"], blake3::hash(&content).to_hex().as_str(), "{length}");
         }

@@ -143,7 +143,7 @@ fn early_failure_prints_a_json_result() {
             let output = pair.copy(&[args, &[format]].concat());
             assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output.stderr));
             let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}"));
-            assert_eq!((&result["schema"], &result["exit_code"]), (&"lfn.copy/2".into(), &code.into()), "{result}");
+            assert_eq!((&result["schema"], &result["exit_code"]), (&"lfn.copy/3".into(), &code.into()), "{result}");
             assert!(result["error"].as_str().unwrap().contains(error), "{result}");
             assert_eq!(result["sources"][0], args[0]);
             assert!(text(&output.stderr).starts_with("lfn: "), "{}", text(&output.stderr));

@@ -272,7 +272,7 @@ fn manifest_replaces_only_a_regular_file() {
 /// With `--no-wait`, or after `--wait`, the copy fails at once.
 #[test]
 fn copy_waits_for_a_full_server_as_long_as_set() {
-    for queue in [&[][..], &["--queue", "0"]] {
+    for queue in [&[][..], &["--max-queue", "0"]] {
         let pair = Pair::new();
         let full = Server::start(&[&["--max-sessions", "1", "--third-party"], queue].concat());
         let there = |place: &str| full.ticket.replace('#', &format!("/{place}#"));

@@ -132,7 +132,7 @@ pub fn more_stock_clients_than_slots_are_handled() {
 }
 
 pub fn stock_clients_get_server_limit_errors() {
-    let server = Server::start(&["--max-test-time", "5s", "--max-streams", "2", "--deny", "192.0.2.0/24"]);
+    let server = Server::start(&["--test-time", "5s", "--session-streams", "2", "--deny", "192.0.2.0/24"]);
     for (flags, says) in [("-t 20", "test duration too long"), ("-t 1 -P 3", "number of parallel streams too large")] {
         let report = server.stock(flags);
         assert!(report["error"].as_str().is_some_and(|error| error.contains(says)), "{flags}: {report}");

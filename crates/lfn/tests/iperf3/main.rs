@@ -130,7 +130,7 @@ fn lfn_client_and_server_work_over_iperf3() {
             };
             let outcome = client::run("127.0.0.1", server.port, &test(parameters), &mut |_| {}).unwrap();
             assert!(matches!(outcome.output, Some(ServerOutput::Text(_))));
-            for (run, _) in outcome.runs {
+            for run in outcome.runs {
                 assert!(run.receiver().bytes <= run.sender().bytes, "{way:?} {protocol:?}");
                 if way == LoadDirection::Forward && protocol == LoadProtocol::Tcp {
                     assert_eq!((run.near.bytes, run.far.bytes), (50_000, 50_000));

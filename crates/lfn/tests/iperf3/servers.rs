@@ -50,15 +50,15 @@ pub fn stock_servers_agree_in_every_other_mode() {
         Parameters { direction: LoadDirection::Both, streams: 2, rate: Some(BitRate(20_000_000)), ..base.clone() },
         &[],
     );
-    let directions: Vec<TestDirection> = outcome.runs.iter().map(|(run, _)| run.request.direction).collect();
+    let directions: Vec<TestDirection> = outcome.runs.iter().map(|run| run.request.direction).collect();
     assert_eq!(directions, [TestDirection::Forward, TestDirection::Reverse]);
-    assert_eq!(outcome.runs[0].0.far.bytes, bytes(&report, "sum_received"));
-    assert_eq!(outcome.runs[1].0.far.bytes, bytes(&report, "sum_sent_bidir_reverse"));
-    assert!(outcome.runs[1].0.near.bytes > 0);
+    assert_eq!(outcome.runs[0].far.bytes, bytes(&report, "sum_received"));
+    assert_eq!(outcome.runs[1].far.bytes, bytes(&report, "sum_sent_bidir_reverse"));
+    assert!(outcome.runs[1].near.bytes > 0);
 
     let omit = Parameters { omit: Duration::from_secs(1), rate: Some(BitRate(8_000_000)), ..base.clone() };
     let (outcome, _) = drive(omit, &[]);
-    let (run, _) = &outcome.runs[0];
+    let run = &outcome.runs[0];
     assert!(run.near.bytes < 2_000_000 && run.near.elapsed < Duration::from_millis(1900), "{:?}", run.near.elapsed);
 
     let all = Parameters {
@@ -74,10 +74,10 @@ pub fn stock_servers_agree_in_every_other_mode() {
         ..base.clone()
     };
     let (outcome, report) = drive(all, &[]);
-    assert_eq!((outcome.runs[0].0.far.bytes, bytes(&report, "sum_received")), (1_000_000, 1_000_000));
-    assert_eq!(outcome.runs[0].1.far_congestion.as_deref(), Some("reno"));
+    assert_eq!((outcome.runs[0].far.bytes, bytes(&report, "sum_received")), (1_000_000, 1_000_000));
+    assert_eq!(outcome.runs[0].iperf3.as_ref().unwrap().far_congestion.as_deref(), Some("reno"));
     assert!(matches!(outcome.output, Some(ServerOutput::Json(_))), "{:?}", outcome.output);
-    let socket = outcome.runs[0].0.near.streams[0].socket.as_ref().unwrap();
+    let socket = outcome.runs[0].near.streams[0].socket.as_ref().unwrap();
     assert_eq!((socket.congestion.as_str(), socket.sndbuf_granted_bytes), ("reno", Bytes(200_000)));
 
     let udp = Parameters { protocol: LoadProtocol::Udp, length: Bytes(1000), rate: Some(BitRate(2_000_000)), ..base };
@@ -87,7 +87,8 @@ pub fn stock_servers_agree_in_every_other_mode() {
         (LoadDirection::Both, CounterWidth::Narrow),
     ] {
         let (outcome, _) = drive(Parameters { direction: way, width, streams: 2, ..udp.clone() }, &[]);
-        for (run, remarks) in &outcome.runs {
+        for run in &outcome.runs {
+            let remarks = run.iperf3.as_ref().unwrap();
             let stream = &remarks.streams[0];
             let (sent, lost) = (stream.datagrams.unwrap(), stream.lost_datagrams.unwrap());
             assert!(sent > 0 && lost <= sent && stream.received_bytes <= stream.sent_bytes, "{way:?}: {stream:?}");

@@ -160,8 +160,8 @@ fn idle_sessions_use_little_memory() {
     let many: usize = std::env::var("TEST_LFN_SESSIONS").map_or(200, |many| many.parse().unwrap());
     connections_possible();
     let limits = ["--max-sessions", "100000", "--client-sessions", "100000", "--max-clients", "100000"];
-    let more = ["--max-total-streams", "100000", "--client-streams", "100000", "--quiet", "--client-queue", "100000"];
-    for (kind, flags) in [("running", &limits[..]), ("queued", &["--max-sessions", "1", "--queue", "100000"])] {
+    let more = ["--max-streams", "100000", "--client-streams", "100000", "--quiet", "--client-queue", "100000"];
+    for (kind, flags) in [("running", &limits[..]), ("queued", &["--max-sessions", "1", "--max-queue", "100000"])] {
         let server = Served::start(&[flags, &more, &["--metrics", "127.0.0.1:0"]].concat());
         let target = server.target();
         let empty = server.status("VmRSS:");

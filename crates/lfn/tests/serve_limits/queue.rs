@@ -24,7 +24,7 @@ fn client_of_a_full_server_waits_and_is_served() {
     let first = Client::begin(&server.ticket, &["--time", "3s"]);
     // With `--no-wait` the client gets an error at once.
     let refused = server.test(&["--time", "200ms", "--no-wait"]);
-    assert_refused(&refused, 1, "the server is full: 0 ahead in the queue, up to ");
+    assert_refused(&refused, 1, "the server is full: 0 ahead in the queue, about ");
     assert!(text(&refused.stderr).contains("hint: wait in the queue: --wait "));
     let impatient = server.test(&["--time", "200ms", "--wait", "100ms"]);
     let stderr = text(&impatient.stderr);
@@ -73,16 +73,16 @@ fn limit_per_client_is_named_while_waiting() {
     let first = Client::begin(&server.ticket, &["--time", "2s"]);
     let own = "this client has reached its limit on the server";
     let refused = server.test(&["--time", "200ms", "--no-wait"]);
-    assert_refused(&refused, 1, &format!("{own}: 0 ahead in the queue, up to "));
+    assert_refused(&refused, 1, &format!("{own}: 0 ahead in the queue, about "));
     let waited = server.test(&["--time", "200ms"]);
     assert!(waited.status.success());
-    assert!(text(&waited.stderr).contains(&format!("lfn: {own}, waiting up to ")), "{}", text(&waited.stderr));
+    assert!(text(&waited.stderr).contains(&format!("lfn: {own}, waiting about ")), "{}", text(&waited.stderr));
     assert!(first.end().status.success());
 }
 
 /// The client ends its test, and may take some time.
 #[test]
-fn iperf3_test_counts_in_the_expected_wait() {
+fn iperf3_test_counts_in_the_estimate() {
     let server = Served::start(&["--max-sessions", "1", "--iperf3=0"]);
     let port = server.iperf3.unwrap().port();
     let parameters = Parameters { end: TestEnd::Time(Duration::from_secs(20)), ..Parameters::default() };
@@ -104,7 +104,7 @@ fn iperf3_test_counts_in_the_expected_wait() {
     begins.recv_timeout(PATIENCE).unwrap();
     let stderr = text(&server.test(&["--time", "200ms", "--no-wait"]).stderr);
     let reported =
-        stderr.split_once("the server is full: 0 ahead in the queue, up to ").unwrap_or_else(|| panic!("{stderr}"));
+        stderr.split_once("the server is full: 0 ahead in the queue, about ").unwrap_or_else(|| panic!("{stderr}"));
     let seconds: f64 = reported.1.split(' ').next().unwrap().parse().unwrap();
     assert!((25.0..=51.0).contains(&seconds), "20 s, and 30 to end it: {stderr}");
     stop.store(true, Ordering::Relaxed);
@@ -149,7 +149,7 @@ fn two_hundred_clients_are_all_served() {
 
 #[test]
 fn short_queue_serves_or_refuses_every_client() {
-    let server = Served::start(&["--quiet", "--max-sessions", "2", "--queue", "20"]);
+    let server = Served::start(&["--quiet", "--max-sessions", "2", "--max-queue", "20"]);
     let (target, test) = (server.target(), counted(1));
     let results: Vec<_> = thread::scope(|scope| {
         let clients: Vec<_> = (0..200).map(|_| scope.spawn(|| tester::run(&target, &test, &mut |_| {}))).collect();

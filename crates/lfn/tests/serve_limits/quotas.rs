@@ -51,7 +51,7 @@ fn used_up_quota_ends_session_with_next_time() {
 
 #[test]
 fn datagrams_have_the_same_limits() {
-    let server = Served::start(&["--max-rate", "8mbit", "--max-streams", "2", "--max-test-time", "2s"]);
+    let server = Served::start(&["--max-rate", "8mbit", "--session-streams", "2", "--test-time", "2s"]);
     let udp = |flags: &[&str]| server.test(&[&["--udp", "--pacing", "40mbit"], flags].concat());
     for flags in [&["--time", "1s"][..], &["--time", "1s", "--reverse", "--streams", "2"]] {
         let output = udp(&[flags, &["--json"]].concat());
@@ -68,7 +68,7 @@ fn datagrams_have_the_same_limits() {
     assert_refused(&udp(&["--time", "3s"]), 1, "the server allows 2 s");
     // The request is known in advance, so a session waits if the rate is in use.
     let first = Client::begin(&server.ticket, &["--time", "2s"]);
-    assert_refused(&udp(&["--time", "1s", "--no-wait"]), 1, "the server is full: 0 ahead in the queue, up to ");
+    assert_refused(&udp(&["--time", "1s", "--no-wait"]), 1, "the server is full: 0 ahead in the queue, about ");
     assert!(first.end().status.success());
     let server = Served::start(&["--client-bytes", "1MB", "--quota-window", "1h"]);
     let spent = server.test(&["--udp", "--pacing", "80mbit", "--time", "20s"]);

@@ -15,21 +15,21 @@ fn config_file_sets_any_flag_and_flags_override_it() {
         path.to_str().unwrap().to_owned()
     };
     let file =
-        write("# limits\nmax-streams = 2\nmax-test-time = \"5s\"\nallow = [\"127.0.0.1\", \"::1\"]\nquiet = true\n");
-    let server = Served::start(&["--config", &file, "--max-test-time", "1s"]);
+        write("# limits\nsession-streams = 2\ntest-time = \"5s\"\nallow = [\"127.0.0.1\", \"::1\"]\nquiet = true\n");
+    let server = Served::start(&["--config", &file, "--test-time", "1s"]);
     assert_refused(&server.test(&["--streams", "3"]), 1, "the server allows 2");
     assert_refused(&server.test(&["--time", "2s"]), 1, "the server allows 1 s");
     assert!(server.test(&["--count", "1"]).status.success());
     for (text, line, says) in [
         ("port = 0\nmax-session = 3\n", 2, "unknown key 'max-session'"),
         ("\n\nmax-rate = \"fast\"\n", 3, "max-rate: invalid value 'fast'"),
-        ("max-streams = 0\n", 1, "max-streams: invalid value '0'"),
+        ("session-streams = 0\n", 1, "session-streams: invalid value '0'"),
         ("quiet = 1\n", 1, "quiet: 1 is not true or false"),
-        ("port = 0\nmax-streams = [1, 2]\n", 2, "max-streams: [1, 2] is a list"),
+        ("port = 0\nsession-streams = [1, 2]\n", 2, "session-streams: [1, 2] is a list"),
         ("max-rate = true\n", 1, "max-rate: true is of type boolean"),
         ("[serve]\nport = 0\n", 1, "unknown key 'serve'"),
         ("allow = [1.5]\n", 1, "allow: invalid value '1.5'"),
-        ("max-streams = 1979-05-27\n", 1, "max-streams: 1979-05-27 is of type datetime"),
+        ("session-streams = 1979-05-27\n", 1, "session-streams: 1979-05-27 is of type datetime"),
         ("port = 0\nport = 1\n", 2, "duplicate key"),
         ("port = \n", 1, "line 1"),
         ("config = \"other.toml\"\n", 1, "unknown key 'config'"),

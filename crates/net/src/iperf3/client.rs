@@ -30,7 +30,7 @@ use super::control::IperfControl;
 use super::figures::{IntervalFigures, IperfFigures};
 use super::rsa::{Padding, PublicKey};
 use super::stream::Load;
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::BindAddress;
 use crate::session::{SessionError, min_rtt};
 
@@ -170,7 +170,7 @@ impl IperfTestClient<'_> {
         expect_state(&mut self.control, TestState::DisplayResults, self.timeout, "after the results")?;
         self.control.send(TestState::IperfDone, "at the end")?;
         let mut outcome = report::outcome(&self.parameters, self.rtt, &self.figures, &self.intervals, &near, &far);
-        outcome.runs.iter_mut().for_each(|(run, _)| run.ended = self.ended);
+        outcome.runs.iter_mut().for_each(|evidence| evidence.ended = self.ended);
         Ok(outcome)
     }
 

@@ -307,7 +307,7 @@ mod tests {
     use lfn_core::iperf3::Parameters;
 
     use super::*;
-    use crate::server::rate_limiter::RateLimiter;
+    use crate::limits::rate_limiter::RateLimiter;
 
     /// Returns a receiving stream and its sender's socket.
     fn receiver(load: &Arc<Load>) -> (IperfStream, TcpStream) {

@@ -20,7 +20,7 @@ use rustix::net::RecvFlags;
 use super::Error;
 use super::pace::SendPacer;
 use super::payload::Payload;
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 
 /// Minimum size of a read: large enough that the cost of the system calls does not matter.
 const MIN_READ_BYTES: usize = 256 * 1024;

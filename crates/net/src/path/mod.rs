@@ -10,7 +10,7 @@ mod server;
 mod trace;
 
 pub use client::{discover, discover_alone};
-pub(crate) use server::{MAX_SESSION_TIME, serve};
+pub(crate) use server::serve;
 pub use trace::{TraceError, TraceOptions, trace};
 
 use std::io;

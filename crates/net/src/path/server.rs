@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::wire::path::PathReady;
+use lfn_core::wire::path::{MAX_SESSION_TIME, PathReady};
 
 use super::mtu::{self, ProbeSocket};
 use crate::server::ServerSession;
@@ -13,8 +13,6 @@ use crate::session::{DatagramStream, SessionError};
 
 /// Maximum delay until the end of the session is noticed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Maximum duration of a session: both searches, with a reserve for slow paths.
-pub(crate) const MAX_SESSION_TIME: Duration = Duration::from_secs(60);
 
 /// Serves one path session.
 pub(crate) fn serve(session: &mut ServerSession) -> Result<(), SessionError> {

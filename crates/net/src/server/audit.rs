@@ -165,7 +165,7 @@ mod tests {
             token: Some("field".into()),
             verb: "copy",
             paths: ["a\n\u{1b}b".to_owned()].into(),
-            demand: Default::default(),
+            requested: Default::default(),
             sends: false,
         }
     }

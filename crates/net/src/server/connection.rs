@@ -12,19 +12,26 @@ use lfn_core::session::{PROTOCOL, Rights, SessionId, WriteAccess};
 use lfn_core::wire::copy::{CopyJob, RemoteDestination, RemoteSource};
 use lfn_core::wire::{Credentials, HELLO_LIMIT, Hello, Refusal, RefusalCode, Request};
 
-use super::admission::{AdmissionOutcome, Grant};
-use super::connection_table::ConnectionSlot;
+use super::accept::STACK_SIZE;
 use super::event::{RefusedReason, ServerEvent, SessionInfo};
+use super::queue_wait;
 use super::registry::SessionStreams;
+use super::running_session::RunningSessionGuard;
+use super::session::ServerSession;
+use super::state::ServerState;
 use super::tokens::TokenHolder;
-use super::{STACK_SIZE, ServerSession, ServerState, queue_wait};
+use crate::limits::admission::{AdmissionOutcome, Grant};
+use crate::limits::connection_table::ConnectionSlot;
 use crate::session::dial::set_keepalive_options;
 use crate::session::{Control, DataStream, SessionError, TlsStream};
-use crate::tester::TestError;
+
+/// Function that serves one open session to its end.
+pub type Service = fn(&mut ServerSession, &Request) -> Result<(), SessionError>;
 
 /// Serves a connection to its end. An error belongs to a connection that did not join a session; the reason goes to the
 /// log and the metrics.
 pub(super) fn serve(
+    service: Service,
     shared: &Arc<ServerState>,
     socket: TcpStream,
     peer: SocketAddr,
@@ -69,7 +76,7 @@ pub(super) fn serve(
             // thread.
             let work = move || {
                 let (_slot, _alive) = (slot, shared.count_open_session());
-                serve_control(&shared, control, peer, holder, session, &request);
+                serve_control(service, &shared, control, peer, holder, session, &request);
             };
             let spawned = thread::Builder::new().name("session".into()).stack_size(STACK_SIZE).spawn(work);
             spawned.map(drop).map_err(|source| (RefusedReason::Hello, SessionError::Io { peer: "the kernel", source }))
@@ -140,6 +147,7 @@ fn read_clear_hello(
 
 /// Admits a session, after a wait in the queue if necessary, and runs it.
 fn serve_control(
+    service: Service,
     shared: &Arc<ServerState>,
     mut control: Control,
     peer: SocketAddr,
@@ -155,7 +163,11 @@ fn serve_control(
         opened.map(|()| (streams, grant)).map_err(SessionError::Refused)
     });
     match opened {
-        Ok((streams, grant)) => run_session(shared, control, streams, info, holder, grant, request),
+        Ok((streams, grant)) => {
+            let copy = copy_scope(&holder, request);
+            let running = shared.running_sessions.add(info, grant, holder, copy);
+            run_session(service, shared, control, streams, running, request);
+        }
         Err(SessionError::Refused(refusal)) => {
             shared.registry.reject_streams(holder.hash.scope(id));
             shared.log(ServerEvent::Denied(&info, &refusal));
@@ -178,7 +190,7 @@ fn admit(
     check_rights(holder, request).map_err(SessionError::Refused)?;
     // An invalid request is refused before the queue.
     if let Request::Test(test) = request {
-        test.check().map_err(|error| SessionError::Refused(Refusal::from(&TestError::Request(error))))?;
+        test.check().map_err(|error| SessionError::Refused(Refusal::from(&error)))?;
     }
     let renews = matches!(request, Request::Copy(_));
     let open = |id, grant: Grant| {
@@ -193,14 +205,14 @@ fn admit(
         // The older session of the same copy must end: the new one needs its place and its unfinished files.
         shared.running_sessions.supersede(copy);
     }
-    match shared.admission.request(info.client.ip(), info.demand) {
+    match shared.admission.request(info.client.ip(), info.requested) {
         AdmissionOutcome::Granted(grant) => open(id, grant).map_err(SessionError::Refused),
         AdmissionOutcome::Refused(refusal) => Err(SessionError::Refused(refusal)),
-        AdmissionOutcome::Queued(ticket) => {
+        AdmissionOutcome::Queued(waiting) => {
             shared.registry.reject_streams(holder.hash.scope(id));
-            shared.log(ServerEvent::Queued(info, ticket.expected_wait()));
+            shared.log(ServerEvent::Queued(info, waiting.estimate()));
             control.allow_small_messages();
-            let (grant, session) = queue_wait::wait_for_turn(control, ticket)?;
+            let (grant, session) = queue_wait::wait_for_turn(control, waiting)?;
             control.allow_large_messages();
             // The token may have expired or been revoked during the wait.
             let still_valid = shared.tokens.check_valid(holder, SystemTime::now());
@@ -253,21 +265,18 @@ fn copy_scope(holder: &TokenHolder, request: &Request) -> Option<SessionId> {
 }
 
 fn run_session(
+    service: Service,
     shared: &Arc<ServerState>,
     control: Control,
     streams: SessionStreams,
-    info: SessionInfo,
-    holder: Arc<TokenHolder>,
-    grant: Grant,
+    running: RunningSessionGuard,
     request: &Request,
 ) {
     let began = Instant::now();
-    let rate_limiter = grant.rate_limiter();
-    let copy = copy_scope(&holder, request);
-    let running = shared.running_sessions.add(info.clone(), grant, holder, copy);
     let running_session = running.session.clone();
+    let (info, rate_limiter) = (&running_session.info, running_session.grant.rate_limiter());
     let mut session = ServerSession::new(control, streams, shared.clone(), running);
-    let result = (shared.service)(&mut session, request);
+    let result = service(&mut session, request);
     // A session that the server ended reports that reason, not the error of its own threads.
     let result = match (running_session.end_reason(), result) {
         (Some(reason), Err(_)) => Err(SessionError::Refused(reason.clone())),
@@ -283,7 +292,7 @@ fn run_session(
     let (bytes, time) = (rate_limiter.bytes_moved(), began.elapsed());
     let copy_summary = running_session.copy_summary.lock().unwrap_or_else(PoisonError::into_inner).take();
     let error = result.as_ref().err();
-    shared.log(ServerEvent::Ended { info: &info, bytes, time, error, copy_summary: copy_summary.as_ref() });
+    shared.log(ServerEvent::Ended { info, bytes, time, error, copy_summary: copy_summary.as_ref() });
     drop(running_session);
     session.close();
 }

@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lfn_core::admission::{ExpectedWait, SessionDemand, SessionGrant};
+use lfn_core::limits::{QueueEstimate, ResourceGrant, ResourceRequest};
 use lfn_core::session::{Fingerprint, SessionId};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::{CopyJob, CopyRequest, CopyTally, RemoteDestination, RemoteSource};
 use lfn_core::wire::measure::TestDirection;
+use lfn_core::wire::path::MAX_SESSION_TIME;
 use lfn_core::wire::{Refusal, Request};
 
-use crate::path;
 use crate::session::SessionError;
 
 /// Client and purpose of a session.
@@ -29,7 +29,7 @@ pub struct SessionInfo {
     /// Paths that the client requested, at most `MAX_PATHS`.
     pub paths: Arc<[String]>,
     /// Resources that the client requested.
-    pub demand: SessionDemand,
+    pub requested: ResourceRequest,
     /// The server sends the payload.
     pub sends: bool,
 }
@@ -79,11 +79,11 @@ impl RefusedReason {
 #[derive(Debug)]
 pub enum ServerEvent<'a> {
     /// A session waits in the queue.
-    Queued(&'a SessionInfo, ExpectedWait),
+    Queued(&'a SessionInfo, QueueEstimate),
     /// A waiting client disconnected, after this wait.
     LeftQueue(&'a SessionInfo, Duration),
     /// A session started, after this wait.
-    Opened(&'a SessionInfo, SessionGrant, Duration),
+    Opened(&'a SessionInfo, ResourceGrant, Duration),
     /// A session ended, with or without an error.
     Ended {
         info: &'a SessionInfo,
@@ -184,22 +184,20 @@ impl SessionInfo {
             token,
             verb,
             paths: requested_paths(request),
-            demand: demand(request, own),
+            requested: requested_resources(request, own),
             sends,
         }
     }
 }
 
 /// Returns the resources that a request needs.
-fn demand(request: &Request, own: Fingerprint) -> SessionDemand {
+fn requested_resources(request: &Request, own: Fingerprint) -> ResourceRequest {
     match request {
-        Request::Path(_) => {
-            SessionDemand { streams: 1, time: Some(path::MAX_SESSION_TIME), ..SessionDemand::default() }
-        }
-        Request::Clean(_) => SessionDemand { streams: 1, unbounded: true, ..SessionDemand::default() },
+        Request::Path(_) => ResourceRequest { streams: 1, time: Some(MAX_SESSION_TIME), ..ResourceRequest::default() },
+        Request::Clean(_) => ResourceRequest { streams: 1, unbounded: true, ..ResourceRequest::default() },
         // The copy that uses the temporary token is counted.
         Request::IssueToken(_) => {
-            SessionDemand { streams: 1, unbounded: true, uncounted: true, ..SessionDemand::default() }
+            ResourceRequest { streams: 1, unbounded: true, uncounted: true, ..ResourceRequest::default() }
         }
         Request::Test(test) => {
             let (time, bytes) = (test.time(), test.payload_bytes().map(Bytes));
@@ -207,13 +205,18 @@ fn demand(request: &Request, own: Fingerprint) -> SessionDemand {
             let sum = |sum: u64, stream| Some(sum.saturating_add(test.socket.pacing_of(stream)?.0));
             let rate =
                 (0..test.streams).try_fold(0, sum).filter(|_| test.direction == TestDirection::Reverse).map(BitRate);
-            SessionDemand { streams: test.streams, time, bytes, rate, ..SessionDemand::default() }
+            ResourceRequest { streams: test.streams, time, bytes, rate, ..ResourceRequest::default() }
         }
         // A copy to this server itself is not counted here: the receiving session is counted. The server recognises
         // itself by the fingerprint.
         Request::Send(send) => {
             let uncounted = send.receiver.fingerprint == own;
-            SessionDemand { streams: send.max_streams.max(1), unbounded: true, uncounted, ..SessionDemand::default() }
+            ResourceRequest {
+                streams: send.max_streams.max(1),
+                unbounded: true,
+                uncounted,
+                ..ResourceRequest::default()
+            }
         }
         Request::Copy(copy) => {
             let generated_bytes = |from: &RemoteSource| match from {
@@ -225,7 +228,7 @@ fn demand(request: &Request, own: Fingerprint) -> SessionDemand {
                 CopyJob::Put { .. } => None,
                 CopyJob::Get { from, .. } => from.iter().try_fold(Bytes(0), sum),
             };
-            SessionDemand { streams: copy.streams, bytes, unbounded: true, ..SessionDemand::default() }
+            ResourceRequest { streams: copy.streams, bytes, unbounded: true, ..ResourceRequest::default() }
         }
     }
 }
@@ -239,7 +242,7 @@ mod tests {
     fn ramp_has_no_time_and_datagram_size_counts() {
         let of = |load, udp| {
             let request = TestRequest { load, udp: Some(Box::new(udp)), ..TestRequest::default() };
-            let asked = demand(&Request::Test(Box::new(request)), Fingerprint([0; 32]));
+            let asked = requested_resources(&Request::Test(Box::new(request)), Fingerprint([0; 32]));
             (asked.time, asked.bytes)
         };
         let ten = Duration::from_secs(10);

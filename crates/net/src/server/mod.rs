@@ -1,129 +1,61 @@
 //! The server: a listener, the sessions that it assembles from their connections, and the limits of both.
 //!
 //! Each connection has a thread. Before authentication a connection holds a thread, a socket and the memory of one
-//! hello, for at most [`ConnectionLimits::hello_timeout`]. A watchdog closes slower connections, even if they send a
+//! hello, for at most [`hello_timeout`](crate::limits::connection_table::ConnectionLimits::hello_timeout). A watchdog closes slower connections, even if they send a
 //! byte now and then. If there are too many, the oldest ones of the busiest client are closed. An authenticated client
-//! requests its session at [`admission`] and may have to wait in the queue. A [`Service`] decides about the contents of
-//! a session ([`crate::service`]).
+//! requests its session at [`limits`](crate::limits) and may have to wait in the queue. A [`Service`] decides about the
+//! contents of a session ([`crate::service`]).
 
-pub mod access;
-pub mod admission;
+mod accept;
 pub mod audit;
+mod config;
 mod connection;
-pub(crate) mod connection_table;
 mod datagrams;
 pub mod event;
+mod expected_streams;
 pub mod metrics;
 mod queue_wait;
-pub mod rate_limiter;
 mod registry;
 mod running_session;
 pub mod sandbox;
 mod session;
+mod state;
 pub mod tokens;
-pub(crate) mod written_files;
 
-pub use datagrams::DatagramStreams;
+pub use config::ServerConfig;
+pub use connection::Service;
 pub use event::ServerEvent;
+pub use expected_streams::DatagramStreams;
 pub use session::{ServerSession, SessionLimits};
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use lfn_core::session::{Rights, Ticket, Token};
+use lfn_core::session::{Ticket, Token};
 use lfn_core::stamp::reflector::ReflectorTally;
 use lfn_core::units::show_duration;
-use lfn_core::wire::{Refusal, RefusalCode, Request};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::time::Timespec;
+use lfn_core::wire::{Refusal, RefusalCode};
 
-use crate::session::identity::{IdentityError, ServerIdentity};
-use crate::session::{DEAD_PEER_TIMEOUT, SessionError, server_config};
-use access::Access;
-use admission::{Admission, Quotas};
-use audit::{AuditError, AuditLog};
-use event::RefusedReason;
-use metrics::{Gauges, Metrics};
+use crate::limits::admission::Admission;
+use crate::session::identity::IdentityError;
+use crate::session::server_config;
+use crate::written_files::WrittenFilesByCopy;
+use accept::accept_until;
+use expected_streams::ExpectedStreams;
+use metrics::Metrics;
 use registry::Registry;
-use running_session::RunningSessions;
+use state::{POLL_INTERVAL, ServerState};
 use tokens::TokenSet;
-
-/// Default of [`ConnectionLimits::hello_timeout`]: sixteen round trips of a 600 ms path, which leaves room for losses.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Maximum time that the accept loop waits before it checks for a stop and for overdue connections.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Time in which the sessions of a stopped server remove their unfinished state.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections that may wait for accept(2). The kernel limits the value to `net.core.somaxconn` (4096).
 pub(crate) const BACKLOG: i32 = 4096;
-
-/// Stack of a connection's thread. A TLS handshake and the loops of a session need a fraction of it. The size is less
-/// than a quarter of the 2 MiB of other threads, so that a session never inherits the used stack of another thread (as
-/// in `tester::load`).
-const STACK_SIZE: usize = 400 << 10;
-
-/// Settings of a server, fixed at its start.
-#[derive(Debug)]
-pub struct ServerConfig {
-    /// Address to listen on; port 0 takes any free port.
-    pub listen: SocketAddr,
-    pub identity: ServerIdentity,
-    /// Token that clients need. `None` accepts every client (`--insecure`); the caller allows `None` only on loopback
-    /// or emulated paths.
-    pub token: Option<Token>,
-    pub token_expires: Option<SystemTime>,
-    /// File of the additional tokens (`lfn token add`).
-    pub token_file: Option<PathBuf>,
-    /// Maximum rights of a session, for any token.
-    pub rights: Rights,
-    /// Audit log of all sessions.
-    pub audit: Option<AuditLog>,
-    /// Directory that confines all copies. Without a directory only `random:`, `zero:` and `null:` can be copied.
-    pub root: Option<PathBuf>,
-    /// Copies may use every path that this process may use; relative paths start at its working directory. For servers
-    /// that ssh started: the client is the user of the process.
-    pub unconfined: bool,
-    /// A client may ask this server to dial another server and send to it.
-    pub allow_third_party: bool,
-    /// Limits of one client's sessions and of all sessions.
-    pub quotas: Quotas,
-    pub connection_limits: ConnectionLimits,
-    pub access: Access,
-    /// Time that running sessions may continue after a stop.
-    pub drain: Duration,
-}
-
-/// Limits of the connections of a port. Each one is a flag of `lfn serve`.
-#[derive(Debug, Clone, Copy)]
-pub struct ConnectionLimits {
-    /// Maximum connections, data streams included.
-    pub max_connections: usize,
-    /// Maximum connections without authentication. When full, the oldest one of the client with the most is closed.
-    pub max_unauthenticated: usize,
-    /// Maximum time from accept(2) to the end of the hello.
-    pub hello_timeout: Duration,
-    /// Maximum time without a message from the client of a session.
-    pub silence_timeout: Duration,
-}
-
-impl Default for ConnectionLimits {
-    fn default() -> Self {
-        ConnectionLimits {
-            max_connections: 4096,
-            max_unauthenticated: 1024,
-            hello_timeout: HELLO_TIMEOUT,
-            silence_timeout: DEAD_PEER_TIMEOUT,
-        }
-    }
-}
 
 /// Reasons why a server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -136,50 +68,12 @@ pub enum ServeError {
     TokenSet(#[from] IdentityError),
 }
 
-/// Function that serves one open session to its end.
-pub type Service = fn(&mut ServerSession, &Request) -> Result<(), SessionError>;
-
 /// A bound server; [`Server::run`] serves its clients.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
     udp_socket: UdpSocket,
     shared: Arc<ServerState>,
-}
-
-/// State that the threads of all connections share.
-pub(crate) struct ServerState {
-    pub(crate) config: ServerConfig,
-    pub(crate) registry: Registry,
-    expected_datagrams: datagrams::ExpectedStreams,
-    tls: Arc<rustls::ServerConfig>,
-    service: Service,
-    admission: Admission,
-    running_sessions: Arc<RunningSessions>,
-    written_files: written_files::WrittenFilesByCopy,
-    tokens: TokenSet,
-    metrics: Metrics,
-    /// Sessions that run, wait in the queue, or still send their last message.
-    open_sessions: AtomicUsize,
-    /// Rounds of the accept loop, for a watchdog.
-    accept_rounds: AtomicU64,
-    event_log: Box<dyn Fn(&ServerEvent<'_>) + Send + Sync>,
-}
-
-/// Counts a session until it is dropped; the stop of the server waits for all of them.
-#[derive(Debug)]
-pub(crate) struct OpenSessionGuard(Arc<ServerState>);
-
-impl Drop for OpenSessionGuard {
-    fn drop(&mut self) {
-        self.0.open_sessions.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl std::fmt::Debug for ServerState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
-    }
 }
 
 impl Server {
@@ -194,14 +88,16 @@ impl Server {
         let (listener, datagrams) = listen(address).map_err(|source| ServeError::Listen { address, source })?;
         let shared = ServerState {
             tls: server_config(&config.identity)?,
-            registry: Registry::new(config.connection_limits, &config.quotas),
-            expected_datagrams: datagrams::ExpectedStreams::default(),
-            admission: Admission::new(config.quotas),
+            registry: Registry::new(config.connection_limits, &config.limits),
+            expected_datagrams: ExpectedStreams::default(),
+            admission: Admission::new(config.limits),
             tokens: TokenSet::new(&config)?,
             config,
-            service,
+            serve_connection: Box::new(move |shared, socket, peer, slot| {
+                connection::serve(service, shared, socket, peer, slot)
+            }),
             running_sessions: Arc::default(),
-            written_files: written_files::WrittenFilesByCopy::default(),
+            written_files: WrittenFilesByCopy::default(),
             metrics: Metrics::default(),
             open_sessions: AtomicUsize::new(0),
             accept_rounds: AtomicU64::new(0),
@@ -302,111 +198,6 @@ fn listen(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
                 tries += 1
             }
             Err(error) => return Err(io::Error::new(error.kind(), format!("UDP: {error}"))),
-        }
-    }
-}
-
-/// Accepts connections until `stop` returns true; each one gets a thread.
-fn accept_until(listener: &TcpListener, shared: &Arc<ServerState>, stop: impl Fn() -> bool) {
-    let tick = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos().into() };
-    let mut last_poll = Instant::now();
-    while !stop() {
-        shared.accept_rounds.fetch_add(1, Ordering::Relaxed);
-        // An interrupted wait counts as a finished one.
-        let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&tick));
-        // A flood of connections must not keep the loop from its other duties.
-        while last_poll.elapsed() < POLL_INTERVAL {
-            match listener.accept() {
-                Ok((socket, peer)) => start_connection(shared, socket, peer),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    on_accept_error(shared, &error);
-                    break;
-                }
-            }
-        }
-        if last_poll.elapsed() >= POLL_INTERVAL {
-            last_poll = Instant::now();
-            shared.registry.close_overdue();
-            shared.reload_tokens();
-            shared.running_sessions.end_invalid(&shared.tokens);
-        }
-    }
-}
-
-/// Starts the thread of an accepted connection, if its address and the limits permit.
-fn start_connection(shared: &Arc<ServerState>, socket: TcpStream, peer: SocketAddr) {
-    shared.metrics.count_connection();
-    // A dual-stack socket reports IPv4 clients as IPv4-mapped IPv6 addresses.
-    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    if !shared.config.access.permits(peer.ip()) {
-        return shared.log(ServerEvent::Refused(
-            peer,
-            RefusedReason::Access,
-            "connections from this address are denied",
-        ));
-    }
-    let Some(slot) = shared.registry.add_connection(&socket, peer.ip()) else {
-        return shared.log(ServerEvent::Refused(peer, RefusedReason::Connections, "too many connections"));
-    };
-    let shared = shared.clone();
-    // If the thread does not start, the socket is dropped; the client sees the close.
-    let _ = thread::Builder::new().name("connection".into()).stack_size(STACK_SIZE).spawn(move || {
-        if let Err((reason, error)) = connection::serve(&shared, socket, peer, slot) {
-            shared.log(ServerEvent::Refused(peer, reason, &error.to_string()));
-        }
-    });
-}
-
-/// Reacts to a failed accept(2). Without file descriptors or memory, some unauthenticated connections are closed, and
-/// the loop pauses.
-fn on_accept_error(shared: &ServerState, error: &io::Error) {
-    // A client that gave up before it was accepted is no sign of a shortage (accept(2)).
-    if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) {
-        return;
-    }
-    shared.log(ServerEvent::AcceptFailed(error));
-    shared.registry.evict_quarter();
-    thread::sleep(POLL_INTERVAL / 4);
-}
-
-impl ServerState {
-    fn log(&self, event: ServerEvent<'_>) {
-        // Callers that must not continue without the audit log use `record` instead.
-        let _ = self.record(event);
-    }
-
-    /// Logs the event and counts it. Returns a refusal if the event belongs in the audit log and cannot be written.
-    fn record(&self, event: ServerEvent<'_>) -> Result<(), Refusal> {
-        let recorded = self.config.audit.as_ref().map_or(Ok(()), |audit| audit.record(&event));
-        let file_error = recorded.as_ref().err().and_then(|AuditError(text)| text.as_deref());
-        for event in [Some(event), file_error.map(ServerEvent::FileError)].into_iter().flatten() {
-            self.metrics.count(&event);
-            (self.event_log)(&event);
-        }
-        recorded.map_err(|_| AuditError::refusal())
-    }
-
-    fn count_open_session(self: &Arc<Self>) -> OpenSessionGuard {
-        self.open_sessions.fetch_add(1, Ordering::SeqCst);
-        OpenSessionGuard(self.clone())
-    }
-
-    fn gauges(&self) -> Gauges {
-        let (connections, unauthenticated) = self.registry.counts();
-        Gauges {
-            running: self.admission.running(),
-            waiting: self.admission.waiting(),
-            connections,
-            unauthenticated,
-            payload_bytes: self.running_sessions.payload_bytes(),
-        }
-    }
-
-    /// Reads the token file again if it changed, and logs an error in it once.
-    fn reload_tokens(&self) {
-        if let Some(error) = self.tokens.reload(&self.config) {
-            self.log(ServerEvent::FileError(&format!("only the server's own ticket is accepted: {error}")));
         }
     }
 }

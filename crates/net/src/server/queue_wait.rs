@@ -10,7 +10,7 @@ use lfn_core::wire::{Refusal, RefusalCode};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use super::admission::{ExpectedWait, Grant, QueueTicket, QuotaScope};
+use crate::limits::admission::{Grant, LimitScope, QueueEstimate, WaitingSession};
 use crate::session::{Control, QueuePoll, SessionError};
 
 /// Interval of the reports to a waiting client; each one is also a sign of life.
@@ -23,12 +23,12 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(15);
 /// disconnect or a refusal; in both cases the session leaves the queue.
 pub(super) fn wait_for_turn(
     control: &mut Control,
-    mut ticket: QueueTicket,
+    mut waiting: WaitingSession,
 ) -> Result<(Grant, SessionId), SessionError> {
     let grant = loop {
-        let expected = ticket.expected_wait();
+        let expected = waiting.estimate();
         control.send_queue(&QueueMessage::Waiting(queue_place(&expected)))?;
-        if let Some(turn) = wait_until_report(control, &mut ticket)? {
+        if let Some(turn) = wait_until_report(control, &mut waiting)? {
             break turn.map_err(SessionError::Refused)?;
         }
     };
@@ -40,9 +40,9 @@ pub(super) fn wait_for_turn(
     Ok((grant, session))
 }
 
-fn queue_place(expected: &ExpectedWait) -> QueuePosition {
+fn queue_place(expected: &QueueEstimate) -> QueuePosition {
     let ahead = u32::try_from(expected.ahead).unwrap_or(u32::MAX);
-    let own_limit = expected.limited_by == QuotaScope::Client;
+    let own_limit = expected.limited_by == LimitScope::Client;
     QueuePosition { ahead, expected_wait_seconds: expected.wait.map(|wait| wait.into()), own_limit }
 }
 
@@ -50,23 +50,23 @@ fn queue_place(expected: &ExpectedWait) -> QueuePosition {
 /// the turn came.
 fn wait_until_report(
     control: &mut Control,
-    ticket: &mut QueueTicket,
+    waiting: &mut WaitingSession,
 ) -> Result<Option<Result<Grant, Refusal>>, SessionError> {
     let report_at = Instant::now() + REPORT_INTERVAL;
     loop {
         let left = report_at.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(ticket.take_outcome());
+            return Ok(waiting.take_outcome());
         }
         let (turn, has_input) = {
             let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            let turn = ticket.as_fd();
+            let turn = waiting.as_fd();
             let mut both = [PollFd::new(&turn, PollFlags::IN), PollFd::new(control.socket(), PollFlags::IN)];
             // An interrupted wait counts as a finished one.
             let _ = poll(&mut both, Some(&timeout));
             (!both[0].revents().is_empty(), !both[1].revents().is_empty())
         };
-        if turn && let Some(turn) = ticket.take_outcome() {
+        if turn && let Some(turn) = waiting.take_outcome() {
             return Ok(Some(turn));
         }
         if has_input {

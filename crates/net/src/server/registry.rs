@@ -2,8 +2,8 @@
 //!
 //! A data stream that arrives before its control connection is parked for at most [`PARK_TIMEOUT`]. It is
 //! authenticated, so only holders of a ticket can park streams. Each stream keeps its connection's slot
-//! ([`super::connection_table`]) until it is closed. Parked streams are closed first when slots or file descriptors are
-//! short.
+//! ([`crate::limits::connection_table`]) until it is closed. Parked streams are closed first when slots or file
+//! descriptors are short.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, TcpStream};
@@ -15,9 +15,8 @@ use std::time::{Duration, Instant};
 use lfn_core::session::SessionId;
 use lfn_core::wire::{Refusal, RefusalCode};
 
-use super::ConnectionLimits;
-use super::admission::Quotas;
-use super::connection_table::{ConnectionSlot, ConnectionTable};
+use crate::limits::admission::ServerLimits;
+use crate::limits::connection_table::{ConnectionLimits, ConnectionSlot, ConnectionTable};
 use crate::session::{DataStream, SessionError};
 
 /// Maximum time that a data stream waits for its control connection.
@@ -69,11 +68,11 @@ pub(crate) struct SessionStreams {
 }
 
 impl Registry {
-    pub(crate) fn new(limits: ConnectionLimits, quotas: &Quotas) -> Self {
-        let max_parked_sessions = 4 * quotas.all.sessions as usize + quotas.queue as usize;
+    pub(crate) fn new(connection_limits: ConnectionLimits, limits: &ServerLimits) -> Self {
+        let max_parked_sessions = 4 * limits.total.sessions as usize + limits.total.queue as usize;
         Registry {
-            connections: ConnectionTable::new(limits),
-            max_streams: quotas.session_streams,
+            connections: ConnectionTable::new(connection_limits),
+            max_streams: limits.session_streams,
             max_parked_sessions,
             sessions: Arc::default(),
         }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant, SystemTime};
 use lfn_core::session::SessionId;
 use lfn_core::wire::{Refusal, RefusalCode};
 
-use super::admission::Grant;
 use super::event::{CopySummary, SessionInfo};
 use super::metrics::PayloadBytes;
 use super::tokens::{TokenHolder, TokenSet};
+use crate::limits::admission::Grant;
 
 /// Maximum time that a superseded session may take to release its files.
 const SUPERSEDE_TIMEOUT: Duration = Duration::from_secs(15);

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::admission::SessionGrant;
+use lfn_core::limits::ResourceGrant;
 use lfn_core::session::{Fingerprint, Rights, SessionId, TokenHash};
 use lfn_core::units::BitRate;
 use lfn_core::wire::copy::CopyId;
@@ -18,15 +18,17 @@ use lfn_core::wire::third_party::TokenRequest;
 use lfn_core::wire::{Refusal, RefusalCode};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::admission::Quotas;
+use super::accept::accept_until;
 use super::event::CopySummary;
-use super::rate_limiter::RateLimiter;
+use super::expected_streams::DatagramStreams;
 use super::registry::SessionStreams;
 use super::running_session::RunningSessionGuard;
+use super::state::ServerState;
 use super::tokens::temporary::TemporaryToken;
-use super::written_files::WrittenFiles;
-use super::{DatagramStreams, ServerState, accept_until};
+use crate::limits::admission::ServerLimits;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::{Control, DataStream, SessionError};
+use crate::written_files::WrittenFiles;
 
 /// The server's end of one session.
 #[derive(Debug)]
@@ -70,8 +72,8 @@ impl ServerSession {
 
     /// Returns the limits of this session.
     pub fn limits(&self) -> SessionLimits {
-        let Quotas { session_streams, session_time, .. } = self.shared.config.quotas;
-        let max_test_time = self.allowed().time.unwrap_or(session_time);
+        let ServerLimits { session_streams, test_time, .. } = self.shared.config.limits;
+        let max_test_time = self.allowed().time.unwrap_or(test_time);
         SessionLimits {
             max_streams: session_streams,
             max_test_time,
@@ -80,13 +82,13 @@ impl ServerSession {
     }
 
     /// Returns the streams, rate, bytes and time that the session was granted.
-    pub fn allowed(&self) -> SessionGrant {
+    pub fn allowed(&self) -> ResourceGrant {
         self.running.session.grant.allowed()
     }
 
     /// Returns the rate limit of the server, unless the client requested the same limit or a lower one.
     pub fn rate_limit(&self) -> Option<BitRate> {
-        let requested = self.running.session.info.demand.rate;
+        let requested = self.running.session.info.requested.rate;
         self.allowed().rate.filter(|allowed| requested.is_none_or(|requested| *allowed < requested))
     }
 

@@ -10,6 +10,7 @@ mod data;
 pub mod datagram;
 pub mod dial;
 pub mod identity;
+pub(crate) mod pacing;
 pub mod queue;
 mod tls;
 pub(crate) use tls::{TlsStream, server_config};
@@ -164,13 +165,13 @@ pub(crate) fn is_timeout(error: &io::Error) -> bool {
 /// Returns the place in the queue, as the end of a sentence.
 fn queue_text(place: &QueuePosition) -> String {
     let seconds = place.expected_wait_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.get()).ok());
-    let wait = seconds.map_or("wait unknown".to_owned(), |wait| format!("up to {}", show_duration(wait)));
+    let wait = seconds.map_or("wait unknown".to_owned(), |wait| format!("about {}", show_duration(wait)));
     format!(": {} ahead in the queue, {wait}", place.ahead)
 }
 
-/// Returns a wait in seconds that should be long enough: 3600 s if the server gives no estimate.
+/// Returns a wait in seconds that should be long enough: twice the server's estimate, or 3600 s without one.
 fn sufficient_wait(place: &QueuePosition) -> u64 {
     const MAX_WAIT: f64 = 86_400.0;
     let expected = place.expected_wait_seconds;
-    expected.map_or(3600, |seconds| seconds.get().clamp(0.0, MAX_WAIT) as u64 + 10)
+    expected.map_or(3600, |seconds| 2 * seconds.get().clamp(0.0, MAX_WAIT) as u64 + 10)
 }

@@ -14,7 +14,7 @@ use lfn_sys::message::{self, Message, Queue};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{MAX_DATAGRAM, StampKey, arrival, clock_error_estimate, now, timestamp};
-use crate::server::access::Access;
+use crate::limits::access::Access;
 
 /// Settings of a reflector.
 #[derive(Debug)]

@@ -6,10 +6,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use lfn_core::evidence::Evidence;
 use lfn_core::udp::ramp::RampReport;
 use lfn_core::wire::measure::{Interval, Kernel};
 
-use super::{Measurement, Test, TestError, TestProgress, client};
+use super::{Test, TestError, TestProgress, client};
 use crate::session::dial::Target;
 
 /// Convergence of tests that end together. If one direction ended alone, the other one would run on a path without its
@@ -64,7 +65,7 @@ pub fn run_both(
     target: &Target,
     tests: [&Test; 2],
     watch: &mut dyn FnMut(usize, TestProgress<'_>),
-) -> [Result<Measurement, TestError>; 2] {
+) -> [Result<Evidence, TestError>; 2] {
     let (sender, events) = channel();
     // Whether each test has started, or will not start.
     let has_started = &[AtomicBool::new(false), AtomicBool::new(false)];
@@ -88,7 +89,7 @@ fn run_one(
     barrier: ConvergenceBarrier,
     events: &Sender<(usize, OwnedProgress)>,
     has_started: &[AtomicBool; 2],
-) -> Result<Measurement, TestError> {
+) -> Result<Evidence, TestError> {
     let number = barrier.own;
     let other = 1 - number;
     // The receiver lives until both tests are over.
@@ -107,7 +108,7 @@ fn run_one(
         has_started[number].store(true, Ordering::Relaxed);
         tests[other].stop.store(true, Ordering::Relaxed);
     }
-    result.map(|measurement| Measurement { bidirectional: true, ..measurement })
+    result.map(|evidence| Evidence { bidirectional: true, ..evidence })
 }
 
 impl OwnedProgress {

@@ -7,11 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::block_timing::{ReceivedBlocks, SenderStart};
+use lfn_core::evidence::{EndReason, Evidence};
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{self, PlanOptions};
-use lfn_core::report::EndReason;
 use lfn_core::session::SessionId;
-use lfn_core::stopping_rule::{self, StoppingRule};
+use lfn_core::stopping_rule::StoppingRule;
 use lfn_core::units::Bytes;
 use lfn_core::wire::Request;
 use lfn_core::wire::measure::{
@@ -26,11 +26,11 @@ use super::clock::{self, ClockProbes};
 use super::deadline::{INTERRUPT_TIMEOUT, ReportDeadline};
 use super::host::HostWatch;
 use super::load::{self, LoadState, LoadStream, StreamCounter, StreamEvent};
-use super::measurement::{Measurement, Test, TestProgress};
+use super::measurement::{Test, TestProgress};
 use super::meter::Meter;
 use super::options::{self, SocketOptions};
 use super::probe::LatencyProbes;
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::{self, Target, TcpConnection};
 use crate::session::queue::{self, QueueOutcome};
 use crate::session::{Control, Protection, SessionError, min_rtt};
@@ -39,7 +39,7 @@ use crate::session::{Control, Protection, SessionError, min_rtt};
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs one test to its end. `watch` receives its progress.
-pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(TestProgress<'_>)) -> Result<Measurement, TestError> {
+pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(TestProgress<'_>)) -> Result<Evidence, TestError> {
     run_with_barrier(target, test, watch, ConvergenceBarrier::alone())
 }
 
@@ -49,11 +49,21 @@ pub(super) fn run_with_barrier(
     test: &Test,
     watch: &mut dyn FnMut(TestProgress<'_>),
     barrier: ConvergenceBarrier,
-) -> Result<Measurement, TestError> {
+) -> Result<Evidence, TestError> {
     test.request.check()?;
-    if test.request.udp.is_some() {
-        return super::udp::run(target, test, watch);
-    }
+    let evidence = match test.request.udp {
+        Some(_) => super::udp::run(target, test, watch),
+        None => run_tcp(target, test, watch, barrier),
+    }?;
+    Ok(Evidence { path: test.path, omit: test.omit, near_socket: test.near_socket.clone(), ..evidence })
+}
+
+fn run_tcp(
+    target: &Target,
+    test: &Test,
+    watch: &mut dyn FnMut(TestProgress<'_>),
+    barrier: ConvergenceBarrier,
+) -> Result<Evidence, TestError> {
     let kernel = options::read_kernel();
     let (request, near, dialled, mut control) = match test.path.filter(|_| test.tuned) {
         Some(path) if path.base_rtt.is_zero() => {
@@ -168,7 +178,6 @@ struct TcpTestClient<'a> {
     stopping_rule: Option<StoppingRule>,
     /// Convergence of this test and of the parallel test.
     barrier: ConvergenceBarrier,
-    omit: Option<Duration>,
     /// Received intervals, for the stopping rule.
     received: Vec<Interval>,
     /// Number of intervals that the stopping rule has seen.
@@ -204,14 +213,13 @@ impl<'a> TcpTestClient<'a> {
             stop: test.stop.clone(),
             stopping_rule: test.target_precision.map(|wanted| StoppingRule::new(wanted, test.omit)),
             barrier: ConvergenceBarrier::alone(),
-            omit: test.omit,
             received: Vec::new(),
             checked_intervals: 0,
             ended: EndReason::Completed,
         }
     }
 
-    fn run(mut self, target: &Target, dialer: StreamDialer, kernel: Kernel) -> Result<Measurement, TestError> {
+    fn run(mut self, target: &Target, dialer: StreamDialer, kernel: Kernel) -> Result<Evidence, TestError> {
         let ready = match self.control.recv(target.connect_timeout, "before the test")? {
             Bounded(ServerMessage::Ready(ready)) => *ready,
             _ => return Err(unexpected_message()),
@@ -241,19 +249,18 @@ impl<'a> TcpTestClient<'a> {
         let start = self.sender_start();
         let latency =
             self.latency_probes.take().map(|latency_probes| latency_probes.finish(&near, self.request.interval));
-        let TcpTestClient { request, control, meter, rtt, far_intervals, clock_probes, report, ended, omit, .. } = self;
+        let TcpTestClient { request, control, meter, rtt, far_intervals, clock_probes, report, ended, .. } = self;
         // The sockets close first, so that the server's end of them is over when it sees the end of the session.
         drop(meter);
         control.close();
         let mut far = EndReport { intervals: far_intervals, ..report.unwrap_or_default() };
         let clock = clock_probes.alignment();
         clock::align_clocks(&near, &mut far, clock.as_ref());
-        let mut measurement = Measurement { clock, latency, ended, ..Measurement::new(request, rtt, near, far) };
-        let streams = measurement.receiver().streams.iter().filter_map(|stream| stream.blocks.as_ref());
-        measurement.blocks = ReceivedBlocks::from_streams(streams, start);
-        measurement.estimate = stopping_rule::estimate(&measurement.receiver().intervals, omit);
-        check_complete(&measurement)?;
-        Ok(measurement)
+        let mut evidence = Evidence { clock, latency, ended, ..Evidence::of_test(request, rtt, near, far) };
+        let streams = evidence.receiver().streams.iter().filter_map(|stream| stream.blocks.as_ref());
+        evidence.blocks = ReceivedBlocks::from_streams(streams, start);
+        check_complete(&evidence)?;
+        Ok(evidence)
     }
 
     /// Returns the sender's start on the clock of the receiver's block times. The one-way delay is taken as half the
@@ -499,12 +506,12 @@ pub(super) fn unexpected_message() -> TestError {
 }
 
 /// A test of a fixed amount must move every byte.
-fn check_complete(measurement: &Measurement) -> Result<(), TestError> {
-    if measurement.ended != EndReason::Completed {
+fn check_complete(evidence: &Evidence) -> Result<(), TestError> {
+    if evidence.ended != EndReason::Completed {
         return Ok(());
     }
-    let request = &measurement.request;
+    let request = &evidence.request;
     let Some(sent) = request.load.bytes(request.record) else { return Ok(()) };
-    let received = measurement.receiver().bytes;
+    let received = evidence.receiver().bytes;
     if sent == received { Ok(()) } else { Err(TestError::Incomplete { sent, received }) }
 }

@@ -1,19 +1,14 @@
-//! Request and result of a test, common to all protocols (lfn over TCP, datagrams, iperf3).
+//! Request and progress of a test, common to all protocols (lfn over TCP, datagrams, iperf3). The result of each test
+//! is its [`Evidence`](lfn_core::evidence::Evidence).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use lfn_core::block_timing::ReceivedBlocks;
-use lfn_core::discover::report::PathReport;
-use lfn_core::host::clock::ClockAlignment;
-use lfn_core::latency::Latency;
 use lfn_core::path::PathProfile;
-use lfn_core::report::EndReason;
-use lfn_core::stopping_rule::GoodputEstimate;
 use lfn_core::udp::ramp::RampReport;
 use lfn_core::units::Ratio;
-use lfn_core::wire::measure::{EndReport, Interval, Kernel, SocketRequest, TestDirection, TestRequest};
+use lfn_core::wire::measure::{Interval, Kernel, SocketRequest, TestRequest};
 
 /// A test to run: the request to the server, and the options of this end.
 #[derive(Debug, Clone)]
@@ -62,60 +57,6 @@ pub enum TestProgress<'a> {
     Far(&'a Interval),
     /// A step of a ramp started: the results so far and the new rate.
     Step(&'a RampReport),
-}
-
-/// Result of a test.
-#[derive(Debug, Clone)]
-pub struct Measurement {
-    pub request: TestRequest,
-    /// Minimum RTT of the control connection's handshake, before any load.
-    pub rtt: Duration,
-    /// Report of this end.
-    pub near: EndReport,
-    /// Report of the server. Its intervals also have times on this end's clock, if the clock offset is known.
-    pub far: EndReport,
-    /// Offset between the server's clock and this end's.
-    pub clock: Option<ClockAlignment>,
-    /// Path report, if requested.
-    pub path: Option<PathReport>,
-    /// Arrival times of blocks, if requested.
-    pub blocks: Option<ReceivedBlocks>,
-    /// Latency under load, if requested.
-    pub latency: Option<Latency>,
-    /// Confidence of the goodput, if it can be estimated.
-    pub estimate: Option<GoodputEstimate>,
-    pub ended: EndReason,
-    /// The other direction was under load at the same time.
-    pub bidirectional: bool,
-}
-
-impl Measurement {
-    /// Creates a result from the two reports alone.
-    pub fn new(request: TestRequest, rtt: Duration, near: EndReport, far: EndReport) -> Self {
-        Measurement {
-            request,
-            rtt,
-            near,
-            far,
-            clock: None,
-            path: None,
-            blocks: None,
-            latency: None,
-            estimate: None,
-            ended: EndReason::Completed,
-            bidirectional: false,
-        }
-    }
-
-    /// Returns the report of the sender.
-    pub fn sender(&self) -> &EndReport {
-        if self.request.direction == TestDirection::Forward { &self.near } else { &self.far }
-    }
-
-    /// Returns the report of the receiver. The receiver's bytes and times define the goodput.
-    pub fn receiver(&self) -> &EndReport {
-        if self.request.direction == TestDirection::Forward { &self.far } else { &self.near }
-    }
 }
 
 #[cfg(test)]

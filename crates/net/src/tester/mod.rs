@@ -21,7 +21,7 @@ mod udp;
 pub use both_directions::run_both;
 pub use client::run;
 pub(crate) use deadline::INTERRUPT_TIMEOUT;
-pub use measurement::{Measurement, Test, TestProgress};
+pub use measurement::{Test, TestProgress};
 pub(crate) use options::current_dscp;
 pub use options::{emulated_path_sysctls, read_kernel};
 pub(crate) use server::serve;
@@ -118,9 +118,8 @@ impl From<&TestError> for Refusal {
     fn from(error: &TestError) -> Refusal {
         let code = match error {
             TestError::Session(error) => return Refusal::from(error),
-            TestError::Request(_) | TestError::MissingStreams { .. } | TestError::Implausible(_) => {
-                RefusalCode::BadMessage
-            }
+            TestError::Request(error) => return Refusal::from(error),
+            TestError::MissingStreams { .. } | TestError::Implausible(_) => RefusalCode::BadMessage,
             TestError::Stopped => RefusalCode::Stopped,
             TestError::Congestion { .. } | TestError::Window { .. } | TestError::NotSimultaneous => RefusalCode::Limit,
             TestError::Options { .. } | TestError::Stream { .. } | TestError::Incomplete { .. } => RefusalCode::Io,

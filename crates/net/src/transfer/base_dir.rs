@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::TransferError;
 use super::error::OUTSIDE_ROOT;
 use super::write_only::WriteOnlyClient;
-use crate::server::written_files::WrittenFiles;
+use crate::written_files::WrittenFiles;
 
 /// Base directory of all paths: this process's directory, or a served root that no path can leave.
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use std::sync::mpsc::{self, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::evidence::ProgressSample;
 use lfn_core::session::SessionId;
 use lfn_core::transfer::blocks::DEFAULT_BLOCK;
-use lfn_core::transfer::bottleneck::ProgressSample;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::glob::is_pattern;
 use lfn_core::transfer::location::final_name;
@@ -39,7 +39,7 @@ use super::role::{CopyResult, ListedTotals, Role};
 use super::sender::{Listing, Sender, Source};
 use super::stream_pool::StreamPool;
 use super::stream_set::StreamSet;
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::{self, Target};
 use crate::session::queue::{self, QueueOutcome};
 use crate::session::{Control, DEAD_PEER_TIMEOUT, DataStream, Protection, SessionError};
@@ -184,6 +184,11 @@ impl CopyOutcome {
     pub fn moved(&self) -> Bytes {
         let CopyTally { bytes, resumed_bytes: kept, .. } = self.tally;
         self.sample.bytes.min(Bytes(bytes.0.saturating_sub(kept.0)))
+    }
+
+    /// Returns the number of streams at the end. `requested` is the number at the start.
+    pub fn last_stream_count(&self, requested: u16) -> u16 {
+        self.changes.last().map_or(requested, |change| change.streams)
     }
 }
 

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::transfer::bottleneck::{ProgressSample, StallCause, StreamTime, stall_cause};
+use lfn_core::evidence::{ProgressSample, StreamTime};
+use lfn_core::transfer::progress::{StallCause, stall_cause};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{ALIVE_INTERVAL, Progress};
 

@@ -5,7 +5,7 @@
 use std::io;
 use std::time::Duration;
 
-use lfn_core::admission::Denial;
+use lfn_core::limits::Denial;
 use lfn_core::transfer::blocks::LayoutError;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::EntryError;

@@ -11,7 +11,6 @@ mod client;
 mod control_loop;
 mod entry_listener;
 mod error;
-mod pacing;
 mod receiver;
 mod resumable_copy;
 mod role;

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::diagnose::random_loss;
+use lfn_core::evidence::{ProgressSample, StreamTime};
 use lfn_core::session::SessionId;
-use lfn_core::transfer::bottleneck::{ProgressSample, StreamTime};
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::streams::{StreamChange, StreamTuner};
 use lfn_core::units::Bytes;
@@ -200,7 +201,11 @@ impl<'a> ResumableCopy<'a> {
         let planned = self.options.congestion.as_ref().is_some_and(|congestion| congestion.name() == BBR);
         if sample.sockets.is_some_and(|sockets| sockets.switched_to_bbr) && !planned {
             self.options.congestion = Some(CongestionRequest::Planned(BBR.to_owned()));
-            self.changed(StreamChange::to_bbr(&self.totals, self.target_count.get()));
+            self.changed(StreamChange::to_bbr(
+                self.totals.at,
+                self.target_count.get(),
+                random_loss::reason(&self.totals),
+            ));
         }
     }
 

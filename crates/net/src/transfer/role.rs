@@ -1,9 +1,9 @@
 //! One side of a copy as seen by [`super::control_loop`]: its outgoing messages, its reaction to incoming messages, and
 //! its result. The loop knows no other difference between sender and receiver.
 
-pub use lfn_core::transfer::bottleneck::ListedTotals;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::preserve::SkippedEntries;
+pub use lfn_core::transfer::progress::ListedTotals;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{CopyTally, EntryFailure, Progress};
 use serde::Serialize;

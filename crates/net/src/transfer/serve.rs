@@ -19,14 +19,13 @@ use super::base_dir::BaseDir;
 use super::client::{check_sources, random_seed};
 use super::control_loop::ControlLoop;
 use super::entry_listener::EntryListener;
-use super::pacing;
 use super::receiver::{Destination, Receiver};
 use super::sender::{Expansion, ExpansionBudget, Listing, Sender, Source, expand};
 use super::stream_set::StreamSet;
 use super::write_only::{WriteOnlyArea, WriteOnlyClient};
 use crate::server::ServerSession;
-use crate::session::congestion;
 use crate::session::{DataStream, Protection, SessionError};
+use crate::session::{congestion, pacing};
 
 /// Maximum memory of one session's block buffers: 256 streams of 1 MiB.
 const MAX_BUFFER_MEMORY: Bytes = Bytes(256 << 20);

@@ -15,11 +15,10 @@ use lfn_core::wire::seal::Seal;
 
 use super::TransferError;
 use super::client::CopyOptions;
-use super::pacing;
 use super::stream_set::{StreamSet, lock};
-use crate::session::congestion;
 use crate::session::dial::{self, Target};
 use crate::session::{DataStream, Protection, SessionError};
+use crate::session::{congestion, pacing};
 
 /// Minimum time between two rounds of dialling.
 const MIN_REDIAL_INTERVAL: Duration = Duration::from_millis(100);

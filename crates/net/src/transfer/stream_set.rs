@@ -6,14 +6,16 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::ops::Add;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use lfn_core::admission::Denial;
+use lfn_core::diagnose::random_loss::RandomLossDetector;
+use lfn_core::evidence::{ProgressSample, SocketEvidence, StreamTime};
+use lfn_core::limits::Denial;
 use lfn_core::tcp_info::TcpInfo;
-use lfn_core::transfer::bottleneck::{ProgressSample, SocketEvidence, StallCause, StreamActivity, StreamTime};
-use lfn_core::transfer::random_loss::RandomLossDetector;
+use lfn_core::transfer::progress::{StallCause, StreamActivity};
 use lfn_core::units::Bytes;
 use lfn_core::wire::CongestionRequest;
 use lfn_core::wire::copy::Progress;
@@ -24,7 +26,7 @@ use rustix::fs::sendfile;
 use super::TransferError;
 use super::control_loop::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT, describe_stall};
 use super::stream_state::{ClosedStream, STREAM_STALL_TIMEOUT, StreamState};
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::{DEAD_PEER_TIMEOUT, DataStream, SessionError, is_timeout};
 
 /// Maximum stream failures without progress: so many per stream that was open at once, plus so many in addition.
@@ -189,7 +191,7 @@ impl StreamSet {
             evidence.rtt_seconds = 0.0;
         }
         let mut table = lock(&self.table);
-        table.closed_totals = [table.closed_totals, evidence].into_iter().flatten().reduce(add);
+        table.closed_totals = [table.closed_totals, evidence].into_iter().flatten().reduce(Add::add);
         table.rejected.insert(state.number());
         table.active.remove(&state.number());
     }
@@ -347,7 +349,7 @@ impl StreamSet {
     pub(crate) fn sockets(&self) -> Option<SocketEvidence> {
         let table = lock(&self.table);
         let live = table.active.values().filter_map(|state| read_socket(state));
-        let all = live.chain(table.closed_totals).reduce(add);
+        let all = live.chain(table.closed_totals).reduce(Add::add);
         all.map(|all| SocketEvidence { switched_to_bbr: self.uses_bbr.load(Ordering::SeqCst), ..all })
     }
 
@@ -499,40 +501,10 @@ impl StreamSet {
 }
 
 fn read_socket(state: &StreamState) -> Option<SocketEvidence> {
-    tcp::info(&state.socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).map(|info| evidence(&info))
-}
-
-fn evidence(info: &TcpInfo) -> SocketEvidence {
-    let seconds = |time: Option<std::time::Duration>| time.unwrap_or_default().as_secs_f64();
-    SocketEvidence {
-        receive_window: Bytes(info.snd_wnd_bytes.unwrap_or(0).into()),
-        congestion_window: info.cwnd(),
-        busy_seconds: seconds(info.busy),
-        rwnd_limited_seconds: seconds(info.rwnd_limited),
-        sndbuf_limited_seconds: seconds(info.sndbuf_limited),
-        retransmits: info.retransmitted_segments.into(),
-        segments_sent: info.sent_segments.unwrap_or(0).into(),
-        rtt_seconds: info.rtt.as_secs_f64(),
-        switched_to_bbr: false,
-        min_rtt_seconds: seconds(info.min_rtt),
-        in_slow_start: u16::from(info.ssthresh_segments.is_none_or(|ssthresh| info.cwnd_segments < ssthresh)),
-    }
-}
-
-fn add(a: SocketEvidence, b: SocketEvidence) -> SocketEvidence {
-    SocketEvidence {
-        receive_window: Bytes(a.receive_window.0 + b.receive_window.0),
-        congestion_window: Bytes(a.congestion_window.0 + b.congestion_window.0),
-        busy_seconds: a.busy_seconds + b.busy_seconds,
-        rwnd_limited_seconds: a.rwnd_limited_seconds + b.rwnd_limited_seconds,
-        sndbuf_limited_seconds: a.sndbuf_limited_seconds + b.sndbuf_limited_seconds,
-        retransmits: a.retransmits + b.retransmits,
-        segments_sent: a.segments_sent + b.segments_sent,
-        rtt_seconds: a.rtt_seconds.max(b.rtt_seconds),
-        switched_to_bbr: a.switched_to_bbr || b.switched_to_bbr,
-        min_rtt_seconds: a.min_rtt_seconds.min(b.min_rtt_seconds),
-        in_slow_start: a.in_slow_start + b.in_slow_start,
-    }
+    tcp::info(&state.socket)
+        .ok()
+        .and_then(|bytes| TcpInfo::parse(&bytes).ok())
+        .map(|info| SocketEvidence::of_stream(&info))
 }
 
 /// No thread panics while it holds the lock, and the data is consistent after every statement.

@@ -13,9 +13,10 @@ use lfn_core::transfer::preserve::Preserve;
 use lfn_core::units::Bytes;
 use lfn_core::wire::Request;
 use lfn_core::wire::copy::{CopyJob, CopyRequest, Selection};
-use lfn_net::server::access::Access;
-use lfn_net::server::admission::{Admission, Quotas};
-use lfn_net::server::{ConnectionLimits, Server, ServerConfig, Service};
+use lfn_net::limits::access::Access;
+use lfn_net::limits::admission::{Admission, ServerLimits};
+use lfn_net::limits::connection_table::ConnectionLimits;
+use lfn_net::server::{Server, ServerConfig, Service};
 use lfn_net::session::dial::Target;
 use lfn_net::session::identity::{ServerIdentity, new_token};
 use lfn_net::transfer::{CopyObserver, CopyOptions};
@@ -42,7 +43,7 @@ pub fn config() -> ServerConfig {
         root: None,
         unconfined: false,
         allow_third_party: false,
-        quotas: Quotas::default(),
+        limits: ServerLimits::default(),
         connection_limits: ConnectionLimits::default(),
         access: Access::default(),
         drain: Duration::ZERO,

@@ -5,9 +5,9 @@
 use std::ops::Range;
 
 use super::checksum::{fold_carries, put_u16, read_u16, sum_words, update_checksum};
+use super::frame::{OutputFrame, VnetHeader};
 use super::headers::{Headers, IpFamily, TransportProtocol};
 use super::layout::{Datagram, PacketLayout};
-use super::{OutputFrame, VnetHeader};
 use crate::link::{Corruption, Ecn};
 
 /// Sets the congestion mark in the IP header. `out` holds the headers already, or nothing.

@@ -4,7 +4,7 @@
 //! headers. Every other frame is one packet.
 
 use super::checksum::{fold_carries, put_u16, read_u16, sum_words};
-use super::{Segments, VnetHeader};
+use super::frame::{Segments, VnetHeader};
 
 /// Headers of a super-packet that can be cut.
 pub(super) struct Headers {

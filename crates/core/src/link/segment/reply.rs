@@ -2,9 +2,10 @@
 
 use super::alter::complete;
 use super::checksum::{fold_carries, put_u16, sum_words};
+use super::extract;
+use super::frame::VnetHeader;
 use super::headers::IpFamily;
 use super::layout::{Fragment, PacketLayout};
-use super::{VnetHeader, extract};
 use crate::link::Packet;
 
 /// Writes the reply to the sender of `packet`, a range of `frame`, to `out` (cleared first): the next hop carries at

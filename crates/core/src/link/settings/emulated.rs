@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{HopSettings, LinkSettings, SettingsError, split_rtt};
+use super::error::{MAX_MTU, MIN_MTU, SettingsError};
+use super::hop_settings::{HopSettings, split_rtt};
+use super::link_settings::{ImpairmentSettings, LinkSettings};
 use crate::framing::Framing;
 use crate::link::{
     Discipline, Link, LinkConfig, LinkDirection, LinkJitter, LinkWarning, LossModel, QueueLimit, Timetable,
@@ -10,10 +12,6 @@ use crate::link::{
 use crate::path::{PathProfile, QueueSize};
 use crate::units::{BitRate, Bytes, Ratio};
 
-/// Minimum MTU of an IPv4 link, bytes (RFC 791).
-pub const MIN_MTU: u32 = 68;
-/// Maximum MTU of a veth interface, bytes.
-pub const MAX_MTU: u32 = 65_535;
 /// Bytes of the Ethernet header. The link counts them, the MTU does not.
 const ETHERNET_HEADER: u32 = 14;
 /// Minimum number of packets in a queue with a size in BDPs, for short paths.
@@ -99,7 +97,7 @@ impl EmulatedPath {
             rtt: Some(profile.base_rtt),
             rate: Some(profile.capacity),
             queue: Some(QueueSize::Bytes(queue)),
-            loss: Some(profile.loss.into()),
+            impairments: ImpairmentSettings::with_loss(profile.loss.into()),
             ..LinkSettings::default()
         };
         EmulatedPath {
@@ -207,7 +205,11 @@ fn config(
     let layer = settings.overhead.or_else(|| trace?.layer).unwrap_or_default();
     let framing = Framing { layer, ..Framing::default() };
     let line = PathProfile { mtu, framing, ..PathProfile::new(mean(&rate), rtt) };
-    let loss = settings.loss.clone().or_else(|| trace?.loss.clone().map(LossModel::Independent));
+    let mut config = settings.impairments.config();
+    if let Some(loss) = trace.and_then(|trace| trace.loss.clone()) {
+        // The loss is set by the trace or by itself.
+        config.loss = LossModel::Independent(loss);
+    }
     Ok(LinkConfig {
         rate,
         layer,
@@ -216,17 +218,7 @@ fn config(
         ecn: settings.ecn.unwrap_or_default(),
         largest_packet: largest_packet(mtu),
         delay,
-        jitter: settings.jitter.unwrap_or_default(),
-        loss: loss.unwrap_or_default(),
-        outage: settings.outage.unwrap_or_default(),
-        path_mtu: settings.path_mtu.flatten(),
-        policer: settings.policer.flatten(),
-        shaper: settings.shaper.flatten(),
-        reorder: settings.reorder.unwrap_or_default(),
-        duplicate: settings.duplicate.unwrap_or_default(),
-        corrupt: settings.corrupt.unwrap_or_default(),
-        corrupt_hidden: settings.corrupt_hidden.unwrap_or_default(),
-        ..LinkConfig::default()
+        ..config
     })
 }
 
@@ -241,7 +233,7 @@ impl LinkSettings {
             let twice = [
                 ("rate", self.rate.is_some() && trace.rate.is_some()),
                 ("delay", self.delay.is_some() && trace.delay.is_some()),
-                ("loss", self.loss.is_some() && trace.loss.is_some()),
+                ("loss", self.impairments.has_loss() && trace.loss.is_some()),
             ];
             if let Some((key, _)) = twice.iter().find(|(_, is_set_twice)| *is_set_twice) {
                 return Err(contradiction(key, "trace", "the trace sets it too"));
@@ -252,7 +244,8 @@ impl LinkSettings {
             return Err(SettingsError::EcnWithoutAqm);
         }
         let draws = |jitter: &LinkJitter| jitter.reorder || jitter.correlation.get() > 0.0;
-        if self.jitter.is_some_and(|jitter| jitter.spread.is_zero() && draws(&jitter)) {
+        let jitter = self.impairments.config().jitter;
+        if jitter.spread.is_zero() && draws(&jitter) {
             return Err(SettingsError::ZeroJitter);
         }
         Ok(())

@@ -2,11 +2,17 @@
 
 use std::fmt;
 
-use super::keys::{KEYS, Key};
-use super::{HopSettings, LinkSettings, MAX_MTU, MIN_MTU};
+use super::keys::{PREFIXES, SETTINGS, Setting};
+use super::link_settings::LinkSettings;
+use crate::link::error::LinkError;
+use crate::link::hop_context::LinkDirection;
 use crate::link::trace::BUILT_IN;
-use crate::link::{LinkDirection, LinkError};
 use crate::units::Bytes;
+
+/// Minimum MTU of an IPv4 link, bytes (RFC 791).
+pub const MIN_MTU: u32 = 68;
+/// Maximum MTU of a veth interface, bytes.
+pub const MAX_MTU: u32 = 65_535;
 
 /// Reason why settings form no link. [`SettingsError::hint`] gives a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -113,7 +119,7 @@ impl SettingsError {
         match self {
             SettingsError::UnknownKey(value) => SettingsHint::Text(match nearest(value) {
                 Some(name) => format!("did you mean {name}?"),
-                None => format!("the settings are {}", KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")),
+                None => format!("the settings are {}", setting_names().collect::<Vec<_>>().join(", ")),
             }),
             SettingsError::Value { key, value, .. } => value_hint(key, value),
             SettingsError::Trace { .. } => {
@@ -160,7 +166,10 @@ impl SettingsError {
 /// Suggests the value that was probably intended, or an example.
 fn value_hint(key: &str, value: &str) -> SettingsHint {
     let (_, name) = split(key);
-    let is_accepted = |value: &String| LinkSettings::default().set(name, value).is_ok();
+    let setting = Setting::find(name);
+    let is_accepted = |value: &String| {
+        setting.is_some_and(|setting| setting.read(&mut LinkSettings::default(), value.trim()).is_ok())
+    };
     if value.parse::<f64>().is_ok() {
         // Only the unit is missing.
         let complete = ["mbit", "ms"].map(|unit| format!("{value}{unit}")).into_iter().find(is_accepted);
@@ -168,7 +177,7 @@ fn value_hint(key: &str, value: &str) -> SettingsHint {
             return SettingsHint::Set { key: key.to_owned(), value };
         }
     }
-    if let Some(suggestion) = suggestion(name, value).filter(is_accepted) {
+    if let Some(suggestion) = suggestion(name, value, &is_accepted) {
         return SettingsHint::Text(format!("did you mean {suggestion}?"));
     }
     match name {
@@ -180,51 +189,42 @@ fn value_hint(key: &str, value: &str) -> SettingsHint {
     }
 }
 
-/// Adds a unit that is probably missing, or corrects the words of a value.
-fn suggestion(name: &str, value: &str) -> Option<String> {
-    match name {
-        "loss" | "duplicate" | "corrupt" | "corrupt-hidden" | "reorder" => {
-            let (share, rest) = value.split_at(value.find(':').unwrap_or(value.len()));
-            if share.parse::<f64>().is_ok() {
-                return Some(format!("{share}%{rest}"));
-            }
-        }
-        "queue" => {
-            let digits = value.trim_end_matches(char::is_alphabetic);
-            let unit = value[digits.len()..].to_ascii_lowercase();
-            return unit.starts_with('p').then(|| format!("{}p", digits.trim_end()));
-        }
-        _ => {}
+/// Adds a percent sign or a unit that is probably missing, or corrects the words of a value.
+fn suggestion(name: &str, value: &str, is_accepted: &dyn Fn(&String) -> bool) -> Option<String> {
+    let (share, rest) = value.split_at(value.find(':').unwrap_or(value.len()));
+    if share.parse::<f64>().is_ok()
+        && let Some(ratio) = Some(format!("{share}%{rest}")).filter(is_accepted)
+    {
+        return Some(ratio);
     }
-    let words = KEYWORDS.iter().find(|(key, _)| *key == name).map_or(&[][..], |(_, words)| words);
+    if name == "queue" {
+        let digits = value.trim_end_matches(char::is_alphabetic);
+        let unit = value[digits.len()..].to_ascii_lowercase();
+        return Some(format!("{}p", digits.trim_end())).filter(|packets| unit.starts_with('p') && is_accepted(packets));
+    }
+    let words = Setting::find(name).map_or(&[][..], |setting| setting.key().words);
     let part = |part: &str| nearest_word(part, words.iter().copied()).unwrap_or(part).to_owned();
-    Some(value.split(':').map(part).collect::<Vec<_>>().join(":")).filter(|suggestion| suggestion != value)
+    let corrected = value.split(':').map(part).collect::<Vec<_>>().join(":");
+    Some(corrected).filter(|corrected| corrected != value && is_accepted(corrected))
 }
-
-/// Words that occur in the values of settings.
-const KEYWORDS: &[(&str, &[&str])] = &[
-    ("aqm", &["drop-tail", "codel", "fq-codel", "red", "none"]),
-    ("ecn", &["on", "off"]),
-    ("overhead", &["ethernet-header", "ethernet", "ip", "atm-aal5", "ppp-hdlc", "ppp", "hippi"]),
-    ("jitter", &["uniform", "normal", "pareto", "reorder", "none"]),
-    ("loss", &["gilbert", "burst", "nth", "steps", "none"]),
-    ("outage", &["every", "flap", "none"]),
-    ("path-mtu", &["black-hole", "none"]),
-];
 
 /// Returns a setting with a value that is accepted.
 fn example(key: &str) -> SettingsHint {
     let (_, name) = split(key);
-    match Key::find(name) {
-        Ok(found) => SettingsHint::Set { key: key.to_owned(), value: found.example.to_owned() },
-        Err(_) => SettingsHint::Text(format!("{key}=…")),
+    match Setting::find(name) {
+        Some(found) => SettingsHint::Set { key: key.to_owned(), value: found.key().example.to_owned() },
+        None => SettingsHint::Text(format!("{key}=…")),
     }
+}
+
+fn setting_names() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|setting| setting.key().name)
 }
 
 /// Returns the key most similar to `value`, with the same direction.
 fn nearest(value: &str) -> Option<String> {
     let (prefix, name) = split(value);
-    let best = nearest_word(name, KEYS.iter().map(|key| key.name))?;
+    let best = nearest_word(name, setting_names())?;
     Some(format!("{prefix}{best}"))
 }
 
@@ -237,12 +237,12 @@ pub fn nearest_word<'a>(value: &str, words: impl Iterator<Item = &'a str>) -> Op
 }
 
 fn split(key: &str) -> (&str, &str) {
-    let end = HopSettings::PREFIXES.iter().find(|(prefix, _)| key.starts_with(prefix)).map_or(0, |(p, _)| p.len());
+    let end = PREFIXES.iter().find(|(prefix, _)| key.starts_with(prefix)).map_or(0, |(p, _)| p.len());
     key.split_at(end)
 }
 
 fn prefix(direction: Option<LinkDirection>) -> &'static str {
-    HopSettings::PREFIXES.iter().find(|(_, way)| Some(*way) == direction).map_or("", |(prefix, _)| prefix)
+    PREFIXES.iter().find(|(_, way)| Some(*way) == direction).map_or("", |(prefix, _)| prefix)
 }
 
 fn direction_text(direction: Option<LinkDirection>) -> &'static str {

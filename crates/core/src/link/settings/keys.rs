@@ -1,58 +1,38 @@
-//! Table of settings: their names, values and fields.
+//! The table of settings: those of the line and the path, and those of the impairments.
 
-use super::value::Value;
-use super::{LinkSettings, SettingsError};
+use std::sync::LazyLock;
 
-/// One setting of a link.
-pub struct Key {
-    /// Name in a flag, a profile and a link specification.
-    pub name: &'static str,
-    /// Names for one direction: near to far, far to near.
-    pub one_way: [&'static str; 2],
-    /// Placeholder of the value in a help text.
-    pub value: &'static str,
-    /// Value that is accepted.
-    pub example: &'static str,
-    pub group: Group,
-    /// False for a setting of the round trip, which cannot be set for one direction.
-    pub has_direction: bool,
-    pub help: &'static str,
-    pub(super) set: fn(&mut LinkSettings, &str) -> Result<(), String>,
-    pub(super) write: fn(&LinkSettings) -> Option<String>,
-    pub(super) overlay: fn(&mut LinkSettings, &LinkSettings),
-    pub(super) clear: fn(&mut LinkSettings),
+use super::link_settings::LinkSettings;
+use crate::link::hop_context::LinkDirection;
+use crate::link::key::{Group, Key, key};
+use crate::link::stages::{IMPAIRMENTS, Impairment};
+use crate::link::value::Value;
+
+/// Key prefixes of settings for one direction.
+pub(super) const PREFIXES: [(&str, LinkDirection); 2] =
+    [("forward-", LinkDirection::Forward), ("return-", LinkDirection::Return)];
+
+/// Row of the table of settings.
+#[derive(Clone, Copy)]
+pub(super) enum Setting {
+    Field(&'static FieldSetting),
+    Impairment(&'static Impairment),
 }
 
-/// Topic of a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    Rate,
-    Delay,
-    Loss,
+/// Setting of the line or the path, which is a field of [`LinkSettings`].
+pub(super) struct FieldSetting {
+    key: Key,
+    read: fn(&mut LinkSettings, &str) -> Result<(), String>,
+    write: fn(&LinkSettings) -> Option<String>,
+    overlay: fn(&mut LinkSettings, &LinkSettings),
+    clear: fn(&mut LinkSettings),
 }
 
-impl Group {
-    /// Returns the heading of the group.
-    pub fn title(self) -> &'static str {
-        match self {
-            Group::Rate => "Rate and queue",
-            Group::Delay => "Delay and order",
-            Group::Loss => "Loss and faults",
-        }
-    }
-}
-
-macro_rules! key {
-    ($group:ident, $field:ident, $name:literal, $value:literal, $example:literal, $help:literal) => {
-        Key {
-            name: $name,
-            one_way: [concat!("forward-", $name), concat!("return-", $name)],
-            value: $value,
-            example: $example,
-            group: Group::$group,
-            has_direction: true,
-            help: $help,
-            set: |settings, text| {
+macro_rules! field {
+    ($field:ident, $key:expr) => {
+        FieldSetting {
+            key: $key,
+            read: |settings, text| {
                 settings.$field = Some(Value::parse(text)?);
                 Ok(())
             },
@@ -67,111 +47,135 @@ macro_rules! key {
     };
 }
 
-/// All settings, in the order of the help and the reference.
-pub const KEYS: &[Key] = &[
-    key!(Rate, rate, "rate", "RATE", "135mbit", "Set the line rate, such as 135mbit"),
-    key!(
-        Rate,
+const LINE: &[FieldSetting] = &[
+    field!(rate, key!(Rate, "rate", "RATE", "135mbit", "Set the line rate, such as 135mbit")),
+    field!(
         queue,
-        "queue",
-        "SIZE",
-        "1bdp",
-        "Set the queue size: 0.5bdp, 9MB, 100p (packets) or 300ms at the line rate [default: 1bdp]"
-    ),
-    key!(
-        Rate,
-        aqm,
-        "aqm",
-        "KIND",
-        "fq-codel",
-        "Select the queue discipline: drop-tail, codel, fq-codel or red, optionally with parameters [default: drop-tail]"
-    ),
-    key!(Rate, ecn, "ecn", "on|off", "on", "Mark ECN-capable packets instead of dropping them early"),
-    key!(
-        Rate,
-        overhead,
-        "overhead",
-        "LAYER",
-        "ethernet",
-        "Select the layer at which the line counts bytes: ethernet-header, ethernet, ip, atm-aal5, ppp-hdlc, ppp or hippi"
-    ),
-    key!(
-        Rate,
-        policer,
-        "policer",
-        "RATE:BURST",
-        "10mbit:64KB",
-        "Drop packets that exceed a rate and a burst, such as 10mbit:64KB"
-    ),
-    key!(Rate, shaper, "shaper", "RATE:BURST", "10mbit:64KB", "Delay packets that exceed a rate and a burst"),
-    key!(
-        Rate,
-        trace,
-        "trace",
-        "FILE|NAME",
-        "lte-drive",
-        "Change rate, delay or loss over time: a mahimahi or CSV file, starlink-handovers or lte-drive"
-    ),
-    Key {
-        has_direction: false,
-        ..key!(
-            Delay,
-            rtt,
-            "rtt",
-            "TIME",
-            "539ms",
-            "Set the round-trip time without queueing, half in each direction, such as 539ms"
+        key!(
+            Rate,
+            "queue",
+            "SIZE",
+            "1bdp",
+            "Set the queue size: 0.5bdp, 9MB, 100p (packets) or 300ms at the line rate [default: 1bdp]"
         )
-    },
-    key!(Delay, delay, "delay", "TIME", "270ms", "Set the one-way delay, instead of --rtt"),
-    key!(
-        Delay,
-        jitter,
-        "jitter",
-        "JITTER",
-        "5ms",
-        "Vary the delay: 5ms (uniform), normal:5ms or pareto:5ms, optionally with :corr=25% or :reorder"
     ),
-    key!(Delay, reorder, "reorder", "RATIO:N", "1%:3", "Reorder this share of packets by N positions, such as 1%:3"),
-    key!(
-        Loss,
-        loss,
-        "loss",
-        "MODEL",
-        "1e-4",
-        "Lose packets: 1e-4 or 0.01% at random, gilbert:loss=1%:burst=4, nth:100, burst:1e-4:10, at:10s:3"
+    field!(
+        aqm,
+        Key {
+            words: &["drop-tail", "codel", "fq-codel", "red", "none"],
+            ..key!(
+                Rate,
+                "aqm",
+                "KIND",
+                "fq-codel",
+                "Select the queue discipline: drop-tail, codel, fq-codel or red, optionally with parameters [default: drop-tail]"
+            )
+        }
     ),
-    key!(
-        Loss,
-        outage,
-        "outage",
-        "TIMES",
-        "every:15s:200ms",
-        "Take the link down: at:10s:500ms, every:15s:200ms, flap:up=10s:down=1s"
+    field!(
+        ecn,
+        Key {
+            words: &["on", "off"],
+            ..key!(Rate, "ecn", "on|off", "on", "Mark ECN-capable packets instead of dropping them early")
+        }
     ),
-    key!(
-        Loss,
-        path_mtu,
-        "path-mtu",
-        "BYTES",
-        "1400",
-        "Limit the length of IP packets: 1400, or 1400:black-hole to send no ICMP message"
-    ),
-    key!(Loss, duplicate, "duplicate", "RATIO", "0.1%", "Duplicate this share of packets"),
-    key!(Loss, corrupt, "corrupt", "RATIO", "1e-5", "Flip a bit in this share of packets, so that checksums detect it"),
-    key!(
-        Loss,
-        corrupt_hidden,
-        "corrupt-hidden",
-        "RATIO",
-        "1e-6",
-        "Flip a bit and correct the checksum, so that only the application can detect it"
+    field!(
+        overhead,
+        Key {
+            words: &["ethernet-header", "ethernet", "ip", "atm-aal5", "ppp-hdlc", "ppp", "hippi"],
+            ..key!(
+                Rate,
+                "overhead",
+                "LAYER",
+                "ethernet",
+                "Select the layer at which the line counts bytes: ethernet-header, ethernet, ip, atm-aal5, ppp-hdlc, ppp or hippi"
+            )
+        }
     ),
 ];
 
-impl Key {
+const PATH: &[FieldSetting] = &[
+    field!(
+        trace,
+        key!(
+            Rate,
+            "trace",
+            "FILE|NAME",
+            "lte-drive",
+            "Change rate, delay or loss over time: a mahimahi or CSV file, starlink-handovers or lte-drive"
+        )
+    ),
+    field!(
+        rtt,
+        Key {
+            has_direction: false,
+            ..key!(
+                Delay,
+                "rtt",
+                "TIME",
+                "539ms",
+                "Set the round-trip time without queueing, half in each direction, such as 539ms"
+            )
+        }
+    ),
+    field!(delay, key!(Delay, "delay", "TIME", "270ms", "Set the one-way delay, instead of --rtt")),
+];
+
+/// All settings, in the order of the help and the reference.
+pub(super) static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
+    let fields = |fields: &'static [FieldSetting]| fields.iter().map(Setting::Field);
+    let impairments = |group: Group| {
+        IMPAIRMENTS.iter().filter(move |impairment| impairment.key.group == group).map(Setting::Impairment)
+    };
+    let line = fields(LINE).chain(impairments(Group::Rate));
+    let path = fields(PATH).chain(impairments(Group::Delay));
+    line.chain(path).chain(impairments(Group::Loss)).collect()
+});
+
+/// Keys of all settings, in the order of the help and the reference.
+pub static KEYS: LazyLock<Vec<&'static Key>> = LazyLock::new(|| SETTINGS.iter().map(|setting| setting.key()).collect());
+
+impl Setting {
     /// Returns the setting with this name.
-    pub fn find(name: &str) -> Result<&'static Key, SettingsError> {
-        KEYS.iter().find(|key| key.name == name).ok_or_else(|| SettingsError::UnknownKey(name.to_owned()))
+    pub(super) fn find(name: &str) -> Option<Setting> {
+        SETTINGS.iter().find(|setting| setting.key().name == name).copied()
+    }
+
+    pub(super) fn key(self) -> &'static Key {
+        match self {
+            Setting::Field(field) => &field.key,
+            Setting::Impairment(impairment) => &impairment.key,
+        }
+    }
+
+    /// Sets the setting from text, or returns the error message.
+    pub(super) fn read(self, settings: &mut LinkSettings, text: &str) -> Result<(), String> {
+        match self {
+            Setting::Field(field) => (field.read)(settings, text),
+            Setting::Impairment(impairment) => settings.impairments.read(impairment, text),
+        }
+    }
+
+    /// Returns the text that [`read`](Self::read) reads, if the setting is set.
+    pub(super) fn write(self, settings: &LinkSettings) -> Option<String> {
+        match self {
+            Setting::Field(field) => (field.write)(settings),
+            Setting::Impairment(impairment) => settings.impairments.write(impairment),
+        }
+    }
+
+    /// Copies the setting from `over` if it is set there.
+    pub(super) fn overlay(self, settings: &mut LinkSettings, over: &LinkSettings) {
+        match self {
+            Setting::Field(field) => (field.overlay)(settings, over),
+            Setting::Impairment(impairment) => settings.impairments.overlay(impairment, &over.impairments),
+        }
+    }
+
+    pub(super) fn clear(self, settings: &mut LinkSettings) {
+        match self {
+            Setting::Field(field) => (field.clear)(settings),
+            Setting::Impairment(impairment) => settings.impairments.clear(impairment),
+        }
     }
 }

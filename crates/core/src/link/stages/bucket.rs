@@ -14,12 +14,27 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::ranges::split_by_known_outcomes;
-use crate::link::config::{check_queue_time, check_rate};
+use crate::link::error::LinkError;
+use crate::link::error::{check_queue_time, check_rate};
+use crate::link::hop_context::HopContext;
+use crate::link::key::{Key, key};
 use crate::link::outbox::Outbox;
+use crate::link::packet::{DropCause, LinkEvent, LinkStats, Packet};
 use crate::link::setting::{Parts, SettingError};
-use crate::link::{DropCause, LinkConfig, LinkError, LinkEvent, LinkStats, Packet, Stage};
+use crate::link::stage::{ImpairmentStage, Stage};
+use crate::link::value::{Effects, impl_value};
 use crate::time::Instant;
 use crate::units::{BitRate, Bytes};
+
+pub(super) const POLICER: Key = key!(
+    Rate,
+    "policer",
+    "RATE:BURST",
+    "10mbit:64KB",
+    "Drop packets that exceed a rate and a burst, such as 10mbit:64KB"
+);
+pub(super) const SHAPER: Key =
+    key!(Rate, "shaper", "RATE:BURST", "10mbit:64KB", "Delay packets that exceed a rate and a burst");
 
 /// Drops packets that exceed a rate and a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +56,15 @@ pub struct Shaper {
     pub limit: Bytes,
 }
 
-const POLICER: &str = "RATE:BURST, such as 10mbit:64KB";
-const SHAPER: &str = "RATE:BURST or RATE:BURST:LIMIT, such as 10mbit:64KB:1MB";
+const POLICER_FORM: &str = "RATE:BURST, such as 10mbit:64KB";
+const SHAPER_FORM: &str = "RATE:BURST or RATE:BURST:LIMIT, such as 10mbit:64KB:1MB";
 
 impl FromStr for Policer {
     type Err = SettingError;
 
     /// Reads the form `RATE:BURST`, such as `10mbit:64KB`.
     fn from_str(text: &str) -> Result<Self, SettingError> {
-        let mut parts = Parts::split(text, POLICER);
+        let mut parts = Parts::split(text, POLICER_FORM);
         let (rate, burst) = (parts.next("the rate", str::parse)?, parts.next("the burst", str::parse)?);
         parts.finish()?;
         let policer = Policer { rate, burst };
@@ -64,7 +79,7 @@ impl FromStr for Shaper {
     /// Reads `10mbit:64KB` or `10mbit:64KB:1MB`. The default limit is the bytes of half a second, or a burst if that is
     /// more.
     fn from_str(text: &str) -> Result<Self, SettingError> {
-        let mut parts = Parts::split(text, SHAPER);
+        let mut parts = Parts::split(text, SHAPER_FORM);
         let (rate, burst): (BitRate, Bytes) =
             (parts.next("the rate", str::parse)?, parts.next("the burst", str::parse)?);
         let limit = parts.next_optional(str::parse)?;
@@ -105,6 +120,21 @@ impl Shaper {
     pub fn check(&self) -> Result<(), LinkError> {
         check_bucket("shaper", self.rate, self.burst)?;
         check_queue_time(self.limit.into(), self.limit, self.rate)
+    }
+}
+
+impl_value!(Policer, to_string);
+impl_value!(Shaper, to_string);
+
+impl Effects for Policer {
+    fn check(&self) -> Result<(), LinkError> {
+        Policer::check(self)
+    }
+}
+
+impl Effects for Shaper {
+    fn check(&self) -> Result<(), LinkError> {
+        Shaper::check(self)
     }
 }
 
@@ -217,13 +247,6 @@ pub(super) struct PolicerStage {
     out: Outbox,
 }
 
-impl PolicerStage {
-    pub(super) fn new(config: &LinkConfig) -> Self {
-        let bucket = config.policer.map(|policer| Bucket::new(policer.rate, policer.burst, config.epoch));
-        PolicerStage { bucket, out: Outbox::default() }
-    }
-}
-
 impl Stage for PolicerStage {
     fn push(&mut self, packet: Packet, now: Instant) {
         let Some(bucket) = &mut self.bucket else { return self.out.forward(packet, now) };
@@ -243,9 +266,18 @@ impl Stage for PolicerStage {
     fn next_event_at(&self) -> Option<Instant> {
         self.out.next_event_at()
     }
+}
 
-    fn set(&mut self, config: &LinkConfig, now: Instant) {
-        self.bucket = config.policer.map(|Policer { rate, burst }| Bucket::reconfigured(self.bucket, rate, burst, now));
+impl ImpairmentStage for PolicerStage {
+    type Settings = Option<Policer>;
+
+    fn new(settings: Option<Policer>, context: &HopContext) -> Self {
+        let bucket = settings.map(|policer| Bucket::new(policer.rate, policer.burst, context.epoch));
+        PolicerStage { bucket, out: Outbox::default() }
+    }
+
+    fn set(&mut self, settings: Option<Policer>, _context: &HopContext, now: Instant) {
+        self.bucket = settings.map(|Policer { rate, burst }| Bucket::reconfigured(self.bucket, rate, burst, now));
     }
 }
 
@@ -287,18 +319,6 @@ struct NextSlice {
 }
 
 impl ShaperStage {
-    pub(super) fn new(config: &LinkConfig) -> Self {
-        let mut stage = ShaperStage {
-            bucket: None,
-            queue: ShaperQueue::default(),
-            next_slice: None,
-            slice: config.slice,
-            out: Outbox::default(),
-        };
-        stage.set(config, config.epoch);
-        stage
-    }
-
     /// Prepares the next slice to leave.
     fn prepare_slice(&mut self) {
         let Some(bucket) = &mut self.bucket else { return };
@@ -392,23 +412,38 @@ impl Stage for ShaperStage {
         self.out.next_event_at().or_else(|| self.next_slice.as_ref().map(|leaving| leaving.due))
     }
 
-    /// The slice that leaves next keeps its time. The other packets follow the new settings.
-    fn set(&mut self, config: &LinkConfig, now: Instant) {
-        while let Some(event) = self.release_slice(now) {
-            self.out.push(event);
-        }
-        self.slice = config.slice;
-        self.queue.limit = config.shaper.map_or(0, |shaper| shaper.limit.0);
-        self.bucket =
-            config.shaper.map(|Shaper { rate, burst, .. }| Bucket::reconfigured(self.bucket, rate, burst, now));
-        if self.bucket.is_none() {
-            self.release_all(now);
-        }
-    }
-
     fn add_stats(&self, stats: &mut LinkStats) {
         stats.queued.0 += self.queue.bytes;
         stats.queue_peak = stats.queue_peak.max(Bytes(self.queue.peak));
+    }
+}
+
+impl ImpairmentStage for ShaperStage {
+    type Settings = Option<Shaper>;
+
+    fn new(settings: Option<Shaper>, context: &HopContext) -> Self {
+        let mut stage = ShaperStage {
+            bucket: None,
+            queue: ShaperQueue::default(),
+            next_slice: None,
+            slice: context.slice,
+            out: Outbox::default(),
+        };
+        stage.set(settings, context, context.epoch);
+        stage
+    }
+
+    /// The slice that leaves next keeps its time. The other packets follow the new settings.
+    fn set(&mut self, settings: Option<Shaper>, context: &HopContext, now: Instant) {
+        while let Some(event) = self.release_slice(now) {
+            self.out.push(event);
+        }
+        self.slice = context.slice;
+        self.queue.limit = settings.map_or(0, |shaper| shaper.limit.0);
+        self.bucket = settings.map(|Shaper { rate, burst, .. }| Bucket::reconfigured(self.bucket, rate, burst, now));
+        if self.bucket.is_none() {
+            self.release_all(now);
+        }
     }
 }
 

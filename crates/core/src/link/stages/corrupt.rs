@@ -4,10 +4,32 @@
 //! (`segment`). The two kinds use separate generators. A corrupted packet leaves as a single packet and is corrupted
 //! once. If both kinds select it, in this hop or an earlier one, the kind that a checksum detects applies.
 
+use crate::link::hop_context::HopContext;
+use crate::link::key::{Key, key};
 use crate::link::outbox::Outbox;
+use crate::link::packet::{Corruption, LinkEvent, Packet};
 use crate::link::sampler::PacketSampler;
-use crate::link::{Corruption, LinkConfig, LinkEvent, Packet, Stage};
+use crate::link::stage::{ImpairmentStage, Stage};
 use crate::time::Instant;
+use crate::units::Ratio;
+
+pub(super) const KEY: Key =
+    key!(Loss, "corrupt", "RATIO", "1e-5", "Flip a bit in this share of packets, so that checksums detect it");
+pub(super) const HIDDEN: Key = key!(
+    Loss,
+    "corrupt-hidden",
+    "RATIO",
+    "1e-6",
+    "Flip a bit and correct the checksum, so that only the application can detect it"
+);
+
+/// Probabilities that a bit of a virtual packet is flipped.
+pub(super) struct CorruptSettings {
+    /// Probability of a corruption that a checksum detects.
+    pub(super) detected: Ratio,
+    /// Probability of a corruption with a corrected checksum.
+    pub(super) hidden: Ratio,
+}
 
 /// Stage that corrupts virtual packets.
 pub(super) struct CorruptStage {
@@ -17,14 +39,6 @@ pub(super) struct CorruptStage {
 }
 
 impl CorruptStage {
-    pub(super) fn new(config: &LinkConfig) -> Self {
-        CorruptStage {
-            plain: PacketSampler::new(config, "corrupt", config.corrupt),
-            hidden: PacketSampler::new(config, "corrupt-hidden", config.corrupt_hidden),
-            out: Outbox::default(),
-        }
-    }
-
     /// Returns the number of the next `max` packets before one that is corrupted.
     fn gap_up_to(&self, packet: &Packet, max: u32) -> u32 {
         let plain = self.plain.gap_up_to(max);
@@ -84,9 +98,21 @@ impl Stage for CorruptStage {
     fn next_event_at(&self) -> Option<Instant> {
         self.out.next_event_at()
     }
+}
 
-    fn set(&mut self, config: &LinkConfig, _now: Instant) {
-        self.plain.set(config.corrupt);
-        self.hidden.set(config.corrupt_hidden);
+impl ImpairmentStage for CorruptStage {
+    type Settings = CorruptSettings;
+
+    fn new(settings: CorruptSettings, context: &HopContext) -> Self {
+        CorruptStage {
+            plain: PacketSampler::new(context, "corrupt", settings.detected),
+            hidden: PacketSampler::new(context, "corrupt-hidden", settings.hidden),
+            out: Outbox::default(),
+        }
+    }
+
+    fn set(&mut self, settings: CorruptSettings, _context: &HopContext, _now: Instant) {
+        self.plain.set(settings.detected);
+        self.hidden.set(settings.hidden);
     }
 }

@@ -8,9 +8,25 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::jitter::JitterDraws;
-use crate::link::{LinkConfig, LinkEvent, Packet, Stage, Timetable};
+use super::jitter::{JitterDraws, LinkJitter};
+use crate::link::hop_context::HopContext;
+use crate::link::packet::{LinkEvent, Packet};
+use crate::link::stage::{ImpairmentStage, Stage};
+use crate::link::timetable::Timetable;
 use crate::time::Instant;
+
+/// Delay of a hop and its variation.
+#[derive(Clone)]
+pub(super) struct DelaySettings {
+    pub(super) delay: Timetable<Duration>,
+    pub(super) jitter: LinkJitter,
+}
+
+/// Returns the minimum delay of a packet.
+pub(in crate::link) fn min_delay(delay: &Timetable<Duration>, jitter: &LinkJitter) -> Duration {
+    let (shorter, _) = jitter.max_change();
+    delay.values().min().unwrap_or_default().saturating_sub(shorter)
+}
 
 /// Forwards every packet after its delay.
 pub(super) struct DelayStage {
@@ -40,24 +56,6 @@ struct ReorderablePacket {
 }
 
 impl DelayStage {
-    pub(super) fn new(config: &LinkConfig) -> Self {
-        let mut stage = DelayStage {
-            delay: config.delay.clone(),
-            epoch: config.epoch,
-            draws: JitterDraws::new(config),
-            has_jitter: false,
-            may_overtake: false,
-            min_delay: Duration::ZERO,
-            in_order: VecDeque::new(),
-            reorderable: BinaryHeap::new(),
-            next_number: 0,
-            latest_due: Instant::ZERO,
-            last_departure: Instant::ZERO,
-        };
-        stage.set(config, config.epoch);
-        stage
-    }
-
     /// Cuts a range where the delays of its virtual packets differ.
     fn push_with_jitter(&mut self, packet: Packet, now: Instant) {
         let delay = self.delay_at(now);
@@ -128,17 +126,40 @@ impl Stage for DelayStage {
         }
     }
 
-    fn set(&mut self, config: &LinkConfig, _now: Instant) {
-        self.delay = config.delay.clone();
-        self.epoch = config.epoch;
-        self.may_overtake = config.jitter.reorder;
-        self.min_delay = config.min_delay();
-        self.has_jitter = !config.jitter.spread.is_zero();
-        self.draws.set(&config.jitter);
-    }
-
     fn min_delay(&self) -> Duration {
         self.min_delay
+    }
+}
+
+impl ImpairmentStage for DelayStage {
+    type Settings = DelaySettings;
+
+    fn new(settings: DelaySettings, context: &HopContext) -> Self {
+        let mut stage = DelayStage {
+            delay: settings.delay.clone(),
+            epoch: context.epoch,
+            draws: JitterDraws::new(&settings.jitter, context),
+            has_jitter: false,
+            may_overtake: false,
+            min_delay: Duration::ZERO,
+            in_order: VecDeque::new(),
+            reorderable: BinaryHeap::new(),
+            next_number: 0,
+            latest_due: Instant::ZERO,
+            last_departure: Instant::ZERO,
+        };
+        stage.set(settings, context, context.epoch);
+        stage
+    }
+
+    fn set(&mut self, settings: DelaySettings, context: &HopContext, _now: Instant) {
+        let DelaySettings { delay, jitter } = settings;
+        self.epoch = context.epoch;
+        self.may_overtake = jitter.reorder;
+        self.min_delay = min_delay(&delay, &jitter);
+        self.delay = delay;
+        self.has_jitter = !jitter.spread.is_zero();
+        self.draws.set(&jitter);
     }
 }
 
@@ -174,8 +195,12 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn config(delay: Duration, jitter: &str) -> LinkConfig {
-        LinkConfig { delay: delay.into(), jitter: jitter.parse().unwrap(), ..LinkConfig::default() }
+    fn context() -> HopContext {
+        crate::link::LinkConfig::default().context()
+    }
+
+    fn settings(delay: Duration, jitter: &str) -> DelaySettings {
+        DelaySettings { delay: delay.into(), jitter: jitter.parse().unwrap() }
     }
 
     fn at(ms: u32) -> Instant {
@@ -194,9 +219,9 @@ mod tests {
     #[test]
     fn shorter_delay_overtakes_only_with_reorder() {
         for (jitter, expected) in [("0ms", [(0, at(30)), (1, at(30))]), ("0ms:reorder", [(1, at(11)), (0, at(30))])] {
-            let mut stage = DelayStage::new(&config(30 * MS, jitter));
+            let mut stage = DelayStage::new(settings(30 * MS, jitter), &context());
             stage.push(Packet::single(0, 60), at(0));
-            stage.set(&config(10 * MS, jitter), at(1));
+            stage.set(settings(10 * MS, jitter), &context(), at(1));
             stage.push(Packet::single(1, 60), at(1));
             assert_eq!(leave(&mut stage, at(99)), expected, "{jitter}");
         }
@@ -206,9 +231,9 @@ mod tests {
     #[test]
     fn late_arrival_leaves_after_earlier_departures() {
         for jitter in ["0ms", "0ms:reorder"] {
-            let mut stage = DelayStage::new(&config(30 * MS, jitter));
+            let mut stage = DelayStage::new(settings(30 * MS, jitter), &context());
             stage.push(Packet::single(0, 60), at(0));
-            stage.set(&config(10 * MS, jitter), at(1));
+            stage.set(settings(10 * MS, jitter), &context(), at(1));
             assert_eq!(leave(&mut stage, at(40)), [(0, at(30))]);
             stage.push(Packet::single(1, 60), at(5));
             assert_eq!(leave(&mut stage, at(40)), [(1, at(30))], "{jitter}");
@@ -217,11 +242,11 @@ mod tests {
 
     #[test]
     fn packets_leave_in_time_order_after_mode_change() {
-        let mut stage = DelayStage::new(&config(30 * MS, "0ms:reorder"));
+        let mut stage = DelayStage::new(settings(30 * MS, "0ms:reorder"), &context());
         stage.push(Packet::single(0, 60), at(0));
-        stage.set(&config(10 * MS, "0ms"), at(1));
+        stage.set(settings(10 * MS, "0ms"), &context(), at(1));
         stage.push(Packet::single(1, 60), at(1));
-        stage.set(&config(10 * MS, "0ms:reorder"), at(2));
+        stage.set(settings(10 * MS, "0ms:reorder"), &context(), at(2));
         stage.push(Packet::single(2, 60), at(2));
         assert_eq!(leave(&mut stage, at(99)), [(2, at(12)), (0, at(30)), (1, at(30))]);
         assert_eq!(stage.next_event_at(), None);

@@ -2,21 +2,21 @@
 //!
 //! The copy exists from this stage on. Later stages of this hop and the next hops treat the two packets separately.
 
+use crate::link::hop_context::HopContext;
+use crate::link::key::{Key, key};
 use crate::link::outbox::Outbox;
+use crate::link::packet::{LinkEvent, Packet};
 use crate::link::sampler::PacketSampler;
-use crate::link::{LinkConfig, LinkEvent, Packet, Stage};
+use crate::link::stage::{ImpairmentStage, Stage};
 use crate::time::Instant;
+use crate::units::Ratio;
+
+pub(super) const KEY: Key = key!(Loss, "duplicate", "RATIO", "0.1%", "Duplicate this share of packets");
 
 /// Duplicates each virtual packet with the same probability.
 pub(super) struct DuplicateStage {
     sampler: PacketSampler,
     out: Outbox,
-}
-
-impl DuplicateStage {
-    pub(super) fn new(config: &LinkConfig) -> Self {
-        DuplicateStage { sampler: PacketSampler::new(config, "duplicate", config.duplicate), out: Outbox::default() }
-    }
 }
 
 impl Stage for DuplicateStage {
@@ -47,8 +47,16 @@ impl Stage for DuplicateStage {
     fn next_event_at(&self) -> Option<Instant> {
         self.out.next_event_at()
     }
+}
 
-    fn set(&mut self, config: &LinkConfig, _now: Instant) {
-        self.sampler.set(config.duplicate);
+impl ImpairmentStage for DuplicateStage {
+    type Settings = Ratio;
+
+    fn new(settings: Ratio, context: &HopContext) -> Self {
+        DuplicateStage { sampler: PacketSampler::new(context, "duplicate", settings), out: Outbox::default() }
+    }
+
+    fn set(&mut self, settings: Ratio, _context: &HopContext, _now: Instant) {
+        self.sampler.set(settings);
     }
 }

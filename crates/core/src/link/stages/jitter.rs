@@ -13,11 +13,25 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use crate::link::config::MAX_DELAY;
+use crate::link::error::LinkError;
+use crate::link::error::MAX_DELAY;
+use crate::link::hop_context::HopContext;
+use crate::link::key::{Key, key};
 use crate::link::random::generator;
 use crate::link::setting::{Parts, SettingError};
-use crate::link::{LinkConfig, LinkError};
+use crate::link::value::{Effects, impl_value_or_none};
 use crate::units::{Ratio, duration_argument, parse_unit_duration};
+
+pub(super) const KEY: Key = Key {
+    words: &["uniform", "normal", "pareto", "reorder", "none"],
+    ..key!(
+        Delay,
+        "jitter",
+        "JITTER",
+        "5ms",
+        "Vary the delay: 5ms (uniform), normal:5ms or pareto:5ms, optionally with :corr=25% or :reorder"
+    )
+};
 
 /// Variation of the delay, with one draw per virtual packet.
 ///
@@ -77,8 +91,19 @@ const PARETO_BEYOND: f64 = 1.0 / (PARETO_MAX * PARETO_MAX * PARETO_MAX);
 const PARETO_SQUARE: f64 = 3.0 * (1.0 - 1.0 / PARETO_MAX) / (1.0 - PARETO_BEYOND);
 
 impl LinkJitter {
-    /// Refuses jitter that no link can have.
-    pub(in crate::link) fn check(&self) -> Result<(), LinkError> {
+    /// Returns how much shorter and how much longer than configured a delay may be.
+    pub fn max_change(&self) -> (Duration, Duration) {
+        let (low, high) = self.distribution.range();
+        // The last bit of a float must not make a packet earlier than the stage reported, so a nanosecond is added.
+        let spreads = |count: f64| Duration::from_nanos((count * self.spread.as_nanos() as f64).ceil() as u64 + 1);
+        if self.spread.is_zero() { (Duration::ZERO, Duration::ZERO) } else { (spreads(low), spreads(high)) }
+    }
+}
+
+impl_value_or_none!(LinkJitter, to_string);
+
+impl Effects for LinkJitter {
+    fn check(&self) -> Result<(), LinkError> {
         if self.spread > MAX_DELAY {
             Err(LinkError::JitterTooLong(self.spread))
         } else if self.correlation.get() >= 1.0 {
@@ -88,12 +113,9 @@ impl LinkJitter {
         }
     }
 
-    /// Returns how much shorter and how much longer than configured a delay may be.
-    pub fn max_change(&self) -> (Duration, Duration) {
-        let (low, high) = self.distribution.range();
-        // The last bit of a float must not make a packet earlier than the stage reported, so a nanosecond is added.
-        let spreads = |count: f64| Duration::from_nanos((count * self.spread.as_nanos() as f64).ceil() as u64 + 1);
-        if self.spread.is_zero() { (Duration::ZERO, Duration::ZERO) } else { (spreads(low), spreads(high)) }
+    fn max_delay(&self) -> Duration {
+        let (_, longer) = self.max_change();
+        longer
     }
 }
 
@@ -182,18 +204,18 @@ impl fmt::Display for LinkJitter {
 }
 
 impl JitterDraws {
-    pub(super) fn new(config: &LinkConfig) -> Self {
+    pub(super) fn new(jitter: &LinkJitter, context: &HopContext) -> Self {
         let mut draws = JitterDraws {
             distribution: JitterDistribution::Uniform,
             spread: 0.0,
             correlation: 0.0,
             deviate: 0.0,
             spare: None,
-            generator: generator(config, "jitter"),
+            generator: generator(context, "jitter"),
         };
         // The first packet has the same distribution as the others.
         draws.deviate = draws.draw_normal();
-        draws.set(&config.jitter);
+        draws.set(jitter);
         draws
     }
 

@@ -7,7 +7,9 @@
 //! in `rate`.
 
 use crate::framing::{Framing, Layer};
-use crate::link::{LinkConfig, Packet, Timetable};
+use crate::link::hop_context::HopContext;
+use crate::link::packet::Packet;
+use crate::link::timetable::Timetable;
 use crate::time::Instant;
 use crate::units::BitRate;
 
@@ -48,19 +50,19 @@ struct RateTimetable {
 }
 
 impl TransmitLine {
-    pub(super) fn new(config: &LinkConfig) -> Self {
-        let rates = RateTimetable::new(config);
+    pub(super) fn new(rate: &Timetable<BitRate>, context: &HopContext) -> Self {
+        let rates = RateTimetable::new(rate, context.epoch);
         let free = rates.point_at(0);
         let mut line = TransmitLine { rates, free, slice: 0, slice_bytes: 0, slice_rate: 0 };
-        line.set_slice(config);
+        line.set_slice(context);
         line
     }
 
     /// Applies other rates. Packets from `free` on are sent at these rates.
-    pub(super) fn set(&mut self, config: &LinkConfig) {
-        self.rates = RateTimetable::new(config);
+    pub(super) fn set(&mut self, rate: &Timetable<BitRate>, context: &HopContext) {
+        self.rates = RateTimetable::new(rate, context.epoch);
         self.free = self.rates.point_at(self.free.at().as_nanos());
-        self.set_slice(config);
+        self.set_slice(context);
     }
 
     pub(super) fn free_point(&self) -> LinePoint {
@@ -161,8 +163,8 @@ impl TransmitLine {
         u32::try_from(self.slice_bytes / bytes.max(1)).unwrap_or(u32::MAX).max(1)
     }
 
-    fn set_slice(&mut self, config: &LinkConfig) {
-        self.slice = u64::try_from(config.slice.as_nanos()).unwrap_or(u64::MAX);
+    fn set_slice(&mut self, context: &HopContext) {
+        self.slice = u64::try_from(context.slice.as_nanos()).unwrap_or(u64::MAX);
         (self.slice_bytes, self.slice_rate) = (0, 0);
     }
 }
@@ -175,16 +177,16 @@ impl LinePoint {
 }
 
 impl RateTimetable {
-    fn new(config: &LinkConfig) -> Self {
+    fn new(rate: &Timetable<BitRate>, epoch: Instant) -> Self {
         // A single step that repeats is a constant.
-        let table = config.rate.as_constant().map_or_else(|| config.rate.clone(), Timetable::constant);
+        let table = rate.as_constant().map_or_else(|| rate.clone(), Timetable::constant);
         let period = table.period().map(|period| {
             let nanos = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
             let ends = table.steps().iter().skip(1).map(|(at, _)| *at).chain([period]);
             let lengths = table.steps().iter().zip(ends).map(|((from, rate), to)| (to.saturating_sub(*from), rate));
             (nanos, lengths.map(|(length, rate)| u128::from(rate.0) * length.as_nanos()).sum())
         });
-        RateTimetable { table, epoch: config.epoch, period }
+        RateTimetable { table, epoch, period }
     }
 
     /// Returns the point at a whole nanosecond. Before the epoch the first step applies.

@@ -8,11 +8,27 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::ranges::split_by_known_outcomes;
+use crate::link::error::LinkError;
+use crate::link::hop_context::HopContext;
+use crate::link::key::{Key, key};
 use crate::link::outbox::Outbox;
+use crate::link::packet::{DropCause, LinkEvent, Packet};
 use crate::link::setting::{Parts, SettingError, parse_count};
-use crate::link::{DropCause, LinkConfig, LinkError, LinkEvent, Packet, Stage};
+use crate::link::stage::{ImpairmentStage, Stage};
+use crate::link::value::{Effects, impl_value};
 use crate::time::Instant;
 use crate::units::QuantityError;
+
+pub(super) const KEY: Key = Key {
+    words: &["black-hole", "none"],
+    ..key!(
+        Loss,
+        "path-mtu",
+        "BYTES",
+        "1400",
+        "Limit the length of IP packets: 1400, or 1400:black-hole to send no ICMP message"
+    )
+};
 
 /// Maximum length of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +69,14 @@ impl PathMtu {
     }
 }
 
+impl_value!(PathMtu, to_string);
+
+impl Effects for PathMtu {
+    fn check(&self) -> Result<(), LinkError> {
+        PathMtu::check(self)
+    }
+}
+
 /// Minimum of every IPv4 link (RFC 791 §3.2).
 const MIN_MTU: u16 = 68;
 
@@ -65,12 +89,6 @@ fn parse_mtu(text: &str) -> Result<u16, QuantityError> {
 pub(super) struct MtuStage {
     limit: Option<PathMtu>,
     out: Outbox,
-}
-
-impl MtuStage {
-    pub(super) fn new(config: &LinkConfig) -> Self {
-        MtuStage { limit: config.path_mtu, out: Outbox::default() }
-    }
 }
 
 impl Stage for MtuStage {
@@ -95,8 +113,16 @@ impl Stage for MtuStage {
     fn next_event_at(&self) -> Option<Instant> {
         self.out.next_event_at()
     }
+}
 
-    fn set(&mut self, config: &LinkConfig, _now: Instant) {
-        self.limit = config.path_mtu;
+impl ImpairmentStage for MtuStage {
+    type Settings = Option<PathMtu>;
+
+    fn new(settings: Option<PathMtu>, _context: &HopContext) -> Self {
+        MtuStage { limit: settings, out: Outbox::default() }
+    }
+
+    fn set(&mut self, settings: Option<PathMtu>, _context: &HopContext, _now: Instant) {
+        self.limit = settings;
     }
 }

@@ -10,12 +10,28 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
+use crate::link::error::LinkError;
+use crate::link::hop_context::{HopContext, LinkDirection};
+use crate::link::key::{Key, key};
 use crate::link::outbox::Outbox;
+use crate::link::packet::{DropCause, LinkEvent, Packet};
 use crate::link::random::generator;
 use crate::link::setting::{Parts, SettingError};
-use crate::link::{DropCause, LinkConfig, LinkDirection, LinkError, LinkEvent, Packet, Stage};
+use crate::link::stage::{ImpairmentStage, Stage};
+use crate::link::value::{Effects, impl_value};
 use crate::time::Instant;
 use crate::units::{duration_argument, parse_unit_duration};
+
+pub(super) const KEY: Key = Key {
+    words: &["every", "flap", "none"],
+    ..key!(
+        Loss,
+        "outage",
+        "TIMES",
+        "every:15s:200ms",
+        "Take the link down: at:10s:500ms, every:15s:200ms, flap:up=10s:down=1s"
+    )
+};
 
 /// Times at which a link is down, since its epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,6 +139,18 @@ impl Outages {
     }
 }
 
+impl_value!(Outages, to_string);
+
+impl Effects for Outages {
+    fn check(&self) -> Result<(), LinkError> {
+        Outages::check(self)
+    }
+
+    fn is_timed(&self) -> bool {
+        *self != Outages::None
+    }
+}
+
 /// Shorter times would take longer to draw than to pass.
 const MIN_MEAN: Duration = Duration::from_millis(1);
 
@@ -135,15 +163,6 @@ pub(super) struct OutageStage {
 }
 
 impl OutageStage {
-    pub(super) fn new(config: &LinkConfig) -> Self {
-        OutageStage {
-            outages: config.outage.clone(),
-            epoch: config.epoch,
-            flapping: Flapping::new(config),
-            out: Outbox::default(),
-        }
-    }
-
     fn is_down(&mut self, now: Instant) -> bool {
         let since = now.saturating_since(self.epoch);
         match &self.outages {
@@ -177,11 +196,24 @@ impl Stage for OutageStage {
     fn next_event_at(&self) -> Option<Instant> {
         self.out.next_event_at()
     }
+}
 
-    fn set(&mut self, config: &LinkConfig, _now: Instant) {
-        if (&self.outages, self.epoch) != (&config.outage, config.epoch) {
+impl ImpairmentStage for OutageStage {
+    type Settings = Outages;
+
+    fn new(settings: Outages, context: &HopContext) -> Self {
+        OutageStage {
+            flapping: Flapping::new(context),
+            outages: settings,
+            epoch: context.epoch,
+            out: Outbox::default(),
+        }
+    }
+
+    fn set(&mut self, settings: Outages, context: &HopContext, _now: Instant) {
+        if (&self.outages, self.epoch) != (&settings, context.epoch) {
             let out = std::mem::take(&mut self.out);
-            *self = OutageStage { out, ..OutageStage::new(config) };
+            *self = OutageStage { out, ..OutageStage::new(settings, context) };
         }
     }
 }
@@ -208,8 +240,8 @@ impl Flapping {
     /// so the low bits of the generator's state differ too (golden ratio, as in SplitMix64).
     const STRIDE: u128 = 0x9e37_79b9_7f4a_7c15;
 
-    fn new(config: &LinkConfig) -> Self {
-        let both_ways = LinkConfig { direction: LinkDirection::Forward, ..config.clone() };
+    fn new(context: &HopContext) -> Self {
+        let both_ways = HopContext { direction: LinkDirection::Forward, ..*context };
         let origin = generator(&both_ways, "outage");
         let (ends, era_ends) = (Duration::ZERO, Duration::ZERO);
         Flapping { generator: origin.clone(), origin, is_down: true, state_ends: ends, era_ends }

@@ -1,6 +1,6 @@
 //! Splits a range into parts whose virtual packets have the same outcome.
 
-use crate::link::Packet;
+use crate::link::packet::Packet;
 
 /// Splits `packet` where outcomes change. `next(max)` returns the outcome of the next virtual packets and their number
 /// (from 1 to `max`). `emit` receives the largest ranges with one outcome.

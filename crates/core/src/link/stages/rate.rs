@@ -8,9 +8,11 @@
 use std::time::Duration;
 
 use super::line::{LinePoint, TransmitLine};
-use super::queue::{Queue, QueuedRange};
+use super::queue::{LineSettings, Queue, QueuedRange};
+use crate::link::hop_context::HopContext;
 use crate::link::outbox::Outbox;
-use crate::link::{LinkConfig, LinkEvent, LinkStats, Packet, Stage};
+use crate::link::packet::{LinkEvent, LinkStats, Packet};
+use crate::link::stage::{ImpairmentStage, Stage};
 use crate::time::Instant;
 
 /// Queue and line of one hop.
@@ -53,16 +55,6 @@ struct EarlierWork {
 }
 
 impl RateStage {
-    pub(super) fn new(config: &LinkConfig) -> Self {
-        RateStage {
-            queue: Queue::new(config),
-            line: TransmitLine::new(config),
-            sending: None,
-            busy: Duration::ZERO,
-            out: Outbox::default(),
-        }
-    }
-
     /// Advances to `now` and puts the events up to then into `out`.
     fn advance(&mut self, now: Instant) {
         // A stall of the line may have ended before `now`.
@@ -176,15 +168,15 @@ impl RateStage {
     }
 
     /// Continues the virtual packet on the line at other rates. The rest of the slice was cut off.
-    fn apply_rates(&mut self, config: &LinkConfig, now: Instant) {
+    fn apply_rates(&mut self, settings: &LineSettings, context: &HopContext, now: Instant) {
         let Some(sending) = &mut self.sending else {
             // The line was idle or stalled until now.
             self.line.idle_until(now);
-            return self.line.set(config);
+            return self.line.set(&settings.rate, context);
         };
         let before = sending.earlier_work.unwrap_or(EarlierWork { bytes: sending.remaining_bytes, work: 0 });
         let done = EarlierWork { work: before.work + self.line.work_between(sending.next_start, now), ..before };
-        self.line.set(config);
+        self.line.set(&settings.rate, context);
         sending.next_start = self.line.send_rest(done.bytes, done.work, now.max(sending.next_start.at()));
         (sending.earlier_work, sending.due) = (Some(done), self.line.free_point().at());
     }
@@ -230,23 +222,37 @@ impl Stage for RateStage {
         })
     }
 
+    fn add_stats(&self, stats: &mut LinkStats) {
+        stats.queued.0 += self.queue.bytes().0;
+        stats.queue_peak = stats.queue_peak.max(self.queue.peak());
+        stats.busy = stats.busy.max(self.busy);
+    }
+}
+
+impl ImpairmentStage for RateStage {
+    type Settings = LineSettings;
+
+    fn new(settings: LineSettings, context: &HopContext) -> Self {
+        RateStage {
+            queue: Queue::new(&settings, context),
+            line: TransmitLine::new(&settings.rate, context),
+            sending: None,
+            busy: Duration::ZERO,
+            out: Outbox::default(),
+        }
+    }
+
     /// Continues the virtual packet on the line at the new rate from `now` on, with the overhead it started with.
-    fn set(&mut self, config: &LinkConfig, now: Instant) {
+    fn set(&mut self, settings: LineSettings, context: &HopContext, now: Instant) {
         self.advance(now);
         self.cut_slice(now);
-        self.apply_rates(config, now);
+        self.apply_rates(&settings, context, now);
         let sending = self.sending.as_ref().map(|sending| sending.packet.part(sending.sent, 1));
-        self.queue.set(config, sending, now);
+        self.queue.set(&settings, context, sending, now);
         if let Some(sending) = &mut self.sending {
             // The backlog counts the packet under the new layer from now on.
             sending.remaining_bytes = self.queue.overhead().packet_bytes(sending.packet.last_wire_len);
         }
         self.start_slice(now);
-    }
-
-    fn add_stats(&self, stats: &mut LinkStats) {
-        stats.queued.0 += self.queue.bytes().0;
-        stats.queue_peak = stats.queue_peak.max(self.queue.peak());
-        stats.busy = stats.busy.max(self.busy);
     }
 }

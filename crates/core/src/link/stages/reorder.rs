@@ -9,13 +9,21 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::link::config::MAX_HOLD;
+use crate::link::error::LinkError;
+use crate::link::error::MAX_HOLD;
+use crate::link::hop_context::HopContext;
+use crate::link::key::{Key, key};
 use crate::link::outbox::Outbox;
+use crate::link::packet::{LinkEvent, Packet};
 use crate::link::sampler::PacketSampler;
 use crate::link::setting::{Parts, SettingError, parse_count};
-use crate::link::{LinkConfig, LinkError, LinkEvent, Packet, Stage};
+use crate::link::stage::{ImpairmentStage, Stage};
+use crate::link::value::{Effects, impl_value_or_none};
 use crate::time::Instant;
 use crate::units::{Ratio, duration_argument, parse_unit_duration};
+
+pub(super) const KEY: Key =
+    key!(Delay, "reorder", "RATIO:N", "1%:3", "Reorder this share of packets by N positions, such as 1%:3");
 
 /// Share of packets that are reordered, and their distance.
 ///
@@ -78,9 +86,10 @@ impl FromStr for Reorder {
     }
 }
 
-impl Reorder {
-    /// Refuses settings that no link can have.
-    pub(in crate::link) fn check(&self) -> Result<(), LinkError> {
+impl_value_or_none!(Reorder, to_string);
+
+impl Effects for Reorder {
+    fn check(&self) -> Result<(), LinkError> {
         if self.distance == 0 {
             Err(LinkError::ZeroReorderDistance)
         } else if self.hold > MAX_HOLD {
@@ -88,6 +97,15 @@ impl Reorder {
         } else {
             Ok(())
         }
+    }
+
+    fn max_delay(&self) -> Duration {
+        if self.share.get() > 0.0 { self.hold } else { Duration::ZERO }
+    }
+
+    /// Counts three splits for each packet that waits: around the gap, and where the packet enters again.
+    fn splits_per_packet(&self) -> f64 {
+        3.0 * self.share.get()
     }
 }
 
@@ -100,17 +118,6 @@ impl fmt::Display for Reorder {
 }
 
 impl ReorderStage {
-    pub(super) fn new(config: &LinkConfig) -> Self {
-        ReorderStage {
-            settings: config.reorder,
-            sampler: PacketSampler::new(config, "reorder", config.reorder.share),
-            waiting: VecDeque::new(),
-            passed: 0,
-            last_event_at: Instant::ZERO,
-            out: Outbox::default(),
-        }
-    }
-
     /// Forwards virtual packets that do not wait, and the waiting packets that they release.
     fn forward_and_release(&mut self, packet: Packet, now: Instant) {
         let mut done = 0;
@@ -179,10 +186,25 @@ impl Stage for ReorderStage {
     fn next_event_at(&self) -> Option<Instant> {
         self.out.next_event_at().or_else(|| self.waiting.front().map(|held| held.hold_until))
     }
+}
 
-    fn set(&mut self, config: &LinkConfig, _now: Instant) {
-        self.settings = config.reorder;
-        self.sampler.set(config.reorder.share);
+impl ImpairmentStage for ReorderStage {
+    type Settings = Reorder;
+
+    fn new(settings: Reorder, context: &HopContext) -> Self {
+        ReorderStage {
+            settings,
+            sampler: PacketSampler::new(context, "reorder", settings.share),
+            waiting: VecDeque::new(),
+            passed: 0,
+            last_event_at: Instant::ZERO,
+            out: Outbox::default(),
+        }
+    }
+
+    fn set(&mut self, settings: Reorder, _context: &HopContext, _now: Instant) {
+        self.settings = settings;
+        self.sampler.set(settings.share);
     }
 }
 

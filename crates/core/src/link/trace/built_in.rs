@@ -8,7 +8,8 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::{LinkTrace, StepList};
+use super::link_trace::LinkTrace;
+use super::steps::StepList;
 use crate::units::BitRate;
 
 /// Trace that is built in.

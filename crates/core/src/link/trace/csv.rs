@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{LinkTrace, MAX_TIME, StepList, TraceError, content_lines, truncate};
-use crate::link::Timetable;
+use super::link_trace::{LinkTrace, MAX_TIME, TraceError};
+use super::steps::{StepList, content_lines, truncate};
+use crate::link::timetable::Timetable;
 use crate::units::{BitRate, QuantityError, Ratio, duration_argument, parse_unit_duration};
 
 /// Content of a column.

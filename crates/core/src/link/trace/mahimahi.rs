@@ -10,7 +10,8 @@
 
 use std::time::Duration;
 
-use super::{LinkTrace, MAX_TIME, StepList, TraceError, content_lines, truncate};
+use super::link_trace::{LinkTrace, MAX_TIME, TraceError};
+use super::steps::{StepList, content_lines, truncate};
 use crate::framing::Layer;
 use crate::units::BitRate;
 

@@ -11,6 +11,7 @@ use crate::latency::LatencyRequest;
 use crate::path::seconds;
 use crate::udp::datagram;
 use crate::units::{BitRate, Bytes, show_duration};
+use crate::wire::{Refusal, RefusalCode};
 
 /// Maximum data streams of a test.
 pub const MAX_STREAMS: u16 = 256;
@@ -224,6 +225,14 @@ impl RequestError {
             }
             _ => None,
         }
+    }
+}
+
+/// Converts an invalid request to the refusal that the client receives.
+impl From<&RequestError> for Refusal {
+    fn from(error: &RequestError) -> Refusal {
+        Refusal::new(RefusalCode::BadMessage, error.to_string())
+            .hint(error.hint().unwrap_or_else(|| "see lfn test --help".into()))
     }
 }
 

@@ -120,7 +120,8 @@ fn resolve_link(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Returns the paths of a manifest below a directory: the temporary file, the final file and the link to it.
+/// Returns the paths of a written file below a directory: the temporary file, the final file, the link to it, and the
+/// directories around them. The report has no name until the end, so its directory can look empty.
 pub(super) fn paths_below(path: &Path, directory: &Path) -> Vec<PathBuf> {
     [path.to_owned(), resolve_link(path)].iter().flat_map(|path| relative_paths(path, directory)).collect()
 }
@@ -130,7 +131,9 @@ fn relative_paths(path: &Path, directory: &Path) -> Vec<PathBuf> {
     let (Ok(above), Ok(top)) = (above.canonicalize(), directory.canonicalize()) else { return Vec::new() };
     let Ok(below) = above.strip_prefix(&top) else { return Vec::new() };
     let names = [temporary_path(path), Some(path.to_owned())].into_iter().flatten();
-    names.filter_map(|path| Some(below.join(path.file_name()?))).collect()
+    let files = names.filter_map(|path| Some(below.join(path.file_name()?)));
+    let directories = below.ancestors().filter(|path| *path != Path::new("")).map(Path::to_owned);
+    files.chain(directories).collect()
 }
 
 impl Drop for Manifest {

@@ -1,6 +1,7 @@
 //! `lfn copy`: turns the command line into one upload, download or third-party copy, and predicts its time.
 
 mod clean;
+mod evidence;
 mod flags;
 mod manifest;
 pub mod rsync_flags;
@@ -15,7 +16,9 @@ use lfn_api::copy::ends::EndNames;
 use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
 use lfn_api::copy::{CopyError, CopyRequest, find_direction, prepare};
 use lfn_api::resolve::ServerResolver;
-use lfn_core::transfer::bottleneck::ProgressSample;
+use lfn_core::diagnose::bottleneck::RecentSamples;
+use lfn_core::diagnose::diagnose;
+use lfn_core::evidence::{Evidence, ProgressSample};
 use lfn_core::transfer::options::TransferOptions;
 use lfn_core::transfer::preserve::{SkippedEntries, Unpreserved};
 use lfn_core::transfer::streams::StreamChange;
@@ -34,6 +37,7 @@ use crate::print::{
     settings::{is_quiet, is_verbose},
 };
 use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
+use evidence::{copy_evidence, host_names, typed_arguments};
 use flags::clean::CleanFlags;
 use flags::integrity::IntegrityFlags;
 use flags::overwrite::OverwriteFlags;
@@ -147,6 +151,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     let interrupted = interrupt_flag()?;
     protect_written_files(args, &direction, &mut request.transfer)?;
     let ends = EndNames::new(&direction);
+    let hosts = host_names(&direction);
     let mut prepared = prepare(direction, &request, &resolver, &interrupted)?;
     let near_sends = prepared.near_sends();
     let predictor = prepared.predictor.clone();
@@ -155,7 +160,11 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     let entries = Arc::new(Mutex::new(Vec::new()));
     let (listener, manifest) = event_listener(args, &live, &entries)?;
     prepared.options.listener = listener;
-    let mut observer = |totals: &ListedTotals, sample: &ProgressSample| live.show(totals, sample);
+    let mut recent = RecentSamples::default();
+    let mut observer = |totals: &ListedTotals, sample: &ProgressSample| {
+        let current = recent.update(sample, live.streams(), live.predicted_goodput(totals, sample));
+        live.show(totals, sample, current);
+    };
     let mut change = |change: &StreamChange| live.streams_changed(change);
     let mut connection = |connection: &ConnectionEvent<'_>| live.connection_changed(connection);
     let watch = CopyObserver {
@@ -180,6 +189,10 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     // If the only entry failed, its error line is the complete text output.
     let only_failure = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
     *is_printed = true;
+    let evidence = Evidence {
+        arguments: typed_arguments(&args.places),
+        ..copy_evidence(&outcome, &predictor, prepared.options.streams, near_sends, hosts)
+    };
     let report = CopyReport {
         sources: args.places[..args.places.len() - 1].iter().map(|place| without_secrets(place)).collect(),
         destination: args.places.last().map(|place| without_secrets(place)).unwrap_or_default(),
@@ -189,6 +202,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         near_sends,
         manifest: manifest_files,
         entries: keeps_entries(args).then(|| mem::take(&mut *entries.lock().unwrap_or_else(PoisonError::into_inner))),
+        diagnosis: diagnose(&evidence),
         predictor: &predictor,
         send_buffer: prepared.send_buffer,
     };
@@ -213,7 +227,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     })
 }
 
-/// Excludes the manifest and the report of this copy from --delete.
+/// Excludes the manifest and the report of this copy, and the directories around them, from --delete.
 fn protect_written_files(
     args: &CopyArgs,
     direction: &Direction,

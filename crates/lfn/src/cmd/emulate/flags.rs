@@ -55,7 +55,7 @@ fn names(key: &'static Key) -> impl Iterator<Item = &'static str> {
 
 impl clap::Args for SettingFlags {
     fn augment_args(mut command: Command) -> Command {
-        for key in KEYS {
+        for key in KEYS.iter() {
             for name in names(key) {
                 // The help shows one line for each setting. The two flags for one direction are hidden, since they
                 // would triple the help.
@@ -74,7 +74,7 @@ impl clap::Args for SettingFlags {
 impl clap::FromArgMatches for SettingFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let value = |name: &'static str| Some((name, matches.get_one::<String>(name)?.clone()));
-        Ok(SettingFlags(KEYS.iter().flat_map(names).filter_map(value).collect()))
+        Ok(SettingFlags(KEYS.iter().copied().flat_map(names).filter_map(value).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lfn_core::discover::report::PathReport;
+use lfn_core::evidence::Evidence;
 use lfn_core::iperf3::parameters::{MAX_BLOCK, MAX_STREAMS};
 use lfn_core::iperf3::{DEFAULT_PORT, LoadDirection, LoadProtocol, Parameters, ServerOutput, TestEnd};
-use lfn_core::report::{HostNames, Iperf3Report};
+use lfn_core::report::{HostNames, Iperf3Report, Run};
 use lfn_core::units::Bytes;
 use lfn_core::wire::measure::{Dscp, Mode, PayloadData, SocketRequest, TestDirection, TestLoad, TestRequest};
 use lfn_net::iperf3::client::{self, IperfOutcome, IperfProgress, Login};
@@ -21,7 +22,7 @@ use super::interrupt::Interrupt;
 use super::{TestArgs, TestPlan, origin};
 use crate::exit::{Exit, Failure};
 use crate::print;
-use crate::print::measure::{Printer, TestRun};
+use crate::print::measure::Printer;
 
 /// iperf3 clients use the same variable.
 const PASSWORD_VARIABLE: &str = "IPERF3_PASSWORD";
@@ -73,7 +74,7 @@ pub(super) fn run(args: &TestArgs, server: &str) -> Result<Exit, Failure> {
     };
     let hosts = HostNames { near: args.near_name(), far: host.clone() };
     let (output, live_enabled) = (args.report.output.open()?, args.report.live_enabled());
-    let mut printer = Printer::new(output, origin(hosts.clone()), plan.omit, live_enabled);
+    let mut printer = Printer::new(output, origin(hosts.clone()), live_enabled);
     let path = args.path.discover_alone(&host)?;
     let session = SessionContext { server, host: &host, port, hosts: &hosts, path: path.as_ref() };
     let tested = iperf_directions(&plan).into_iter().enumerate().try_for_each(|(number, way)| {
@@ -146,15 +147,19 @@ fn run_session(
         ServerOutput::Text(text) => Value::String(text),
         ServerOutput::Json(value) => value,
     });
-    for (measurement, iperf3_report) in runs {
-        let path = super::path::with_tcp_mtu(path, &measurement);
-        let measurement = tester::Measurement { bidirectional, path, ..measurement };
-        let Some(number) = number(measurement.request.direction) else { continue };
-        // The figures exclude the omitted time already, so that no further time is omitted.
-        let omitted = plan.omit.map(|_| Duration::ZERO);
-        let evidence = plan.evidence(&measurement, hosts, omitted, &format!("--iperf3 {server}"));
-        let iperf3_report = Iperf3Report { server_output: output.take(), ..iperf3_report };
-        printer.end_test(number, TestRun::from_iperf3(measurement, evidence, iperf3_report))?;
+    for evidence in runs {
+        let Some(number) = number(evidence.request.direction) else { continue };
+        let server_output = output.take();
+        let evidence = Evidence {
+            bidirectional,
+            path: plan.path(evidence.request.direction),
+            path_report: super::path::with_tcp_mtu(path, &evidence),
+            omit: plan.omit,
+            near_socket: plan.near.clone(),
+            iperf3: evidence.iperf3.clone().map(|report| Iperf3Report { server_output, ..report }),
+            ..evidence
+        };
+        printer.end_test(number, Run::new(plan.complete(evidence, hosts, &format!("--iperf3 {server}"))))?;
     }
     Ok(())
 }

@@ -9,7 +9,6 @@ mod iperf3;
 pub mod iperf3_flags;
 mod load;
 mod path;
-mod repeat;
 mod report;
 mod server;
 mod stamp;
@@ -20,22 +19,25 @@ mod values;
 
 use std::time::{Duration, SystemTime};
 
+use clap::{Args as _, Command};
 use lfn_api::emulator_env;
 use lfn_api::resolve::is_ticket;
 use lfn_core::date::rfc3339;
-use lfn_core::diagnose::{Cause, Evidence, NamedReport, TypedArgument};
+use lfn_core::diagnose::Cause;
+use lfn_core::evidence::{Evidence, TypedArgument};
 use lfn_core::path::PathProfile;
 use lfn_core::plan::recommend_congestion;
-use lfn_core::report::{HostNames, Origin};
+use lfn_core::report::{HostNames, Origin, Run};
 use lfn_core::tcp_model::Congestion;
 use lfn_core::units::Ratio;
 use lfn_core::wire::CongestionRequest;
 use lfn_core::wire::measure::{Modes, RequestError, SocketRequest, TestDirection, TestRequest};
 use lfn_net::session::dial::Target;
-use lfn_net::tester::{self, Measurement, Test, TestError, TestProgress};
+use lfn_net::tester::{self, Test, TestError, TestProgress};
 
 use crate::exit::{Exit, Failure, session_failure};
-use crate::print::measure::{Printer, TestRun};
+use crate::print::measure::Printer;
+use crate::repeat::typed_flags;
 use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
 use crate::typed;
 use interrupt::Interrupt;
@@ -51,7 +53,7 @@ pub struct TestArgs {
     ///
     /// A name without a saved ticket is a host for ssh, which starts lfn on that host for this test. With - the ticket is
     /// read from standard input, with @FILE from a file. Other users see arguments in `ps`.
-    #[arg(value_name = "HOST", required_unless_present_any = ["stamp", "iperf3"])]
+    #[arg(value_name = "HOST", required_unless_present_any = ["stamp", "iperf3", "list_findings"])]
     host: Option<String>,
     #[command(flatten)]
     trust: TrustArgs,
@@ -98,6 +100,9 @@ and prints the result, the second Ctrl-C ends the command.";
 
 /// Runs `lfn test` and returns its exit code.
 pub fn run(args: TestArgs) -> Result<Exit, Failure> {
+    if args.report.list_findings {
+        return crate::print::findings::print(args.report.output.open()?).map(|()| Exit::Ok);
+    }
     if let Some(host) = &args.stamp.stamp {
         return args.stamp.run(host, args.report.output.open()?);
     }
@@ -106,7 +111,7 @@ pub fn run(args: TestArgs) -> Result<Exit, Failure> {
     }
     let plan = args.plan()?;
     let hosts = HostNames { near: args.near_name(), far: args.far_name("the server") };
-    let mut printer = Printer::new(args.report.output.open()?, origin(hosts), plan.omit, args.report.live_enabled());
+    let mut printer = Printer::new(args.report.output.open()?, origin(hosts), args.report.live_enabled());
     if args.tuning.compare {
         printer.compare();
     }
@@ -135,24 +140,6 @@ fn report_progress(printer: &mut Printer, number: usize, progress: &TestProgress
     printer.progress(number, progress);
 }
 
-/// Reports whether the receiver found wrong bytes.
-fn has_wrong_bytes(measurement: &Measurement) -> bool {
-    let mut checks = measurement.receiver().streams.iter().filter_map(|stream| stream.check);
-    checks.any(|check| check.wrong_bytes > 0)
-}
-
-/// Returns true if the ends used the settings of the plan.
-fn is_tuned(measurement: &Measurement) -> bool {
-    let sockets = [measurement.sender(), measurement.receiver()];
-    let mut sockets = sockets.into_iter().filter_map(|end| end.streams.first()?.socket.as_ref());
-    measurement.request.socket.planned.is_some() || sockets.any(|socket| socket.congestion_planned.is_some())
-}
-
-/// Returns true if the figures of a test are not reliable.
-fn is_unreliable(run: &TestRun) -> bool {
-    has_wrong_bytes(&run.measurement) || !run.verdict.reliable
-}
-
 /// Describes an invalid request.
 fn request_error(error: RequestError) -> Failure {
     let hint = error.hint().unwrap_or_else(|| "see `lfn test --help`".into());
@@ -173,8 +160,8 @@ fn test_error(error: TestError) -> Failure {
 }
 
 /// Returns the share of the sent data that was lost, if loss limited the test.
-fn limiting_loss(run: &TestRun) -> Option<Ratio> {
-    let loss = run.findings.iter().find(|finding| finding.name == Cause::Loss.name())?;
+fn limiting_loss(run: &Run) -> Option<Ratio> {
+    let loss = run.diagnosis.findings.iter().find(|finding| finding.cause() == Some(Cause::Loss))?;
     Ratio::new(loss.evidence.get("lost_share")?.as_f64()?)
 }
 
@@ -246,39 +233,20 @@ impl TestPlan {
         Test { path: self.path(direction), ..test }
     }
 
-    /// Returns the evidence for the diagnosis. `omit` is the omitted time, `typed` the name of the server on the
-    /// command line.
-    fn evidence(&self, measurement: &Measurement, hosts: &HostNames, omit: Option<Duration>, typed: &str) -> Evidence {
-        let direction = measurement.request.direction;
-        let (near, far) = (hosts.near.as_str(), hosts.far.as_str());
-        let (sender, receiver) = match direction {
-            TestDirection::Forward => (near, far),
-            TestDirection::Reverse => (far, near),
-        };
-        let (sent, received) = (measurement.sender(), measurement.receiver());
-        let mut evidence = Evidence::new(
-            self.path(direction),
-            measurement.rtt,
-            omit,
-            NamedReport::new(sender, sent),
-            NamedReport::new(receiver, received),
-            far,
-        );
+    /// Completes the evidence of a test with the names of the hosts and with the arguments that repeat the test. `typed`
+    /// is the name of the server on the command line.
+    fn complete(&self, evidence: Evidence, hosts: &HostNames, typed: &str) -> Evidence {
         // The remedy is tried in the same direction.
-        let direction_flag = match direction {
-            _ if measurement.bidirectional => Some("bidir"),
+        let direction_flag = match evidence.request.direction {
+            _ if evidence.bidirectional => Some("bidir"),
             TestDirection::Forward => None,
             TestDirection::Reverse => Some("reverse"),
         };
         let host = TypedArgument { flag: None, text: typed.to_owned() };
         let direction_flag =
             direction_flag.map(|name| TypedArgument { flag: Some(name.to_owned()), text: format!("--{name}") });
-        evidence.repeat_arguments = [host].into_iter().chain(self.typed_flags.clone()).chain(direction_flag).collect();
-        evidence.is_tuned = is_tuned(measurement);
-        evidence.bidirectional = measurement.bidirectional;
-        evidence.is_one_host |= measurement.clock.is_some_and(|clock| clock.is_one_clock());
-        evidence.no_gso = self.request.udp.as_ref().is_some_and(|udp| udp.no_gso);
-        evidence
+        let arguments = [host].into_iter().chain(self.typed_flags.clone()).chain(direction_flag).collect();
+        Evidence { hosts: hosts.clone(), arguments, ..evidence }
     }
 }
 
@@ -307,17 +275,14 @@ impl TestArgs {
         let path = self.path.discover(target)?;
         let stop = Interrupt::listen()?;
         let mut found_unreliable = false;
-        let mut judge =
-            |printer: &mut Printer, number, mut measurement: Measurement| -> Result<Option<Ratio>, Failure> {
-                measurement.path = path::with_tcp_mtu(path.as_ref(), &measurement);
-                let mut evidence = plan.evidence(&measurement, hosts, plan.omit, &self.remote_argument());
-                evidence.probed_mtu = path::probed_mtu(measurement.path.as_ref(), measurement.request.direction);
-                let run = TestRun::new(measurement, evidence);
-                found_unreliable |= is_unreliable(&run);
-                let loss = limiting_loss(&run);
-                printer.end_test(number, run)?;
-                Ok(loss)
-            };
+        let mut judge = |printer: &mut Printer, number, mut evidence: Evidence| -> Result<Option<Ratio>, Failure> {
+            evidence.path_report = path::with_tcp_mtu(path.as_ref(), &evidence);
+            let run = Run::new(plan.complete(evidence, hosts, &self.remote_argument()));
+            found_unreliable |= run.is_unreliable();
+            let loss = limiting_loss(&run);
+            printer.end_test(number, run)?;
+            Ok(loss)
+        };
         if self.tuning.compare {
             for &direction in &plan.directions {
                 let mut loss = None;
@@ -346,7 +311,7 @@ impl TestArgs {
                 let mut failure = None;
                 for (number, measured) in numbers.into_iter().zip(done) {
                     match measured {
-                        Ok(measurement) => drop(judge(printer, number, measurement)?),
+                        Ok(evidence) => drop(judge(printer, number, evidence)?),
                         // The other direction was stopped because of the first failure.
                         Err(error) if matches!(failure, None | Some(TestError::Stopped)) => failure = Some(error),
                         Err(_) => {}
@@ -438,7 +403,7 @@ impl TestArgs {
             round_to_rtt: self.report.chooses_interval(),
             bidirectional: self.load.is_bidirectional(),
             target_precision: self.load.precision()?,
-            typed_flags: repeat::typed_flags(),
+            typed_flags: typed_flags(&TestArgs::augment_args(Command::new("test"))),
         })
     }
 

@@ -1,10 +1,9 @@
 //! `lfn test --path`: discovers the hops and the path MTU before the load.
 
-use lfn_core::discover::report::{PathReport, SearchEnd};
-use lfn_core::wire::measure::TestDirection;
+use lfn_core::discover::report::PathReport;
+use lfn_core::evidence::Evidence;
 use lfn_net::path;
 use lfn_net::session::dial::Target;
-use lfn_net::tester::Measurement;
 use lfn_sys::names::lookup;
 
 use crate::exit::{Failure, session_failure};
@@ -53,20 +52,13 @@ impl PathArgs {
 }
 
 /// Combines the discovered path with the path MTU that TCP used in the test.
-pub(super) fn with_tcp_mtu(found: Option<&PathReport>, measurement: &Measurement) -> Option<PathReport> {
+pub(super) fn with_tcp_mtu(found: Option<&PathReport>, evidence: &Evidence) -> Option<PathReport> {
     let mut report = found.cloned()?;
     let pmtu = |end: &lfn_core::wire::measure::EndReport| {
         let info = end.streams.iter().filter_map(|stream| stream.tcp_info.as_ref());
         info.map(|info| info.pmtu_bytes).filter(|&pmtu| pmtu > 0).min()
     };
-    report.mtu.near_tcp_pmtu_bytes = pmtu(&measurement.near);
-    report.mtu.far_tcp_pmtu_bytes = pmtu(&measurement.far);
+    report.mtu.near_tcp_pmtu_bytes = pmtu(&evidence.near);
+    report.mtu.far_tcp_pmtu_bytes = pmtu(&evidence.far);
     Some(report)
-}
-
-/// Returns the path MTU of the data's direction, if the probes found it.
-pub(super) fn probed_mtu(found: Option<&PathReport>, direction: TestDirection) -> Option<u32> {
-    let mtu = &found?.mtu;
-    let found = if direction == TestDirection::Forward { mtu.forward } else { mtu.reverse };
-    found.filter(|found| found.search == SearchEnd::Complete).map(|found| found.path_mtu_bytes)
 }

@@ -26,6 +26,9 @@ pub(super) struct ReportArgs {
     /// Ignore this much time at the start [default: detected]
     #[arg(short = 'O', long, value_name = "DURATION", allow_hyphen_values = true)]
     omit: Option<String>,
+    /// List all findings with their thresholds, evidence and sources, and exit
+    #[arg(long)]
+    pub(super) list_findings: bool,
     /// Disable the live display
     #[arg(long)]
     no_live: bool,

@@ -42,7 +42,7 @@ pub(super) struct StampProbeArgs {
 }
 
 /// Flags of a load, which conflict with --stamp. clap would report all flags of a group, so they are listed one by one.
-const LOAD_FLAGS: [&str; 55] = [
+const LOAD_FLAGS: [&str; 56] = [
     "host",
     "reverse",
     "both",
@@ -98,6 +98,7 @@ const LOAD_FLAGS: [&str; 55] = [
     "rate",
     "interval",
     "omit",
+    "list_findings",
 ];
 
 const DEFAULT_COUNT: u32 = 100;

@@ -11,8 +11,9 @@ use lfn_core::iperf3::DEFAULT_PORT;
 use lfn_core::iperf3::auth::Users;
 use lfn_net::iperf3::rsa::PrivateKey;
 use lfn_net::iperf3::server::{Authentication, IperfServer, IperfServerConfig, IperfTimeouts};
-use lfn_net::server::access::Access;
-use lfn_net::server::{self as ours, ConnectionLimits};
+use lfn_net::limits::access::Access;
+use lfn_net::limits::connection_table::ConnectionLimits;
+use lfn_net::server as ours;
 
 use super::limits::duration;
 use crate::exit::Failure;

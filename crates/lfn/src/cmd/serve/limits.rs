@@ -1,11 +1,12 @@
-//! Limits for clients: quotas, the queue, connections, and access by address.
+//! Limits for clients. The name of a flag begins with its scope: `max` for all clients together, `client`, `session` or
+//! `test`.
 
 use std::time::Duration;
 
 use lfn_core::units::{BitRate, Bytes, parse_unit_duration};
-use lfn_net::server::ConnectionLimits;
-use lfn_net::server::access::{Access, Prefix};
-use lfn_net::server::admission::{QuotaLimits, Quotas};
+use lfn_net::limits::access::{Access, Prefix};
+use lfn_net::limits::admission::{ResourceLimits, ServerLimits};
+use lfn_net::limits::connection_table::ConnectionLimits;
 
 /// Flags that limit clients.
 #[derive(clap::Args, Debug)]
@@ -18,7 +19,7 @@ pub struct LimitArgs {
     max_clients: u32,
     /// Limit the number of data streams of all sessions
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = count(), help_heading = "Total limits")]
-    max_total_streams: u32,
+    max_streams: u32,
     /// Limit the total rate; each session gets its share at its start [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Total limits")]
     max_rate: Option<BitRate>,
@@ -28,6 +29,12 @@ pub struct LimitArgs {
     /// Limit the total session time within --quota-window; concurrent sessions add up [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Total limits")]
     max_time: Option<Duration>,
+    /// Count bytes and time over this period
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration, help_heading = "Total limits")]
+    quota_window: Duration,
+    /// Limit the number of waiting sessions; 0 disables the queue
+    #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Total limits")]
+    max_queue: u32,
     /// Limit the concurrent sessions of one client (an IPv4 address or an IPv6 /64)
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = count(), help_heading = "Limits per client")]
     client_sessions: u32,
@@ -43,34 +50,28 @@ pub struct LimitArgs {
     /// Limit the session time of one client within --quota-window [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Limits per client")]
     client_time: Option<Duration>,
-    /// Count bytes and time over this period
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration, help_heading = "Limits per client")]
-    quota_window: Duration,
+    /// Limit the number of waiting sessions of one client
+    #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Limits per client")]
+    client_queue: u32,
     /// Limit the data streams of one session
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..), help_heading = "Limits per session")]
-    max_streams: u16,
+    session_streams: u16,
     /// Limit the duration of one test
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration, help_heading = "Limits per session")]
-    max_test_time: Duration,
-    /// Limit the number of waiting sessions; 0 disables the queue
-    #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Queue and connections")]
-    queue: u32,
-    /// Limit the number of waiting sessions of one client
-    #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Queue and connections")]
-    client_queue: u32,
+    test_time: Duration,
     /// Limit the number of connections
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = count(), help_heading = "Queue and connections")]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = count(), help_heading = "Connections")]
     max_connections: u32,
     /// Limit the number of unauthenticated connections
     ///
     /// When the limit is reached, the idle connection of the client holding the most is closed.
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = count(), help_heading = "Queue and connections")]
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = count(), help_heading = "Connections")]
     max_unauthenticated: u32,
     /// Accept connections only from this address or prefix; can be repeated [default: from all]
-    #[arg(long, value_name = "PREFIX", help_heading = "Queue and connections")]
+    #[arg(long, value_name = "PREFIX", help_heading = "Connections")]
     allow: Vec<Prefix>,
     /// Refuse connections from this address or prefix, regardless of --allow; can be repeated
-    #[arg(long, value_name = "PREFIX", help_heading = "Queue and connections")]
+    #[arg(long, value_name = "PREFIX", help_heading = "Connections")]
     deny: Vec<Prefix>,
 }
 
@@ -78,32 +79,32 @@ impl LimitArgs {
     /// Allows tests of any duration.
     pub fn allow_long_tests(&mut self) {
         const YEAR: Duration = Duration::from_secs(365 * 86_400);
-        self.max_test_time = YEAR;
+        self.test_time = YEAR;
     }
 
-    /// Returns the quotas of all sessions and of one client.
-    pub fn quotas(&self) -> Quotas {
-        Quotas {
-            all: QuotaLimits {
+    /// Returns the limits of all sessions and of one client.
+    pub fn sessions(&self) -> ServerLimits {
+        ServerLimits {
+            total: ResourceLimits {
                 sessions: self.max_sessions,
-                streams: self.max_total_streams,
+                streams: self.max_streams,
                 rate: self.max_rate,
                 bytes: self.max_bytes,
                 time: self.max_time,
+                queue: self.max_queue,
             },
-            client: QuotaLimits {
+            client: ResourceLimits {
                 sessions: self.client_sessions,
                 streams: self.client_streams,
                 rate: self.client_rate,
                 bytes: self.client_bytes,
                 time: self.client_time,
+                queue: self.client_queue,
             },
             clients: self.max_clients,
-            session_streams: self.max_streams,
-            session_time: self.max_test_time,
-            window: self.quota_window,
-            queue: self.queue,
-            client_queue: self.client_queue,
+            session_streams: self.session_streams,
+            test_time: self.test_time,
+            quota_window: self.quota_window,
         }
     }
 

@@ -7,8 +7,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use lfn_core::admission::{SessionDemand, SessionGrant};
 use lfn_core::date::rfc3339;
+use lfn_core::limits::{ResourceGrant, ResourceRequest};
 use lfn_net::server::ServerEvent;
 use lfn_net::server::event::{RefusedReason, SessionInfo};
 use lfn_net::session::SessionError;
@@ -165,7 +165,7 @@ fn session_fields(info: &SessionInfo) -> Vec<(&'static str, Value)> {
 }
 
 fn requested_fields(info: &SessionInfo) -> Vec<(&'static str, Value)> {
-    let SessionDemand { streams, time, bytes, rate, .. } = info.demand;
+    let ResourceRequest { streams, time, bytes, rate, .. } = info.requested;
     let mut fields = session_fields(info);
     fields.push(("requested_streams", streams.into()));
     fields.extend(time.map(|time| ("requested_seconds", seconds(Some(time)))));
@@ -174,8 +174,8 @@ fn requested_fields(info: &SessionInfo) -> Vec<(&'static str, Value)> {
     fields
 }
 
-fn granted_fields(allowed: &SessionGrant) -> Vec<(&'static str, Value)> {
-    let SessionGrant { streams, rate, bytes, time } = *allowed;
+fn granted_fields(allowed: &ResourceGrant) -> Vec<(&'static str, Value)> {
+    let ResourceGrant { streams, rate, bytes, time } = *allowed;
     let mut fields = vec![("granted_streams", streams.into())];
     fields.extend(time.map(|time| ("granted_seconds", seconds(Some(time)))));
     fields.extend(bytes.map(|bytes| ("granted_bytes", bytes.0.into())));

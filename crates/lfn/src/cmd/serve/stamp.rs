@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use lfn_core::stamp::reflector::{ReflectorLimits, ReflectorTally};
-use lfn_net::server::access::Access;
+use lfn_net::limits::access::Access;
 use lfn_net::stamp::{ReflectorConfig, StampKey, StampReflector};
 
 use crate::exit::Failure;

@@ -7,11 +7,12 @@ mod progress_line;
 use std::io::Write;
 
 use lfn_api::prediction::{CopyPrediction, Predictor};
-use lfn_core::transfer::bottleneck::{CopyBottleneck, ProgressSample, SocketEvidence, StreamTime, classify};
+use lfn_core::diagnose::bottleneck::CopyBottleneck;
+use lfn_core::diagnose::{Diagnosis, Finding, MissingEvidence, Verdict};
+use lfn_core::evidence::{SocketEvidence, StreamTime};
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::options::{FsyncPolicy, Verify};
 use lfn_core::transfer::preserve::SkippedEntries;
-use lfn_core::transfer::shortfall::{FinishedCopy, Shortfall, shortfall};
 use lfn_core::transfer::streams::{CountReason, DEFAULT_STREAMS, StreamChange, StreamPlan};
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_core::wire::CongestionRequest;
@@ -28,10 +29,7 @@ use crate::print::{self, terminal};
 pub use progress::{CopyProgress, ProgressMode};
 
 /// Schema of the report.
-const SCHEMA: &str = "lfn.copy/2";
-
-/// Minimum share of the predicted goodput at which the link is the limit.
-const LINK_FULL_SHARE: f64 = 0.9;
+const SCHEMA: &str = "lfn.copy/3";
 
 /// A finished copy and its prediction.
 pub struct CopyReport<'a> {
@@ -51,6 +49,8 @@ pub struct CopyReport<'a> {
     pub manifest: Option<u64>,
     /// Entries that were copied or deleted, or would be, if they belong into the document.
     pub entries: Option<Vec<EntryEvent>>,
+    /// Limit and findings of the copy.
+    pub diagnosis: Diagnosis,
     /// Prediction of the copy.
     pub predictor: &'a Predictor,
     /// Bytes that a send buffer of the sender holds, if known.
@@ -92,8 +92,10 @@ struct ReportJson<'a> {
     streams_replaced: u32,
     predicted: Option<CopyPrediction>,
     limited_by: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    shortfall: Option<Shortfall>,
+    verdict: &'a Verdict,
+    findings: &'a [Finding],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    missing: &'a [MissingEvidence],
     streams: u16,
     streams_reason: String,
     streams_changes: &'a [StreamChange],
@@ -168,7 +170,9 @@ impl CopyReport<'_> {
             streams_replaced: *replaced,
             predicted: self.predicted(),
             limited_by: self.limit().display_for_end(self.near_sends),
-            shortfall: self.shortfall(),
+            verdict: &self.diagnosis.verdict,
+            findings: &self.diagnosis.findings,
+            missing: &self.diagnosis.missing,
             streams: self.streams(),
             streams_reason: self.count_reason(),
             streams_changes: changes,
@@ -206,9 +210,9 @@ impl CopyReport<'_> {
             }
             _ => format!("{total} in {time}, goodput {}", moved.per(*elapsed)),
         };
-        let (limit, shortfall) = (self.limit(), self.shortfall());
+        let (limit, findings) = (self.limit(), &self.diagnosis.findings);
         // The finding below names the limit, with figures.
-        if limit != CopyBottleneck::Unknown && shortfall.is_none() {
+        if limit != CopyBottleneck::Unknown && findings.is_empty() {
             line += &format!("; limit: {}", limit.display_for_end(self.near_sends));
         }
         if moved.0 > 0 || tally.changed() {
@@ -246,9 +250,9 @@ impl CopyReport<'_> {
             lines.add(format!("congestion control changed to {congestion}: {reason}"));
         }
         lines.extend(self.troubles());
-        if let Some(Shortfall { finding, remedy }) = shortfall {
-            lines.add(format!("finding: {finding}"));
-            lines.add(format!("hint: {remedy}"));
+        for finding in findings {
+            lines.add(format!("finding: {}", finding.summary));
+            lines.add(format!("hint: {}", finding.remedy));
         }
         lines.print()
     }
@@ -274,7 +278,8 @@ impl CopyReport<'_> {
         if !is_chosen || self.options.streams <= DEFAULT_STREAMS {
             return reason.to_string();
         }
-        let (Some(predicted), Some(fewer)) = (self.predicted(), self.predict_with(DEFAULT_STREAMS, self.send_buffer))
+        let (Some(predicted), Some(fewer)) =
+            (self.predicted(), self.predictor.predict_outcome(self.outcome, DEFAULT_STREAMS, self.send_buffer))
         else {
             return reason.to_string();
         };
@@ -292,13 +297,7 @@ impl CopyReport<'_> {
 
     /// Returns the prediction for the bytes that were sent, if the path is known and any were sent.
     fn predicted(&self) -> Option<CopyPrediction> {
-        self.predict_with(self.streams(), None)
-    }
-
-    fn predict_with(&self, streams: u16, send_buffer: Option<Bytes>) -> Option<CopyPrediction> {
-        let rtt = self.outcome.sample.sockets.map(|sockets| sockets.min_rtt_seconds);
-        let moved = Some(self.outcome.moved()).filter(|moved| moved.0 > 0)?;
-        self.predictor.predict_with(streams, send_buffer, moved, rtt)
+        self.predictor.predict_outcome(self.outcome, self.streams(), None)
     }
 
     /// Returns a line about lost connections, broken streams and damaged blocks, if there were any.
@@ -322,7 +321,7 @@ impl CopyReport<'_> {
 
     /// Returns the number of streams at the end.
     fn streams(&self) -> u16 {
-        self.outcome.changes.last().map_or(self.options.streams, |change| change.streams)
+        self.outcome.last_stream_count(self.options.streams)
     }
 
     /// Returns the last change of this number, if there was one.
@@ -336,33 +335,9 @@ impl CopyReport<'_> {
         changes.find_map(|change| Some((change.congestion.as_deref()?, change.reason.as_str())))
     }
 
-    /// Returns the finding if the goodput is below the prediction.
-    fn shortfall(&self) -> Option<Shortfall> {
-        let CopyOutcome { elapsed, sample, outage_time, standstill_time, .. } = self.outcome;
-        shortfall(&FinishedCopy {
-            goodput: self.outcome.moved().per(*elapsed),
-            predicted: self.predicted()?.average_goodput,
-            bottleneck: self.limit(),
-            sample: &ProgressSample { at: *elapsed, ..*sample },
-            streams: self.streams(),
-            near_sends: self.near_sends,
-            outage: *outage_time,
-            standstill: *standstill_time,
-        })
-    }
-
     /// Returns the limit of the whole copy.
     fn limit(&self) -> CopyBottleneck {
-        let predicted = self.predicted().map(|predicted| predicted.average_goodput);
-        // Time without a connection has its own cause.
-        let at = self.outcome.elapsed.saturating_sub(self.outcome.outage_time);
-        let whole = ProgressSample { at, bytes: self.outcome.moved(), ..self.outcome.sample };
-        let limit = classify(&ProgressSample::default(), &whole, self.streams(), predicted);
-        // A link that was full only while there was a connection does not limit the whole copy.
-        let is_slow = predicted.is_some_and(|predicted| {
-            whole.bytes.per(self.outcome.elapsed).as_f64() < LINK_FULL_SHARE * predicted.as_f64()
-        });
-        if matches!(limit, CopyBottleneck::LinkFull { .. }) && is_slow { CopyBottleneck::Outage } else { limit }
+        self.diagnosis.bottleneck.unwrap_or(CopyBottleneck::Unknown)
     }
 }
 

@@ -2,14 +2,14 @@
 //! and otherwise only necessary messages.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lfn_api::prediction::{CopyPrediction, Predictor};
-use lfn_core::transfer::bottleneck::{CopyBottleneck, ProgressSample, classify};
+use lfn_core::diagnose::bottleneck::{CopyBottleneck, CurrentProgress};
+use lfn_core::evidence::ProgressSample;
 use lfn_core::transfer::entry::Name;
 use lfn_core::transfer::streams::StreamChange;
 use lfn_core::units::{BitRate, Bytes, show_duration};
@@ -20,9 +20,6 @@ use super::progress_line::{CopyState, ProgressLine};
 use crate::exit::without_error_number;
 use crate::print::settings::is_quiet;
 use crate::print::{self, terminal};
-
-/// Time over which the rate and the limit are computed.
-const WINDOW: Duration = Duration::from_secs(2);
 
 /// Columns of a terminal with an unknown width.
 const DEFAULT_COLUMNS: usize = 80;
@@ -59,7 +56,6 @@ pub struct CopyProgress<'a> {
     last_text: Cell<Option<Duration>>,
     near_sends: bool,
     predictor: &'a Predictor,
-    samples: RefCell<VecDeque<ProgressSample>>,
     predicted: Cell<Option<CopyPrediction>>,
     streams: Cell<u16>,
     last_event: Cell<Option<Duration>>,
@@ -134,7 +130,7 @@ impl<'a> CopyProgress<'a> {
         if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
             bar.set_style(style);
         }
-        let (line, looks, predicted, last_event) = Default::default();
+        let (line, predicted, last_event) = Default::default();
         CopyProgress {
             bar,
             line,
@@ -144,7 +140,6 @@ impl<'a> CopyProgress<'a> {
             last_text: Cell::default(),
             near_sends,
             predictor,
-            samples: looks,
             predicted,
             streams: Cell::new(predictor.streams()),
             last_event,
@@ -171,18 +166,25 @@ impl<'a> CopyProgress<'a> {
         self.mode.requested && self.bar.is_hidden() && !self.mode.ndjson
     }
 
-    /// Shows the progress of the copy.
-    pub fn show(&self, extent: &ListedTotals, look: &ProgressSample) {
-        if self.bar.is_hidden() && !self.mode.ndjson && !self.mode.requested {
-            return;
-        }
+    /// Returns the predicted steady goodput, once the path is known.
+    pub fn predicted_goodput(&self, extent: &ListedTotals, look: &ProgressSample) -> Option<BitRate> {
         if self.predicted.get().is_none() {
             self.predicted.set(self.predictor.predict(extent.bytes, look.sockets.map(|s| s.min_rtt_seconds)));
         }
-        let earlier = self.earlier(look);
-        let limit = classify(&earlier, look, self.streams.get(), self.predicted.get().map(|p| p.goodput));
-        let elapsed = look.at.saturating_sub(earlier.at);
-        let goodput = Bytes(look.bytes.0.saturating_sub(earlier.bytes.0)).per(elapsed);
+        self.predicted.get().map(|predicted| predicted.goodput)
+    }
+
+    /// Returns the current number of streams.
+    pub fn streams(&self) -> u16 {
+        self.streams.get()
+    }
+
+    /// Shows the progress of the copy with its current goodput and bottleneck.
+    pub fn show(&self, extent: &ListedTotals, look: &ProgressSample, current: CurrentProgress) {
+        if self.bar.is_hidden() && !self.mode.ndjson && !self.mode.requested {
+            return;
+        }
+        let CurrentProgress { goodput, bottleneck: limit } = current;
         if self.shows_name() {
             let state = match self.time_stalled(extent, look) {
                 Some(since) => CopyState::Stalled { since },
@@ -284,17 +286,6 @@ impl<'a> CopyProgress<'a> {
     fn line(&self, extent: &ListedTotals, look: &ProgressSample, state: CopyState) -> ProgressLine {
         let ListedTotals { bytes: all, finished: settled, entries, complete, .. } = *extent;
         ProgressLine { name: self.name.get(), done: done(extent, look), all, settled, entries, complete, state }
-    }
-
-    /// Returns the sample at the start of the current window.
-    fn earlier(&self, look: &ProgressSample) -> ProgressSample {
-        let mut looks = self.samples.borrow_mut();
-        while looks.len() > 1 && looks.front().is_some_and(|first| look.at.saturating_sub(first.at) > WINDOW) {
-            looks.pop_front();
-        }
-        let earlier = looks.front().copied().unwrap_or_default();
-        looks.push_back(*look);
-        earlier
     }
 
     /// Returns the remaining time at the current rate, or at the predicted rate during slow start.

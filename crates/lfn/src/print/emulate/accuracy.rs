@@ -9,7 +9,6 @@ use lfn_core::link::DropCause;
 use lfn_core::units::{Ratio, show_duration};
 use lfn_net::emulator::{AccuracyReport, Calibration, DirectionReport, EmulatedPathReport, LinkChange};
 
-use crate::print::for_locale;
 use crate::print::terminal;
 
 /// Width of the label column.
@@ -22,7 +21,7 @@ const MAX_CHANGES: usize = 10;
 
 /// Returns the report for the width of stderr. A run that ended early is never accurate.
 pub fn for_stderr(report: &AccuracyReport, is_broken: bool) -> String {
-    for_locale(&text(report, is_broken, terminal::stderr_columns())).into_owned()
+    text(report, is_broken, terminal::stderr_columns())
 }
 
 fn text(report: &AccuracyReport, is_broken: bool, columns: usize) -> String {

@@ -1,6 +1,6 @@
 //! Dry run: the simulation and the formulas side by side, with the reasons for their differences.
 
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use lfn_api::documents::{
@@ -39,7 +39,7 @@ pub struct DryRunReport {
 impl DryRunReport {
     /// Prints a page on stdout.
     pub fn text(&self) -> io::Result<()> {
-        print::out().write_all(print::for_locale(&self.page()).as_bytes())
+        print::result(&self.page())
     }
 
     /// Returns the document. Its figures do not depend on the machine or the time.

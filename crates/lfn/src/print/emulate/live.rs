@@ -39,7 +39,7 @@ fn draw_line(figures: Option<&LiveFigures>) {
 
 fn write(figures: Option<&LiveFigures>) {
     if let Some(figures) = figures {
-        message(format_args!("{}\n", for_locale(&line(figures, usize::MAX))));
+        message(format_args!("{}\n", line(figures, usize::MAX)));
     }
 }
 

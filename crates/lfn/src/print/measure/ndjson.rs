@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use lfn_core::report::{EventSchema, Origin, Side, StoredFinding, TestDocument, TestEvent};
+use lfn_core::report::{EventSchema, Finding, Origin, Side, TestDocument, TestEvent};
 use lfn_core::units::Bytes;
 use lfn_core::wire::measure::{Interval, TestDirection};
 use lfn_net::tester::{Test, TestProgress};
@@ -46,7 +46,7 @@ impl Events {
     }
 
     /// Prints one `finding` event per finding of a run.
-    pub fn findings(&mut self, test: usize, findings: &[StoredFinding]) {
+    pub fn findings(&mut self, test: usize, findings: &[Finding]) {
         for finding in findings {
             self.print_event(&TestEvent::Finding { run: number(test), finding: finding.clone() });
         }

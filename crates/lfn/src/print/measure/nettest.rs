@@ -35,7 +35,7 @@ fn page(runs: &[Run], hosts: &HostNames) -> String {
     page += &format!("{HEAD}\n");
     let mut sum = Line::default();
     for run in runs {
-        let cpu = run.near.cpu.unwrap_or_default();
+        let cpu = run.evidence.near.cpu.unwrap_or_default();
         let line = Line { real: run.elapsed, cpu, bytes: run.bytes };
         page += &row(if run.direction == TestDirection::Forward { "write" } else { "read" }, &line);
         sum.real += line.real;
@@ -51,7 +51,7 @@ fn page(runs: &[Run], hosts: &HostNames) -> String {
 
 /// Returns the buffers of this end and the window scales of both ends, as nettest prints them before the test.
 fn settings(run: &Run) -> String {
-    let Some(stream) = run.near.streams.first() else { return String::new() };
+    let Some(stream) = run.evidence.near.streams.first() else { return String::new() };
     let (Some(socket), Some(info)) = (&stream.socket, &stream.tcp_info) else { return String::new() };
     format!(
         "Final SO_SNDBUF={}\nFinal SO_RCVBUF={}\nFinal sendwinshift = {}, recvwinshift = {}.\n",
@@ -60,7 +60,7 @@ fn settings(run: &Run) -> String {
 }
 
 fn transfer(run: &Run, hosts: &HostNames) -> String {
-    let request = &run.request;
+    let request = &run.evidence.request;
     let records = match request.load {
         TestLoad::Records(count) => count,
         TestLoad::TimeSeconds(_) | TestLoad::Bytes(_) => run.bytes / request.record.0.max(1),

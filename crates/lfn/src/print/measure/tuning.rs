@@ -33,9 +33,9 @@ fn page(pair: &TuningComparison, hosts: &HostNames) -> String {
     let mut page = format!("{}\n{}\n{}\n", head(&pair.now, hosts), headline(pair), table(pair));
     let tests = [("now", Some(&pair.now)), ("tuned", pair.tuned.as_ref())];
     for (name, run) in tests.into_iter().filter_map(|(name, run)| Some((name, run?))) {
-        let text = match run.findings.iter().find(|finding| finding.gain != Some(BitRate(0))) {
+        let text = match run.diagnosis.findings.iter().find(|finding| finding.is_limit()) {
             Some(finding) => finding_text(finding),
-            None => format!("{}\n", run.verdict.summary),
+            None => format!("{}\n", run.diagnosis.verdict.summary),
         };
         page += &paragraphs(&format!("{name}: {text}"), wrap_columns());
     }
@@ -43,13 +43,17 @@ fn page(pair: &TuningComparison, hosts: &HostNames) -> String {
 }
 
 fn head(now: &Run, hosts: &HostNames) -> String {
-    let load = match now.request.load {
+    let load = match now.evidence.request.load {
         TestLoad::TimeSeconds(time) => format!("{} each", show_duration(time)),
         TestLoad::Records(count) => format!("{count} records each"),
         TestLoad::Bytes(bytes) => format!("{bytes} each"),
     };
-    let streams = if now.request.streams == 1 { "1 stream".into() } else { format!("{} streams", now.request.streams) };
-    let path = now.path.map(|path| format!(", capacity {}, BDP {}", path.capacity, path.bdp().decimal()));
+    let streams = if now.evidence.request.streams == 1 {
+        "1 stream".into()
+    } else {
+        format!("{} streams", now.evidence.request.streams)
+    };
+    let path = now.evidence.path.map(|path| format!(", capacity {}, BDP {}", path.capacity, path.bdp().decimal()));
     let ends = format!("{} to {}: {load}, {streams}", hosts.name(now.sender), hosts.name(now.receiver));
     let path = format!("RTT {}{}", show_duration(now.base_rtt), path.unwrap_or_default());
     wrapped("test", &ends) + &wrapped("path", &path)
@@ -112,7 +116,7 @@ fn fixed(rate: BitRate, larger: BitRate) -> String {
 }
 
 fn limit(run: &Run) -> String {
-    let summary = run.verdict.summary.as_str();
+    let summary = run.diagnosis.verdict.summary.as_str();
     let short = summary.split(" (").next().unwrap_or(summary).trim_start_matches("limited by ");
     short.split(',').next().unwrap_or(short).to_owned()
 }
@@ -125,11 +129,11 @@ fn buffer(requested: Option<Bytes>, granted: Bytes) -> String {
 }
 
 fn sender_socket(run: &Run) -> Option<&SocketReport> {
-    run.end(run.sender).streams.first()?.socket.as_ref()
+    run.evidence.end(run.sender).streams.first()?.socket.as_ref()
 }
 
 fn receiver_socket(run: &Run) -> Option<&SocketReport> {
-    run.end(run.receiver).streams.first()?.socket.as_ref()
+    run.evidence.end(run.receiver).streams.first()?.socket.as_ref()
 }
 
 /// Returns the commands that make the difference permanent, and those that undo it.

@@ -97,7 +97,7 @@ impl Demand {
         let pieces = hops.iter().map(|hop| burst_limit(hop, packet));
         let packets = (pieces.fold(SUPER_PACKET, f64::min) / packet).floor().max(1.0);
         // Packets that one hop has split stay split.
-        let splits_per_packet: f64 = hops.iter().map(splits_per_packet).sum();
+        let splits_per_packet: f64 = hops.iter().map(LinkConfig::splits_per_packet).sum();
         let burst = (1.0 / (1.0 / packets + splits_per_packet)).max(1.0) * packet;
         Some(Demand { rate, packet, burst })
     }
@@ -152,13 +152,6 @@ fn burst_limit(hop: &LinkConfig, packet: f64) -> f64 {
     };
     // With jitter, every packet has its own delay.
     if hop.jitter.spread.is_zero() { slice.min(turn) } else { packet }
-}
-
-/// Returns how often a hop splits super-packets, per packet: once at a lost packet, twice at a changed packet, three
-/// times at a reordered packet.
-fn splits_per_packet(hop: &LinkConfig) -> f64 {
-    let differs = [hop.duplicate, hop.corrupt, hop.corrupt_hidden].map(|share| share.get()).iter().sum::<f64>();
-    hop.loss.mean().get() + 2.0 * differs + 3.0 * hop.reorder.share.get()
 }
 
 /// Rounds down, because the value is an estimate.

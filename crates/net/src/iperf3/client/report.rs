@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use lfn_core::evidence::Evidence;
+use lfn_core::figure::Figure;
+use lfn_core::iperf3::report::{Iperf3Report, Iperf3Stream};
 use lfn_core::iperf3::results::CpuPercent;
 use lfn_core::iperf3::{LoadProtocol, Parameters, Results, ServerOutput, StreamResult, TestEnd};
-use lfn_core::report::{Figure, Iperf3Report, Iperf3Stream};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::measure::{
     Cpu, Dscp, EndReport, Interval, Mode, SocketReport, StreamReport, StreamSample, TestDirection, TestLoad,
@@ -15,13 +17,13 @@ use socket2::SockRef;
 
 use crate::iperf3::figures::{IntervalFigures, IperfFigures};
 use crate::iperf3::stream::{IperfStream, Socket};
-use crate::tester::{self, Measurement};
+use crate::tester;
 
 /// Result of a test in one direction, or in both directions at the same time.
 #[derive(Debug, Clone)]
 pub struct IperfOutcome {
     /// The forward run comes before the reverse run.
-    pub runs: Vec<(Measurement, Iperf3Report)>,
+    pub runs: Vec<Evidence>,
     /// Output of the server, if requested and available.
     pub output: Option<ServerOutput>,
 }
@@ -39,7 +41,8 @@ pub(super) fn outcome(
         let near_report = near_report(parameters, figures, intervals, near, sends);
         let far_report = far_report(parameters, figures, intervals, far, sends);
         let request = request(parameters, figures.interval(), sends);
-        (Measurement::new(request, rtt, near_report, far_report), remarks(parameters, figures, near, far, sends))
+        let iperf3 = Some(remarks(parameters, figures, near, far, sends));
+        Evidence { iperf3, ..Evidence::of_test(request, rtt, near_report, far_report) }
     });
     IperfOutcome { runs: runs.collect(), output: far.output.clone() }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use lfn_core::iperf3::Cookie;
 
 use super::super::control::IperfControl;
-use crate::server::connection_table::ConnectionSlot;
+use crate::limits::connection_table::ConnectionSlot;
 
 /// A connection that has sent a cookie.
 #[derive(Debug)]

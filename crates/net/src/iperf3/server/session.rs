@@ -18,9 +18,9 @@ use super::super::rsa::{self, AUTH_RESPONSE_TIME};
 use super::super::stream::{IperfStream, Load, Socket};
 use super::IperfServerState;
 use super::output::OutputRecorder;
+use crate::limits::admission::{AdmissionOutcome, Grant, ResourceRequest};
+use crate::limits::connection_table::ConnectionSlot;
 use crate::server::ServerEvent;
-use crate::server::admission::{AdmissionOutcome, Grant, SessionDemand};
-use crate::server::connection_table::ConnectionSlot;
 use crate::server::event::SessionInfo;
 use crate::session::SessionError;
 
@@ -97,7 +97,7 @@ impl IperfSession {
         let (sends, receives) = parameters.server_streams();
         let streams = sends + receives;
         let asked = parameters.rate.into_iter().chain(parameters.pacing).min();
-        let demand = SessionDemand {
+        let requested = ResourceRequest {
             streams,
             time: parameters.time(),
             bytes: match parameters.end {
@@ -107,10 +107,10 @@ impl IperfSession {
             },
             rate: asked.map(|rate| BitRate(rate.0.saturating_mul(streams.into()))),
             grace: self.shared.config.timeouts.end_grace,
-            ..SessionDemand::default()
+            ..ResourceRequest::default()
         };
         let (token, paths) = Default::default();
-        SessionInfo { client: self.peer, session: None, token, verb: "iperf3", paths, demand, sends: sends > 0 }
+        SessionInfo { client: self.peer, session: None, token, verb: "iperf3", paths, requested, sends: sends > 0 }
     }
 
     /// Sends the error to the client, which may be gone.
@@ -156,16 +156,16 @@ impl IperfSession {
         if !self.slot.authenticate() {
             return Err(Error::Busy);
         }
-        let mut ticket = match self.shared.config.admission.request(self.peer.ip(), info.demand) {
+        let mut waiting = match self.shared.config.admission.request(self.peer.ip(), info.requested) {
             AdmissionOutcome::Granted(grant) => return Ok(grant),
             AdmissionOutcome::Refused(refusal) => return Err(Error::Limit(refusal)),
-            AdmissionOutcome::Queued(ticket) => ticket,
+            AdmissionOutcome::Queued(waiting) => waiting,
         };
-        (self.shared.log)(ServerEvent::Queued(info, ticket.expected_wait()));
+        (self.shared.log)(ServerEvent::Queued(info, waiting.estimate()));
         let timeout = self.shared.config.timeouts.queue_timeout;
         let deadline = Instant::now() + timeout;
         while Instant::now() < deadline {
-            if let Some(outcome) = ticket.wait(POLL_INTERVAL) {
+            if let Some(outcome) = waiting.wait(POLL_INTERVAL) {
                 return outcome.map_err(Error::Limit);
             }
             self.check_quiet("while it waited in the queue")?;

@@ -5,6 +5,7 @@
 //! be read, or other users can read it, only the server's own ticket is accepted.
 
 pub mod file;
+mod holder;
 pub(crate) mod temporary;
 
 use std::fs;
@@ -14,32 +15,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use lfn_core::session::hello::{self, ClearHello, HelloError};
-use lfn_core::session::{Rights, Token, TokenHash};
-use lfn_core::units::BitRate;
+use lfn_core::session::{Token, TokenHash};
 use lfn_core::wire::third_party::TokenRequest;
-use lfn_core::wire::{Refusal, RefusalCode, Request};
+use lfn_core::wire::{Refusal, RefusalCode};
 
-use super::ServerConfig;
-use super::rate_limiter::RateLimiter;
+use super::config::ServerConfig;
 use crate::session::identity::IdentityError;
 use file::TokenFile;
-use temporary::{Delegation, TemporaryToken, TemporaryTokens};
-
-/// A holder of a token, with rights and limits.
-#[derive(Debug)]
-pub struct TokenHolder {
-    /// Name in the logs; none for the server's own ticket.
-    pub name: Option<Arc<str>>,
-    pub rights: Rights,
-    /// Directory that confines the holder's copies.
-    pub root: Option<PathBuf>,
-    /// Rate limit of all sessions of the holder together.
-    pub rate: Option<BitRate>,
-    pub(super) hash: TokenHash,
-    pub(super) rate_limiter: Option<Arc<RateLimiter>>,
-    expires: Option<SystemTime>,
-    delegation: Option<Delegation>,
-}
+pub use holder::TokenHolder;
+use temporary::{TemporaryToken, TemporaryTokens};
 
 /// All holders of valid tokens.
 #[derive(Debug)]
@@ -204,52 +188,6 @@ impl TokenSet {
             );
         }
         holder.check_expiry(now)
-    }
-}
-
-impl TokenHolder {
-    fn new(name: &str, record: &file::TokenRecord, config: &ServerConfig) -> Self {
-        TokenHolder {
-            name: Some(name.into()),
-            rights: record.rights.and(config.rights),
-            root: record.root.clone().or_else(|| config.root.clone()),
-            rate: record.rate,
-            hash: record.hash,
-            rate_limiter: record.rate.map(|rate| Arc::new(RateLimiter::new(Some(rate), None))),
-            expires: record.expires(),
-            delegation: None,
-        }
-    }
-
-    /// Returns the responsible holder: the issuer of a temporary token, otherwise the holder itself.
-    pub(super) fn principal(&self) -> &TokenHolder {
-        self.delegation.as_ref().map_or(self, |delegation| &delegation.issuer)
-    }
-
-    /// Checks whether a temporary token is valid for this request. Accepts every request of other tokens.
-    pub(super) fn check_delegation(&self, request: &Request) -> Result<(), Refusal> {
-        self.delegation.as_ref().map_or(Ok(()), |delegation| delegation.permits(request))
-    }
-
-    /// Returns the request that a temporary token was issued for.
-    pub(super) fn delegated_request(&self) -> Option<&TokenRequest> {
-        self.delegation.as_ref().map(Delegation::request)
-    }
-
-    /// Returns whether all properties of the token are the same.
-    fn is_unchanged(&self, other: &TokenHolder) -> bool {
-        let facts = |holder: &TokenHolder| {
-            (holder.name.clone(), holder.hash, holder.rights, holder.root.clone(), holder.rate, holder.expires)
-        };
-        facts(self) == facts(other)
-    }
-
-    fn check_expiry(&self, now: SystemTime) -> Result<(), Refusal> {
-        if self.expires.is_some_and(|expires| now >= expires) {
-            return Err(Refusal::new(RefusalCode::ExpiredToken, "the ticket has expired")
-                .hint("ask the operator of the server for a new ticket"));
-        }
-        Ok(())
     }
 }
 

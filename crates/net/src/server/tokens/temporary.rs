@@ -3,25 +3,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use lfn_core::session::{SessionId, Token};
-use lfn_core::wire::copy::CopyRequest;
+use lfn_core::session::Token;
 use lfn_core::wire::third_party::TokenRequest;
-use lfn_core::wire::{Refusal, RefusalCode, Request};
+use lfn_core::wire::{Refusal, RefusalCode};
 
-use super::TokenHolder;
+use super::holder::{Delegation, TokenHolder};
 use crate::session::identity;
 
 /// Maximum temporary tokens at once. A clear hello carries no name, so the server tries each token.
 const MAX_TEMPORARY_TOKENS: usize = 64;
-
-/// Issuer and purpose of a temporary token.
-#[derive(Debug)]
-pub(super) struct Delegation {
-    pub(super) issuer: Arc<TokenHolder>,
-    request: TokenRequest,
-    /// The first copy that used the token; other copies are refused.
-    copy: OnceLock<SessionId>,
-}
 
 /// All temporary tokens of a server.
 #[derive(Debug, Default)]
@@ -33,28 +23,6 @@ pub(crate) struct TemporaryToken {
     pub(crate) token: Token,
     holder: Arc<TokenHolder>,
     all: Arc<TemporaryTokens>,
-}
-
-impl Delegation {
-    /// Returns the request that the token was issued for.
-    pub(super) fn request(&self) -> &TokenRequest {
-        &self.request
-    }
-
-    /// Checks whether the token was issued for this request.
-    pub(super) fn permits(&self, request: &Request) -> Result<(), Refusal> {
-        let forbidden = |text| Err(Refusal::new(RefusalCode::Forbidden, text));
-        let Request::Copy(copy @ CopyRequest { copy: Some(id), .. }) = request else {
-            return forbidden("this temporary token is valid only for one upload");
-        };
-        if !self.request.matches(copy) {
-            return forbidden("this temporary token is valid only for an upload with other options or to another path");
-        }
-        if *self.copy.get_or_init(|| id.id) != id.id {
-            return forbidden("this temporary token is already in use by another copy");
-        }
-        Ok(())
-    }
 }
 
 impl TemporaryTokens {

@@ -21,7 +21,7 @@ use lfn_core::tcp_info::TcpInfo;
 use lfn_core::wire::measure::{Cpu, Mode, PayloadCheck, PayloadData, SocketReport, TestDirection, TestRequest};
 use lfn_sys::{process, tcp};
 
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::{DEAD_PEER_TIMEOUT, DataStream, is_timeout};
 
 /// Stack of a stream's thread, which touches 8 KiB of it. glibc reuses the stacks of ended threads, with their resident

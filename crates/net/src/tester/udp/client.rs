@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::report::EndReason;
+use lfn_core::evidence::{EndReason, Evidence};
 use lfn_core::session::SessionId;
 use lfn_core::udp::datagram;
 use lfn_core::udp::ramp::MAX_STEPS;
@@ -18,7 +18,7 @@ use lfn_core::wire::measure::{
 use super::end::UdpEnd;
 use super::ramp_steps::{PendingStep, RampSender, StepTimeout};
 use super::server::rate_share;
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::{self, Target, TcpConnection};
 use crate::session::queue::{self, QueueOutcome};
 use crate::session::{Control, DatagramStream, SessionError};
@@ -26,7 +26,7 @@ use crate::tester::client::{server_reason, unexpected_message};
 use crate::tester::clock::{self, ClockProbes};
 use crate::tester::deadline::{INTERRUPT_TIMEOUT, ReportDeadline};
 use crate::tester::probe::LatencyProbes;
-use crate::tester::{Measurement, Test, TestError, TestProgress, options};
+use crate::tester::{Test, TestError, TestProgress, options};
 
 /// Maximum sleep of the client, so that it notices an interrupt soon.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -39,7 +39,7 @@ pub(in crate::tester) fn run(
     target: &Target,
     test: &Test,
     watch: &mut dyn FnMut(TestProgress<'_>),
-) -> Result<Measurement, TestError> {
+) -> Result<Evidence, TestError> {
     let connection = TcpConnection::connect(target)?;
     let rtt = connection.min_rtt();
     let request = TestRequest { interval: test.interval(rtt), ..test.request.clone() };
@@ -171,7 +171,7 @@ struct UdpTestClient<'a> {
 }
 
 impl UdpTestClient<'_> {
-    fn run(mut self) -> Result<Measurement, TestError> {
+    fn run(mut self) -> Result<Evidence, TestError> {
         let sends = self.request.direction == TestDirection::Forward;
         while self.report.is_none() {
             if let Err(error) = self.end.collect() {
@@ -194,7 +194,7 @@ impl UdpTestClient<'_> {
         let mut far = EndReport { intervals: far_intervals, ..far };
         let clock = clock_probes.alignment();
         clock::align_clocks(&near, &mut far, clock.as_ref());
-        Ok(Measurement { clock, latency, ended, ..Measurement::new(request, rtt, near, far) })
+        Ok(Evidence { clock, latency, ended, ..Evidence::of_test(request, rtt, near, far) })
     }
 
     /// Returns the time that the server has had for its intervals. The server may start before its first message

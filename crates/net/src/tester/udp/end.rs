@@ -21,7 +21,7 @@ use lfn_sys::tcp;
 use super::flow::UdpFlow;
 use super::receiver;
 use super::sender::{SendUntil, UdpSender};
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::DatagramStream;
 use crate::tester::TestError;
 use crate::tester::host::HostWatch;

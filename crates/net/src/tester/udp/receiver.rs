@@ -11,7 +11,7 @@ use lfn_sys::clock::{monotonic_nanos, wall_nanos};
 use lfn_sys::udp::batch::{MergedDatagrams, ReceiveBuffers};
 
 use super::flow::{FlowReceived, UdpFlow};
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::is_timeout;
 
 /// Interval at which the stop flag is checked.

@@ -19,7 +19,7 @@ use lfn_sys::udp::batch::{self, MAX_GSO_BYTES, MAX_SEGMENTS};
 use lfn_sys::udp::{discard_error, max_payload, set_exact_timers};
 
 use super::flow::UdpFlow;
-use crate::server::rate_limiter::RateLimiter;
+use crate::limits::rate_limiter::RateLimiter;
 use crate::session::is_timeout;
 
 /// Time that the loop spins before a departure: about the duration of a wake-up.

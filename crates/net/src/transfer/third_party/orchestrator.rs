@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::transfer::bottleneck::ProgressSample;
+use lfn_core::evidence::ProgressSample;
 use lfn_core::transfer::entry::Modified;
 use lfn_core::transfer::streams::StreamChange;
 use lfn_core::units::Bytes;

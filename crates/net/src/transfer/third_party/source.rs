@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver as Queue, RecvTimeoutError, SyncSender, sync_chan
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::evidence::ProgressSample;
 use lfn_core::session::Ticket;
-use lfn_core::transfer::bottleneck::ProgressSample;
 use lfn_core::transfer::streams::StreamChange;
 use lfn_core::wire::copy::{ALIVE_INTERVAL, CopyId, EntryEvent, RemoteSource};
 use lfn_core::wire::third_party::{

@@ -43,13 +43,17 @@ fn scenario() -> impl Strategy<Value = (Shaper, Duration, Arrivals)> {
     })
 }
 
+fn context() -> HopContext {
+    crate::link::LinkConfig::default().context()
+}
+
 fn shape(shaper: Shaper, slice: Duration) -> ShaperStage {
-    ShaperStage::new(&LinkConfig { shaper: Some(shaper), slice, ..LinkConfig::default() })
+    ShaperStage::new(Some(shaper), &HopContext { slice, ..context() })
 }
 
 fn police(shaper: Shaper) -> PolicerStage {
     let Shaper { rate, burst, .. } = shaper;
-    PolicerStage::new(&LinkConfig { policer: Some(Policer { rate, burst }), ..LinkConfig::default() })
+    PolicerStage::new(Some(Policer { rate, burst }), &context())
 }
 
 fn split_into_singles(arrivals: &Arrivals) -> Arrivals {
@@ -286,7 +290,7 @@ proptest! {
                 burst: Bytes(burst.max(9_014)),
                 limit: Bytes(1 << 40),
             });
-            stage.set(&LinkConfig { shaper: other, slice, ..LinkConfig::default() }, *at);
+            stage.set(other, &HopContext { slice, ..context() }, *at);
             events.extend(std::iter::from_fn(|| stage.pop(*at)));
             if other.is_none() {
                 prop_assert_eq!(stage.next_event_at(), None);
@@ -322,20 +326,19 @@ fn neither_bucket_drifts() {
 #[test]
 fn tokens_are_kept_when_settings_change_as_far_as_they_fit() {
     let mbit = |rate: u64, burst| Some(Policer { rate: BitRate(rate * 1_000_000), burst: Bytes(burst) });
-    let config = |policer| LinkConfig { policer, ..LinkConfig::default() };
     let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
     let passes = |stage: &mut PolicerStage, ms, bytes| {
         stage.push(Packet::single(0, bytes), at(ms));
         matches!(stage.pop(at(ms)), Some(LinkEvent::Forward { .. }))
     };
-    let mut stage = PolicerStage::new(&config(mbit(8, 10_000)));
+    let mut stage = PolicerStage::new(mbit(8, 10_000), &context());
     // 10,000 B, and 1,000 more a millisecond.
     assert!(passes(&mut stage, 0, 9_000));
-    stage.set(&config(mbit(16, 20_000)), at(2));
+    stage.set(mbit(16, 20_000), &context(), at(2));
     // 3,000 tokens remained; now the bucket receives 2,000 in a millisecond.
     assert!(!passes(&mut stage, 2, 3_001) && passes(&mut stage, 2, 3_000) && passes(&mut stage, 3, 2_000));
-    stage.set(&config(mbit(8, 500)), at(100));
+    stage.set(mbit(8, 500), &context(), at(100));
     assert!(!passes(&mut stage, 100, 501) && passes(&mut stage, 100, 500) && !passes(&mut stage, 100, 1));
-    stage.set(&config(None), at(100));
+    stage.set(None, &context(), at(100));
     assert!(passes(&mut stage, 100, 1_000_000));
 }

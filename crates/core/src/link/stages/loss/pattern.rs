@@ -3,9 +3,9 @@
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::{Gilbert, LossExtent, LossModel, ScheduledLoss};
-use crate::link::Timetable;
+use super::model::{Gilbert, LossExtent, LossModel, ScheduledLoss};
 use crate::link::sampler::Geometric;
+use crate::link::timetable::Timetable;
 use crate::time::Instant;
 use crate::units::Ratio;
 

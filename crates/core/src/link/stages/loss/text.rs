@@ -4,9 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{Gilbert, LossExtent, LossModel, ScheduledLoss};
+use super::model::{Gilbert, LossExtent, LossModel, ScheduledLoss};
+use crate::link::error::LinkError;
 use crate::link::setting::{Parts, SettingError, parse_count};
-use crate::link::{LinkError, Timetable};
+use crate::link::timetable::Timetable;
 use crate::units::{QuantityError, Ratio, duration_argument, parse_unit_duration};
 
 const FORMS: &str = "a ratio such as 1e-4 or 0.01%, gilbert:p=1%:r=25%, gilbert:loss=1%:burst=4, nth:100, \

@@ -8,12 +8,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::backlog::Backlog;
 use super::drop_tail::{Fifo, QueuedRange};
-use super::settings::DisciplineError;
-use super::{Backlog, FramingOverhead, TransmitLine};
+use super::error::DisciplineError;
+use super::{FramingOverhead, TransmitLine};
 use crate::link::outbox::Outbox;
+use crate::link::packet::{DropCause, Ecn, Packet};
 use crate::link::setting::{Parts, SettingError};
-use crate::link::{DropCause, Ecn, Packet};
 use crate::time::Instant;
 use crate::units::{duration_argument, parse_unit_duration};
 

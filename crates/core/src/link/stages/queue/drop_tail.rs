@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::{Backlog, FramingOverhead, QueueLimit};
-use crate::link::Packet;
+use super::FramingOverhead;
+use super::backlog::Backlog;
+use super::limit::QueueLimit;
+use crate::link::packet::Packet;
 use crate::time::Instant;
 
 /// FIFO queue of ranges.

@@ -9,12 +9,14 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
+use super::TransmitLine;
+use super::backlog::Backlog;
 use super::codel::{CoDel, CoDelQueue, HeadPacket, QueueSettings};
 use super::drop_tail::QueuedRange;
-use super::settings::{DisciplineError, parse_whole};
-use super::{Backlog, TransmitLine};
-use crate::link::Packet;
+use super::error::{DisciplineError, MAX_FLOWS, MAX_QUANTUM, MIN_QUANTUM};
+use super::limit::parse_whole;
 use crate::link::outbox::Outbox;
+use crate::link::packet::Packet;
 use crate::link::setting::{Parts, SettingError};
 use crate::time::Instant;
 use crate::units::Bytes;
@@ -40,10 +42,6 @@ impl Default for FqCoDel {
 
 impl FqCoDel {
     pub(super) const FORM: &'static str = "fq-codel:flows=1024:quantum=1514:target=5ms:interval=100ms";
-    /// Maximum of the kernel.
-    pub(super) const MAX_FLOWS: u32 = 65_536;
-    pub(super) const MIN_QUANTUM: Bytes = Bytes(256);
-    pub(super) const MAX_QUANTUM: Bytes = Bytes(16 << 20);
 
     pub(super) fn parse(parts: &mut Parts) -> Result<Self, SettingError> {
         let default = FqCoDel::default();
@@ -56,10 +54,10 @@ impl FqCoDel {
     }
 
     pub(super) fn check(&self) -> Result<(), DisciplineError> {
-        if !(1..=Self::MAX_FLOWS).contains(&self.flows) {
+        if !(1..=MAX_FLOWS).contains(&self.flows) {
             return Err(DisciplineError::FlowQueues(self.flows));
         }
-        if !(Self::MIN_QUANTUM..=Self::MAX_QUANTUM).contains(&self.quantum) {
+        if !(MIN_QUANTUM..=MAX_QUANTUM).contains(&self.quantum) {
             return Err(DisciplineError::Quantum(self.quantum));
         }
         self.codel.check()

@@ -6,29 +6,48 @@
 //! the limit divided by the rate. Bytes include the overhead of the layer of the line (as `tc` counts a backlog with
 //! `stab`). Each discipline has its own file; the shared limit and the statistics are in this one.
 
+mod backlog;
 mod codel;
 mod drop_tail;
+mod error;
 mod fq_codel;
+mod limit;
 mod red;
 mod settings;
 
+use backlog::Backlog;
 pub use codel::CoDel;
 use codel::{CoDelQueue, QueueSettings};
 pub(super) use drop_tail::QueuedRange;
 use drop_tail::{Admission, Fifo, admit_at_most};
+pub use error::DisciplineError;
 use fq_codel::FlowQueues;
 pub use fq_codel::FqCoDel;
+pub use limit::QueueLimit;
+pub(crate) use limit::parse_packets;
 pub use red::Red;
 use red::{RedAverage, RedDecision};
-pub(crate) use settings::parse_packets;
-pub use settings::{Discipline, DisciplineError, QueueLimit};
+pub use settings::Discipline;
 
 use super::line::{FramingOverhead, TransmitLine};
 use super::ranges::split_by_outcome;
+use crate::framing::Layer;
+use crate::link::hop_context::HopContext;
 use crate::link::outbox::Outbox;
-use crate::link::{DropCause, Ecn, LinkConfig, Packet};
+use crate::link::packet::{DropCause, Ecn, Packet};
+use crate::link::timetable::Timetable;
 use crate::time::Instant;
 use crate::units::{BitRate, Bytes};
+
+/// Settings of a line and of the queue in front of it.
+#[derive(Clone)]
+pub(super) struct LineSettings {
+    pub(super) rate: Timetable<BitRate>,
+    pub(super) layer: Layer,
+    pub(super) queue: QueueLimit,
+    pub(super) discipline: Discipline,
+    pub(super) ecn: bool,
+}
 
 /// Packets that wait for a line.
 pub(super) struct Queue {
@@ -37,14 +56,6 @@ pub(super) struct Queue {
     backlog: Backlog,
     peak: u64,
     state: DisciplineState,
-}
-
-/// Packets that were admitted and not completely sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Backlog {
-    packets: u64,
-    /// Bytes with the overhead of the line.
-    bytes: u64,
 }
 
 /// Waiting packets in the order of a discipline.
@@ -56,24 +67,24 @@ enum DisciplineState {
 }
 
 impl Queue {
-    pub(super) fn new(config: &LinkConfig) -> Self {
+    pub(super) fn new(settings: &LineSettings, context: &HopContext) -> Self {
         Queue {
-            limit: config.queue,
-            settings: queue_settings(config),
+            limit: settings.queue,
+            settings: queue_settings(settings, context),
             backlog: Backlog::default(),
             peak: 0,
-            state: DisciplineState::new(config, config.epoch),
+            state: DisciplineState::new(settings, context, context.epoch),
         }
     }
 
     /// Applies new settings. Waiting packets stay, even if they exceed the new limit. Under another discipline they
     /// keep their order of arrival. `sending` is on the line and part of the backlog.
-    pub(super) fn set(&mut self, config: &LinkConfig, sending: Option<Packet>, now: Instant) {
+    pub(super) fn set(&mut self, settings: &LineSettings, context: &HopContext, sending: Option<Packet>, now: Instant) {
         let waiting = self.state.drain();
-        self.limit = config.queue;
-        self.settings = queue_settings(config);
-        if !self.state.set(config) {
-            self.state = DisciplineState::new(config, now);
+        self.limit = settings.queue;
+        self.settings = queue_settings(settings, context);
+        if !self.state.set(settings) {
+            self.state = DisciplineState::new(settings, context, now);
         }
         self.backlog =
             sending.iter().fold(Backlog::default(), |backlog, packet| backlog.with(packet, self.settings.overhead));
@@ -297,20 +308,20 @@ enum AdmissionOutcome {
 }
 
 impl DisciplineState {
-    fn new(config: &LinkConfig, now: Instant) -> Self {
-        match &config.discipline {
+    fn new(line: &LineSettings, context: &HopContext, now: Instant) -> Self {
+        match &line.discipline {
             Discipline::DropTail => DisciplineState::DropTail(Fifo::default()),
             Discipline::CoDel(_) => DisciplineState::CoDel(Box::default()),
             Discipline::FqCoDel(settings) => DisciplineState::FqCoDel(Box::new(FlowQueues::new(settings))),
             Discipline::Red(settings) => {
-                DisciplineState::Red(Fifo::default(), Box::new(RedAverage::new(config, settings, now)))
+                DisciplineState::Red(Fifo::default(), Box::new(RedAverage::new(settings, line.queue, context, now)))
             }
         }
     }
 
     /// Applies other settings of the same discipline; returns false for another discipline.
-    fn set(&mut self, config: &LinkConfig) -> bool {
-        match (self, &config.discipline) {
+    fn set(&mut self, line: &LineSettings) -> bool {
+        match (self, &line.discipline) {
             (DisciplineState::DropTail(_), Discipline::DropTail)
             | (DisciplineState::CoDel(_), Discipline::CoDel(_)) => {}
             (DisciplineState::FqCoDel(flows), Discipline::FqCoDel(settings))
@@ -318,7 +329,7 @@ impl DisciplineState {
             {
                 flows.set(settings);
             }
-            (DisciplineState::Red(_, average), Discipline::Red(settings)) => average.set(settings, config.queue),
+            (DisciplineState::Red(_, average), Discipline::Red(settings)) => average.set(settings, line.queue),
             _ => return false,
         }
         true
@@ -342,42 +353,6 @@ impl DisciplineState {
     }
 }
 
-impl Backlog {
-    fn with(mut self, packet: &Packet, overhead: FramingOverhead) -> Backlog {
-        self.add(u64::from(packet.count), overhead.range_bytes(packet));
-        self
-    }
-
-    fn add(&mut self, packets: u64, bytes: u64) {
-        self.packets += packets;
-        self.bytes += bytes;
-    }
-
-    /// Reports whether packets of this size fit. An empty queue accepts one packet, however small the limit.
-    fn has_room(&self, packets: u64, bytes: u64, limit: QueueLimit) -> bool {
-        if self.packets == 0 && packets == 1 {
-            return true;
-        }
-        match limit {
-            QueueLimit::Bytes(limit) => self.bytes.saturating_add(bytes) <= limit.0,
-            QueueLimit::Packets(limit) => self.packets.saturating_add(packets) <= u64::from(limit),
-        }
-    }
-
-    fn is_within(&self, limit: QueueLimit) -> bool {
-        match limit {
-            QueueLimit::Bytes(limit) => self.bytes <= limit.0,
-            QueueLimit::Packets(limit) => self.packets <= u64::from(limit),
-        }
-    }
-
-    fn remove(&mut self, packets: u64, bytes: u64) {
-        debug_assert!(bytes <= self.bytes && packets <= self.packets);
-        self.bytes = self.bytes.saturating_sub(bytes);
-        self.packets = self.packets.saturating_sub(packets);
-    }
-}
-
 /// Appends `next` to `run` if they belong together. Otherwise starts a new run and returns the old one.
 fn join(run: &mut Option<Packet>, next: Packet) -> Option<Packet> {
     match run {
@@ -395,13 +370,13 @@ fn mark(packet: &mut Packet) {
     packet.ecn = Ecn::Congested;
 }
 
-fn queue_settings(config: &LinkConfig) -> QueueSettings {
-    let codel = match config.discipline {
+fn queue_settings(settings: &LineSettings, context: &HopContext) -> QueueSettings {
+    let codel = match settings.discipline {
         Discipline::CoDel(codel) => codel,
         Discipline::FqCoDel(FqCoDel { codel, .. }) => codel,
         Discipline::DropTail | Discipline::Red(_) => CoDel::default(),
     };
-    let overhead = FramingOverhead(config.layer);
-    let largest = u32::try_from(config.largest_packet.0).unwrap_or(u32::MAX);
-    QueueSettings { codel, largest: overhead.packet_bytes(largest), ecn: config.ecn, overhead }
+    let overhead = FramingOverhead(settings.layer);
+    let largest = u32::try_from(context.largest_packet.0).unwrap_or(u32::MAX);
+    QueueSettings { codel, largest: overhead.packet_bytes(largest), ecn: settings.ecn, overhead }
 }

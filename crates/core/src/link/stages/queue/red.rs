@@ -9,9 +9,10 @@ use std::fmt;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::Backlog;
-use super::settings::{DisciplineError, QueueLimit};
-use crate::link::LinkConfig;
+use super::backlog::Backlog;
+use super::error::DisciplineError;
+use super::limit::QueueLimit;
+use crate::link::hop_context::HopContext;
 use crate::link::random::generator;
 use crate::link::setting::{Parts, SettingError};
 use crate::time::Instant;
@@ -139,7 +140,7 @@ pub(super) enum RedDecision {
 }
 
 impl RedAverage {
-    pub(super) fn new(config: &LinkConfig, settings: &Red, now: Instant) -> Self {
+    pub(super) fn new(settings: &Red, limit: QueueLimit, context: &HopContext, now: Instant) -> Self {
         let mut average = RedAverage {
             min: 0.0,
             max: 0.0,
@@ -150,9 +151,9 @@ impl RedAverage {
             idle_since: Some(now),
             since_drop: None,
             draw: 0.0,
-            generator: generator(config, "red"),
+            generator: generator(context, "red"),
         };
-        average.set(settings, config.queue);
+        average.set(settings, limit);
         average
     }
 

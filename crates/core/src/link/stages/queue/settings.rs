@@ -1,98 +1,18 @@
-//! Settings of a queue: its limit and its discipline.
-//!
-//! Both have a text form. [`QueueLimit`] is the value of a [`QueueSize`](crate::path::QueueSize) on a given path. A
-//! [`Discipline`] is a name with parameters, `codel:target=5ms:interval=100ms`. Parameters that are not set keep the
+//! Queue discipline with its text form: a name with parameters, `codel:target=5ms:interval=100ms`. Parameters that are not set keep the
 //! default of the discipline's RFC or paper. Each discipline's file has its parameters.
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
 use super::codel::CoDel;
+use super::error::DisciplineError;
 use super::fq_codel::FqCoDel;
+use super::limit::QueueLimit;
 use super::red::Red;
-use crate::link::LinkError;
+use crate::link::error::LinkError;
 use crate::link::setting::{Parts, SettingError};
-use crate::units::{Bytes, QuantityError, show_duration};
-
-/// Maximum length of a queue. The packet on the line counts until its last bit is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueLimit {
-    /// Bytes with the overhead of the line's layer. The maximum wait is the time to send these bytes.
-    Bytes(Bytes),
-    /// Packets of any length.
-    Packets(u32),
-}
-
-impl QueueLimit {
-    /// Returns the maximum bytes for packets of at most `largest` bytes.
-    pub fn max_bytes(self, largest: Bytes) -> Bytes {
-        match self {
-            QueueLimit::Bytes(bytes) => bytes,
-            QueueLimit::Packets(packets) => Bytes(u64::from(packets).saturating_mul(largest.0)),
-        }
-    }
-
-    /// Returns the exact text without spaces, such as `64KiB` or `100p`. Parsing the text returns the same limit.
-    pub fn to_argument(self) -> String {
-        match self {
-            QueueLimit::Bytes(bytes) => bytes.to_argument(),
-            QueueLimit::Packets(packets) => format!("{packets}p"),
-        }
-    }
-}
-
-impl FromStr for QueueLimit {
-    type Err = QuantityError;
-
-    /// Reads `30kB`, `65536`, `100p` or `100packets`.
-    fn from_str(text: &str) -> Result<Self, QuantityError> {
-        match parse_packets(text) {
-            Some(packets) => packets.map(QueueLimit::Packets),
-            None => text.parse().map(QueueLimit::Bytes),
-        }
-    }
-}
-
-/// Reads the number before `p` or `packets`; `None` if the text has no such unit.
-pub(crate) fn parse_packets(text: &str) -> Option<Result<u32, QuantityError>> {
-    let lower = text.trim().to_ascii_lowercase();
-    let number = ["packets", "packet", "p"].iter().find_map(|unit| lower.strip_suffix(unit))?;
-    Some(parse_whole(number, text, "number of packets", "100p"))
-}
-
-/// Reads a whole number of things that are counted.
-pub(super) fn parse_whole(
-    number: &str,
-    text: &str,
-    quantity: &'static str,
-    example: &'static str,
-) -> Result<u32, QuantityError> {
-    let number = number.trim();
-    let text = text.to_owned();
-    number.parse().map_err(|_| match number.parse::<f64>() {
-        Ok(value) if value < 0.0 => QuantityError::Negative { text, quantity },
-        Ok(value) if value > f64::from(u32::MAX) => QuantityError::TooLarge { text, quantity, max: "4,294,967,295" },
-        _ => QuantityError::NotANumber { text, quantity, example },
-    })
-}
-
-impl From<Bytes> for QueueLimit {
-    fn from(bytes: Bytes) -> Self {
-        QueueLimit::Bytes(bytes)
-    }
-}
-
-impl fmt::Display for QueueLimit {
-    /// Writes `9.096 MB` or `100 packets`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            QueueLimit::Bytes(bytes) => bytes.fmt(f),
-            QueueLimit::Packets(1) => f.pad("1 packet"),
-            QueueLimit::Packets(packets) => f.pad(&format!("{packets} packets")),
-        }
-    }
-}
+use crate::link::value::impl_value_or_none;
+use crate::units::Bytes;
 
 /// Queue discipline: the order of sending, and early drops and marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -108,48 +28,7 @@ pub enum Discipline {
     Red(Red),
 }
 
-/// Reason why the parameters of a discipline are refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DisciplineError {
-    /// CoDel reacts to a wait that stays above the target for an interval.
-    #[error("codel: target {} is not above zero and below interval {}", show_duration(*target), show_duration(*interval))]
-    Target {
-        target: Duration,
-        /// Configured or default value.
-        interval: Duration,
-    },
-    /// An hour exceeds every round-trip time.
-    #[error("codel: interval {} is above 1 h", show_duration(*.0))]
-    Interval(Duration),
-    /// More flows would only use memory.
-    #[error("fq-codel: flows {0} is not from 1 to {max}", max = FqCoDel::MAX_FLOWS)]
-    FlowQueues(u32),
-    /// With a few bytes a packet needs many turns, and gigabytes leave no turns.
-    #[error(
-        "fq-codel: quantum {} is not from {} to {}", .0.exact(),
-        FqCoDel::MIN_QUANTUM.exact(), FqCoDel::MAX_QUANTUM.exact()
-    )]
-    Quantum(Bytes),
-    /// The probability rises from min to max.
-    #[error("red: min {min} is not below max {max}")]
-    Thresholds {
-        /// Configured or default value.
-        min: QueueLimit,
-        /// Configured or default value.
-        max: QueueLimit,
-    },
-    /// The average has one unit and cannot be compared with both.
-    #[error("red: min {min} and max {max} have different units: give both in bytes or both in packets")]
-    Units {
-        /// Configured or default value.
-        min: QueueLimit,
-        /// Configured or default value.
-        max: QueueLimit,
-    },
-    /// A value of zero has no effect.
-    #[error("red: {0} of zero has no effect")]
-    Zero(&'static str),
-}
+impl_value_or_none!(Discipline, to_string);
 
 impl Discipline {
     /// Refuses parameters that cannot work with a queue of this limit.

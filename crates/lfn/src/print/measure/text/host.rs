@@ -3,21 +3,22 @@
 
 use std::time::Duration;
 
-use lfn_core::diagnose::HostEvidence;
+use lfn_core::diagnose::{Figures, HostFigures};
 use lfn_core::host::{NoteLevel, ThreadTime};
+use lfn_core::report::Run;
 use lfn_core::units::show_duration;
 use lfn_core::wire::measure::EndReport;
 
-use super::layout::wrapped;
-use crate::print::measure::TestRun;
+use super::layout::{segments, wrapped};
 
 /// Returns the labelled lines of both hosts, the sender first.
-pub(super) fn hosts(run: &TestRun) -> String {
-    let (sender, receiver) = (run.measurement.sender(), run.measurement.receiver());
-    let ends = [(&run.evidence.sender, sender), (&run.evidence.receiver, receiver)];
+pub(super) fn hosts(run: &Run) -> String {
+    let (sender, receiver) = (run.evidence.sender(), run.evidence.receiver());
+    let figures = Figures::of(&run.evidence);
+    let ends = [(&figures.sender, sender), (&figures.receiver, receiver)];
     let mut page: String =
         ends.iter().filter_map(|(host, report)| Some(wrapped("host", &line(host, report)?))).collect();
-    if let Some(clock) = run.measurement.clock {
+    if let Some(clock) = run.evidence.clock {
         page += &wrapped("clocks", &format!("offset known to ±{}", show_duration(clock.error)));
     }
     for (host, report) in ends {
@@ -30,7 +31,7 @@ pub(super) fn hosts(run: &TestRun) -> String {
 }
 
 /// Returns the figures of one host; none if the host does not report them.
-fn line(host: &HostEvidence, report: &EndReport) -> Option<String> {
+fn line(host: &HostFigures, report: &EndReport) -> Option<String> {
     let figures = report.host.as_ref()?;
     let mut parts = Vec::new();
     if let Some(interface) = &figures.interface {
@@ -43,8 +44,8 @@ fn line(host: &HostEvidence, report: &EndReport) -> Option<String> {
     }
     parts.extend(waited(report));
     parts.extend(dropped(report));
-    if let Some(segments) = figures.counter("Tcp.RetransSegs").filter(|segments| *segments > 0) {
-        parts.push(format!("{} retransmitted by the whole host", super::summary::segments(segments.unsigned_abs())));
+    if let Some(count) = figures.counter("Tcp.RetransSegs").filter(|count| *count > 0) {
+        parts.push(format!("{} retransmitted by the whole host", segments(count.unsigned_abs())));
     }
     if let Some((others, _)) = host.other_traffic.filter(|(others, all)| others.as_f64() > 0.05 * all.as_f64()) {
         parts.push(format!("{others} of other traffic"));

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lfn_core::report::{Figure, Iperf3Report, Iperf3Stream, StoredFinding};
+use lfn_core::report::{Figure, Finding, Iperf3Report, Iperf3Stream};
 use lfn_core::units::{BitRate, show_duration};
 use serde_json::Value;
 
-use super::summary::all_findings;
+use super::findings::all_findings;
 
 /// Returns the labelled lines of the summary.
 pub(super) fn lines(iperf3: &Iperf3Report) -> Vec<(&'static str, String)> {
@@ -32,7 +32,7 @@ fn lost(iperf3: &Iperf3Report) -> Option<(u64, u64, f64)> {
 }
 
 /// Returns the verdict of a test of datagrams.
-pub(super) fn verdict(iperf3: &Iperf3Report, findings: &[StoredFinding], goodput: BitRate) -> String {
+pub(super) fn verdict(iperf3: &Iperf3Report, findings: &[Finding], goodput: BitRate) -> String {
     let why = all_findings(findings).unwrap_or_else(|| match lost(iperf3) {
         None => "the loss is unknown\n".into(),
         Some((0, ..)) => "nothing was lost\n".into(),
@@ -54,13 +54,12 @@ pub(super) fn printed(iperf3: &Iperf3Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::diagnose::{Evidence, NamedReport};
+    use lfn_core::evidence::Evidence;
     use lfn_core::iperf3::LoadProtocol;
+    use lfn_core::report::Run;
     use lfn_core::wire::measure::{EndReport, StreamReport, TestRequest, UdpRequest};
-    use lfn_net::tester::Measurement;
 
     use super::*;
-    use crate::print::measure::TestRun;
 
     #[test]
     fn the_verdict_reports_lost_datagrams() {
@@ -75,18 +74,13 @@ mod tests {
             let request = TestRequest { streams: 2, udp: Some(Box::new(udp)), ..TestRequest::default() };
             let streams = vec![StreamReport::default(); 2];
             let end = EndReport { elapsed: Duration::from_secs(1), streams, ..EndReport::default() };
-            let evidence = Evidence::new(
-                None,
-                Duration::ZERO,
-                None,
-                NamedReport::new("near", &end),
-                NamedReport::new("far", &end),
-                "--iperf3 far",
-            );
-            let run =
-                TestRun::from_iperf3(Measurement::new(request, Duration::ZERO, end.clone(), end), evidence, report);
-            let causes: Vec<String> = run.findings.iter().map(|finding| finding.name.clone()).collect();
-            (causes.join(" "), verdict(run.iperf3.as_ref().unwrap(), &run.findings, BitRate(1_000_000)))
+            let evidence = Evidence::of_test(request, Duration::ZERO, end.clone(), end);
+            let run = Run::new(Evidence { iperf3: Some(report), ..evidence });
+            let causes: Vec<String> = run.diagnosis.findings.iter().map(|finding| finding.name.clone()).collect();
+            (
+                causes.join(" "),
+                verdict(run.evidence.iperf3.as_ref().unwrap(), &run.diagnosis.findings, BitRate(1_000_000)),
+            )
         };
         assert_eq!(verdict_of(Some(100), Some(0)).1, "goodput 1 Mb/s: nothing was lost\n");
         let (causes, text) = verdict_of(Some(100), Some(5));

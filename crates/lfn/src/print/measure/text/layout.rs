@@ -119,6 +119,11 @@ pub(super) fn round(time: Duration) -> Duration {
     if time < Duration::from_secs(1) { time } else { Duration::from_millis((time.as_millis() as u64 + 50) / 100 * 100) }
 }
 
+/// Returns a count of segments with its noun.
+pub(super) fn segments(count: u64) -> String {
+    if count == 1 { "1 segment".into() } else { format!("{count} segments") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,27 +1,26 @@
 //! Lines about the data path and the requested socket options, only for tests that requested something.
 
-use lfn_core::report::EndReason;
+use lfn_core::report::{EndReason, Run};
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_core::wire::measure::{EndReport, Mode, PayloadCheck, SocketReport};
 
 use super::layout::wrapped;
-use crate::print::measure::TestRun;
 
-pub(super) fn load(run: &TestRun) -> String {
-    let measurement = &run.measurement;
+pub(super) fn load(run: &Run) -> String {
+    let evidence = &run.evidence;
     let mut page = String::new();
     let mut line = |name: &str, text: Option<String>| {
         if let Some(text) = text {
             page += &wrapped(name, &text);
         }
     };
-    line("ended", ended(measurement.ended));
+    line("ended", ended(evidence.ended));
     line("confidence", confidence(run));
-    line("not copied", no_copy(measurement.sender(), measurement.receiver()));
-    line("options", options(measurement.sender(), measurement.receiver()));
-    line("check", check(measurement.receiver()));
-    if let Some(caught) = &measurement.blocks {
-        page += &super::block_timing::blocks(measurement.sender(), caught);
+    line("not copied", no_copy(evidence.sender(), evidence.receiver()));
+    line("options", options(evidence.sender(), evidence.receiver()));
+    line("check", check(evidence.receiver()));
+    if let Some(caught) = &evidence.blocks {
+        page += &super::block_timing::blocks(evidence.sender(), caught);
     }
     page
 }
@@ -36,11 +35,11 @@ pub(super) fn ended(ended: EndReason) -> Option<String> {
 }
 
 /// Returns the confidence interval if it was requested; otherwise there are too few intervals.
-fn confidence(run: &TestRun) -> Option<String> {
-    if run.measurement.request.slices_per_interval < 2 {
+fn confidence(run: &Run) -> Option<String> {
+    if run.evidence.request.slices_per_interval < 2 {
         return None;
     }
-    let Some(known) = run.measurement.estimate else {
+    let Some(known) = run.estimate else {
         return Some("no confidence interval: the steady part is too short".into());
     };
     Some(format!(

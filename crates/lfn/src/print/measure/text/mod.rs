@@ -1,9 +1,10 @@
 //! Text output of a test: one line for each interval during the test (`table`), then the figures with the prediction,
-//! then the findings (`summary`). Lines that only some tests have are in files of their own, which `summary` calls.
+//! then the findings (`summary`, `findings`). Lines that only some tests have are in files of their own, which `summary` calls.
 
 mod block_timing;
 mod datagrams;
 mod ends;
+mod findings;
 mod host;
 mod iperf3;
 mod latency;
@@ -14,7 +15,7 @@ mod summary;
 mod table;
 mod udp;
 
+pub(super) use findings::finding_text;
 pub(super) use layout::{paragraphs, wrapped};
-pub(super) use summary::finding_text;
-pub use summary::resent;
+
 pub use table::{Table, TablePosition};

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use lfn_core::path::PathProfile;
-use lfn_core::report::{HostNames, Side, UnfinishedTest};
+use lfn_core::report::{HostNames, Run, Side, UnfinishedTest};
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::{Bytes, show_duration};
 use lfn_core::wire::measure::{Interval, TestDirection, TestLoad};
@@ -16,7 +16,6 @@ use lfn_net::tester::{Test, TestProgress};
 use super::layout::{Grid, bytes_cell, rate_cell, time_cell, wrapped};
 use super::summary::summary;
 use crate::print;
-use crate::print::measure::TestRun;
 use crate::print::terminal::columns;
 
 /// Columns: time, goodput, retransmitted segments, cwnd, rwnd, RTT.
@@ -138,7 +137,7 @@ impl Table {
     }
 
     /// Prints the summary and the findings.
-    pub fn finish(&mut self, run: &TestRun) -> io::Result<()> {
+    pub fn finish(&mut self, run: &Run) -> io::Result<()> {
         if let Err(error) = self.rows(true) {
             self.failed.get_or_insert(error);
         }
@@ -146,7 +145,7 @@ impl Table {
             return Err(error);
         }
         let (sender, receiver) = self.names();
-        if !self.lines && run.iperf3.is_some() {
+        if !self.lines && run.evidence.iperf3.is_some() {
             // An iperf3 server that receives datagrams has no intervals.
             writeln!(print::out(), "{receiver} does not report its intervals")?;
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_core::report::EndReason;
+use lfn_core::report::{EndReason, Run};
 use lfn_core::tcp_model::GoodputLimit;
 use lfn_core::udp::figures::UdpSample;
 use lfn_core::udp::ramp::{RampReport, StepOutcome};
@@ -10,9 +10,8 @@ use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_core::wire::measure::{EndReport, Interval, TestLoad, TestRequest};
 
 use super::datagrams::{self, percent};
+use super::findings::{all_findings, more_findings};
 use super::layout::{Grid, paragraphs, rate_cell, time_cell, wrapped};
-use super::summary::{all_findings, more_findings};
-use crate::print::measure::TestRun;
 use crate::print::terminal::{columns, wrap_columns};
 
 /// Columns: time, goodput, datagrams, lost, lost per cent, reordered, duplicates, jitter.
@@ -66,58 +65,60 @@ pub(super) fn row(got: &Interval, columns: usize) -> String {
 }
 
 /// Returns the summary of a test of datagrams.
-pub(super) fn summary(run: &TestRun, sender: &str, receiver: &str) -> String {
-    let measurement = &run.measurement;
+pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
+    let evidence = &run.evidence;
     let mut page = String::new();
-    let is_ramp = measurement.request.udp.as_ref().is_some_and(|udp| udp.ramp.is_some());
+    let is_ramp = evidence.request.udp.as_ref().is_some_and(|udp| udp.ramp.is_some());
     page += &paragraphs(&verdict(run, is_ramp), wrap_columns());
     page.push('\n');
-    let goodput = format!("{} over {}", run.evidence.goodput, show_duration(run.evidence.elapsed));
+    let goodput = format!("{} over {}", run.goodput, show_duration(run.elapsed));
     page += &wrapped("goodput", &goodput);
     page += &predicted(run);
-    page += &super::load::ended(measurement.ended).map(|text| wrapped("ended", &text)).unwrap_or_default();
-    page += &datagrams::received(measurement.receiver());
-    if let Some(sent) = datagrams::sent(measurement.sender()) {
+    page += &super::load::ended(evidence.ended).map(|text| wrapped("ended", &text)).unwrap_or_default();
+    page += &datagrams::received(evidence.receiver());
+    if let Some(sent) = datagrams::sent(evidence.sender()) {
         page += &wrapped("sender", &format!("{sender}: {sent}"));
     }
-    page += &wrapped("receiver", &format!("{receiver}: {}", buffer(measurement.receiver())));
-    if let Some(server) = super::ends::server(&measurement.far) {
+    page += &wrapped("receiver", &format!("{receiver}: {}", buffer(evidence.receiver())));
+    if let Some(server) = super::ends::server(&evidence.far) {
         page += &wrapped("server", &server);
     }
-    if let Some(latency) = &measurement.latency {
+    if let Some(latency) = &evidence.latency {
         page += &super::latency::lines(latency);
     }
-    let ramps = measurement.sender().streams.iter().filter_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
-    let result = (measurement.ended == EndReason::Completed).then_some(run.verdict.summary.as_str());
+    let ramps = evidence.sender().streams.iter().filter_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
+    let result = (evidence.ended == EndReason::Completed).then_some(run.diagnosis.verdict.summary.as_str());
     ramps.for_each(|ramp| page += &ramp_lines(ramp, result, columns()));
-    if let Some(path) = &measurement.path {
+    if let Some(path) = &evidence.path_report {
         page += &super::path::path(path);
     }
     page += &super::host::hosts(run);
-    page += &datagrams::streams(measurement.sender(), measurement.receiver(), columns());
+    page += &datagrams::streams(evidence.sender(), evidence.receiver(), columns());
     page
 }
 
 /// Returns the limit of the test and the findings.
-fn verdict(run: &TestRun, is_ramp: bool) -> String {
-    let head = if is_ramp { "ramp".to_owned() } else { format!("goodput {}", run.evidence.goodput) };
-    match all_findings(&run.findings) {
+fn verdict(run: &Run, is_ramp: bool) -> String {
+    let head = if is_ramp { "ramp".to_owned() } else { format!("goodput {}", run.goodput) };
+    match all_findings(&run.diagnosis.findings) {
         Some(found) if !is_ramp => format!("{head}: {found}"),
-        _ if is_ramp && run.measurement.ended != EndReason::Completed => more_findings(&run.findings),
-        _ => format!("{head}: {}\n{}", run.verdict.summary, more_findings(&run.findings)),
+        _ if is_ramp && run.evidence.ended != EndReason::Completed => more_findings(&run.diagnosis.findings),
+        _ => format!("{head}: {}\n{}", run.diagnosis.verdict.summary, more_findings(&run.diagnosis.findings)),
     }
 }
 
 /// Returns the prediction if the capacity is known, with the measured share or the passed share of a ramp.
-fn predicted(run: &TestRun) -> String {
-    let Some((predicted, expected)) = run.predicted.zip(run.expected.as_ref()) else { return String::new() };
-    let mut ramps = run.measurement.sender().streams.iter().filter_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
+fn predicted(run: &Run) -> String {
+    let Some((predicted, expected)) = run.diagnosis.predicted.zip(run.diagnosis.expected.as_ref()) else {
+        return String::new();
+    };
+    let mut ramps = run.evidence.sender().streams.iter().filter_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
     let (measured, verb) = match ramps.next() {
-        Some(ramp) if run.measurement.ended != EndReason::Completed => {
+        Some(ramp) if run.evidence.ended != EndReason::Completed => {
             (ramp.highest_passed.unwrap_or_default(), "passed so far")
         }
         Some(ramp) => (ramp.highest_passed.unwrap_or_default(), "passed"),
-        None => (run.evidence.goodput, "measured"),
+        None => (run.goodput, "measured"),
     };
     let limit = if predicted.limit == GoodputLimit::RequestedRate { "the requested rate" } else { "capacity" };
     let share = measured.as_f64() / predicted.goodput.as_f64().max(1.0) * 100.0;

@@ -1,0 +1,74 @@
+//! The layer check: the permitted dependencies between crates, and no import cycle between modules.
+//!
+//! `lfn-layers [ROOT]` reads the crates in `ROOT/crates` and the rules in `ROOT/.ci/layers.toml`. The program prints each
+//! violation. The exit code is 0 without violations, 1 with violations, and 2 if a file cannot be read.
+//! `lfn-layers --edges [ROOT]` prints every use that is part of a cycle, with file and line, and checks nothing.
+//!
+//! Rules for crates: a crate depends on exactly the crates of the workspace that `layers.toml` lists for it.
+//! Dependencies of tests do not count.
+//!
+//! Rules for modules. A module is a file; an inline module belongs to its file.
+//! - A path in the code is a use of the module that defines the first item on this path. `super::X` is a use of the
+//!   child if the parent only contains `pub use child::X`. A re-export is therefore no use, and a `mod.rs` that only
+//!   re-exports is in no cycle.
+//! - A private `use` of an item is a use, because the item may be a trait whose methods are called. A `use` of a module
+//!   is none; the paths that begin with the module are.
+//! - Paths in macro calls and in attributes count. Code for tests and doc comments do not. A call of a method is no use.
+//! - Modules that use each other, directly or through others, are a cycle. A cycle is permitted only if `layers.toml`
+//!   lists exactly its modules.
+#![forbid(unsafe_code)]
+
+mod crates;
+mod cycles;
+mod module_tree;
+mod rules;
+mod uses;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cycles::UseGraph;
+use module_tree::ModuleTree;
+use rules::Rules;
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let print_edges = arguments.first().is_some_and(|argument| argument == "--edges");
+    if print_edges {
+        arguments.remove(0);
+    }
+    let root = PathBuf::from(arguments.into_iter().next().unwrap_or_else(|| ".".into()));
+    match run(&root, print_edges) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(count) => {
+            eprintln!("layers: {count} violations; the rules are in ARCHITECTURE.md and .ci/layer-check/src/main.rs");
+            ExitCode::from(1)
+        }
+        Err(error) => {
+            eprintln!("layers: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints the violations, or the uses within cycles. Returns the number of violations.
+fn run(root: &std::path::Path, print_edges: bool) -> anyhow::Result<usize> {
+    let packages = crates::read(&root.join("crates"))?;
+    let mut graphs = Vec::new();
+    for package in &packages {
+        for (name, path) in &package.roots {
+            graphs.push(UseGraph::new(&ModuleTree::read(name, path)?));
+        }
+    }
+    if print_edges {
+        graphs.iter().flat_map(UseGraph::cycle_edges).for_each(|edge| println!("{edge}"));
+        return Ok(0);
+    }
+    let rules = Rules::read(&root.join(".ci/layers.toml"))?;
+    let mut violations = rules.check_crates(&packages);
+    violations.extend(rules.check_cycles(&graphs));
+    for violation in &violations {
+        println!("layers: {violation}");
+    }
+    Ok(violations.len())
+}

@@ -1,0 +1,212 @@
+//! The check on small workspaces: each violation fails, and code that keeps the rules passes.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Permits what [`Workspace::new`] contains.
+const RULES: &str = "[crates]\na = []\nb = [\"a\"]\n";
+const PARENT: &str = "mod child;\npub use child::Child;\n";
+
+struct Workspace(tempfile::TempDir);
+
+impl Workspace {
+    /// Creates the crates `a` and `b`, where `b` depends on `a`, without cycles.
+    fn new() -> Workspace {
+        let workspace = Workspace(tempfile::tempdir().unwrap());
+        workspace.write(".ci/layers.toml", RULES);
+        workspace.write("crates/a/Cargo.toml", "[package]\nname = \"a\"\n[dependencies]\nserde = \"1\"\n");
+        workspace.write("crates/a/src/lib.rs", "mod parent;\nmod other;\n");
+        workspace.write("crates/a/src/parent/mod.rs", PARENT);
+        workspace.write("crates/a/src/parent/child.rs", "pub struct Child;\n");
+        workspace.write("crates/a/src/other.rs", "use crate::parent::Child;\npub struct Other(Child);\n");
+        workspace.write("crates/b/Cargo.toml", "[package]\nname = \"b\"\n[dependencies]\na = { path = \"../a\" }\n");
+        workspace.write("crates/b/src/main.rs", "fn main() {}\n");
+        workspace
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Adds a cycle of the modules `a::left` and `a::right`.
+    fn add_cycle(&self) {
+        self.write("crates/a/src/lib.rs", "mod parent;\nmod other;\nmod left;\nmod right;\n");
+        self.write("crates/a/src/left.rs", "pub struct Left;\npub fn f(_: crate::right::Right) {}\n");
+        self.write("crates/a/src/right.rs", "use super::left::Left;\npub struct Right(Left);\n");
+    }
+
+    fn permit(&self, modules: &[&str]) {
+        self.write(".ci/layers.toml", &format!("{RULES}[[cycle]]\nreason = \"old\"\nmodules = {modules:?}\n"));
+    }
+
+    /// Runs the check and returns its exit code and its output.
+    fn check(&self) -> (i32, String) {
+        run(self.0.path())
+    }
+
+    fn assert_passes(&self) {
+        assert_eq!(self.check(), (0, String::new()));
+    }
+
+    fn assert_fails(&self, message: &str) {
+        let (code, output) = self.check();
+        assert_eq!(code, 1, "{output}");
+        assert!(output.contains(message), "{output}");
+    }
+}
+
+fn run(root: &Path) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_lfn-layers")).arg(root).output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn workspace_without_cycles_passes() {
+    Workspace::new().assert_passes();
+}
+
+#[test]
+fn new_module_cycle_fails_with_places() {
+    let workspace = Workspace::new();
+    workspace.add_cycle();
+    workspace.assert_fails("new cycle: a::left, a::right");
+    workspace.assert_fails("left.rs:2: a::left uses crate::right::Right of a::right");
+    workspace.assert_fails("right.rs:1: a::right uses super::left::Left of a::left");
+}
+
+#[test]
+fn listed_cycle_passes() {
+    let workspace = Workspace::new();
+    workspace.add_cycle();
+    workspace.permit(&["a::left", "a::right"]);
+    workspace.assert_passes();
+}
+
+#[test]
+fn larger_cycle_than_the_listed_one_fails() {
+    let workspace = Workspace::new();
+    workspace.add_cycle();
+    workspace
+        .write("crates/a/src/left.rs", "pub struct Left;\nfn f(_: crate::right::Right, _: crate::other::Other) {}\n");
+    workspace.write("crates/a/src/other.rs", "pub struct Other(crate::left::Left);\n");
+    workspace.permit(&["a::left", "a::right"]);
+    workspace.assert_fails("a listed cycle has new modules: a::other");
+}
+
+#[test]
+fn listed_cycle_that_is_gone_fails() {
+    let workspace = Workspace::new();
+    workspace.permit(&["a::left", "a::right"]);
+    workspace.assert_fails("listed, and no cycle any more: a::left, a::right");
+}
+
+#[test]
+fn listed_module_outside_of_the_cycle_fails() {
+    let workspace = Workspace::new();
+    workspace.add_cycle();
+    workspace.permit(&["a::left", "a::other", "a::right"]);
+    workspace.assert_fails("listed, and not in the cycle any more: a::other");
+}
+
+#[test]
+fn cycle_without_a_reason_is_refused() {
+    let workspace = Workspace::new();
+    workspace.write(".ci/layers.toml", &format!("{RULES}[[cycle]]\nreason = \"\"\nmodules = []\n"));
+    assert_eq!(workspace.check().0, 2);
+}
+
+#[test]
+fn reexport_of_a_used_sibling_is_no_cycle() {
+    let workspace = Workspace::new();
+    workspace
+        .write("crates/a/src/parent/mod.rs", "mod child;\nmod second;\npub use child::Child;\npub use second::*;\n");
+    workspace.write("crates/a/src/parent/second.rs", "use super::Child;\npub struct Second(Child);\n");
+    workspace.write("crates/a/src/parent/child.rs", "pub struct Child;\n");
+    workspace.assert_passes();
+}
+
+#[test]
+fn parent_and_child_that_use_each_other_fail() {
+    let workspace = Workspace::new();
+    workspace.write("crates/a/src/parent/mod.rs", &format!("{PARENT}pub struct Parent(Child);\n"));
+    workspace.write("crates/a/src/parent/child.rs", "pub struct Child;\nfn f(_: super::Parent) {}\n");
+    workspace.assert_fails("new cycle: a::parent, a::parent::child");
+}
+
+#[test]
+fn uses_in_macros_and_attributes_count() {
+    for code in [
+        "fn f() { println!(\"{}\", crate::right::MAX); }",
+        "#[serde(default = \"crate::right::max\")] struct Field;",
+        "mod inner { pub use crate::right::*; } fn f(_: inner::Right) {}",
+        "fn f() { use crate::right; right::max(); }",
+    ] {
+        let workspace = Workspace::new();
+        workspace.add_cycle();
+        let right = "pub struct Right(super::left::Left);\npub const MAX: u8 = 1;\npub fn max() {}\n";
+        workspace.write("crates/a/src/right.rs", right);
+        workspace.write("crates/a/src/left.rs", &format!("pub struct Left;\n{code}\n"));
+        workspace.assert_fails("new cycle: a::left, a::right");
+    }
+}
+
+#[test]
+fn uses_in_tests_and_comments_do_not_count() {
+    for code in [
+        "#[cfg(test)] mod tests { use crate::right::Right; fn f(_: Right) {} }",
+        "#[cfg(test)] use crate::right::Right;",
+        "/// See [`crate::right::Right`].\nfn f() {}",
+        "use crate::right as _;",
+    ] {
+        let workspace = Workspace::new();
+        workspace.add_cycle();
+        workspace.write("crates/a/src/left.rs", &format!("pub struct Left;\n{code}\n"));
+        workspace.assert_passes();
+    }
+}
+
+#[test]
+fn forbidden_crate_dependency_fails() {
+    for table in ["dependencies", "build-dependencies", "target.'cfg(unix)'.dependencies"] {
+        let workspace = Workspace::new();
+        workspace
+            .write("crates/a/Cargo.toml", &format!("[package]\nname = \"a\"\n[{table}]\nb = {{ path = \"../b\" }}\n"));
+        workspace.assert_fails("a depends on b, which is not permitted");
+    }
+}
+
+#[test]
+fn renamed_forbidden_dependency_fails() {
+    let workspace = Workspace::new();
+    workspace.write(
+        "crates/a/Cargo.toml",
+        "[package]\nname = \"a\"\n[dependencies]\nx = { package = \"b\", path = \"../b\" }\n",
+    );
+    workspace.assert_fails("a depends on b, which is not permitted");
+}
+
+#[test]
+fn dependency_of_tests_is_permitted() {
+    let workspace = Workspace::new();
+    workspace.write("crates/a/Cargo.toml", "[package]\nname = \"a\"\n[dev-dependencies]\nb = { path = \"../b\" }\n");
+    workspace.assert_passes();
+}
+
+#[test]
+fn crate_that_is_not_listed_fails() {
+    let workspace = Workspace::new();
+    workspace.write("crates/c/Cargo.toml", "[package]\nname = \"c\"\n");
+    workspace.write("crates/c/src/lib.rs", "");
+    workspace.assert_fails("the crate c is not listed");
+}
+
+#[test]
+fn listed_dependency_that_is_gone_fails() {
+    let workspace = Workspace::new();
+    workspace.write("crates/b/Cargo.toml", "[package]\nname = \"b\"\n");
+    workspace.assert_fails("b is listed with a, and does not depend on it");
+}

@@ -1,0 +1,261 @@
+//! Causes that a finding can name, with their names, their meaning and their consequences.
+
+/// Causes that can limit a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// The sender uses up the advertised receive window before acknowledgements return.
+    ReceiveWindow,
+    /// The send buffer is smaller than the bytes in flight that the path needs.
+    SendBuffer,
+    /// The kernel granted a smaller buffer than requested, or its autotuning ends below the need of the path.
+    KernelCap,
+    /// Window scaling is off, so no window is larger than 65,535 bytes.
+    WindowScaleAbsent,
+    /// One end has no CPU time left.
+    Processor,
+    /// The sending application has no data to send.
+    SlowWriter,
+    /// The receiving application does not read.
+    SlowReader,
+    /// The server limits the rate.
+    ServerLimit,
+    /// A host dropped packets itself, before it sent them or after it received them.
+    LocalDrops,
+    /// The path loses more packets than the goodput tolerates.
+    Loss,
+    /// Packets wait in a queue on the path.
+    Queueing,
+    /// Much of the sent data was sent more than once.
+    Retransmissions,
+    /// The path MTU is smaller than the MTU of both interfaces.
+    SmallMtu,
+    /// The congestion control in use is not the requested one.
+    CongestionControl,
+    /// The congestion window stays below the BDP of the path.
+    CongestionWindow,
+    /// Other traffic uses the interface of an end.
+    Competing,
+    /// Slow start took a large part of the load.
+    StartUp,
+    /// Datagrams arrived while the receiver's socket buffer was full.
+    ReceiverOverflow,
+    /// A sender of datagrams was late, or did not reach the requested rate.
+    SlowSender,
+    /// Reading the source takes most of the time of the sending threads.
+    SourceDisk,
+    /// Writing the destination takes most of the time of the receiving threads.
+    DestinationDisk,
+    /// The connection was lost for a part of the time.
+    Outage,
+    /// Nothing arrived for a part of the time, and the connection survived.
+    Standstill,
+    /// The goodput is below the prediction, and no rule explains this.
+    Unexplained,
+}
+
+/// Names and meaning of a cause.
+pub struct CauseEntry {
+    /// Cause that this entry describes.
+    pub cause: Cause,
+    /// Name that is printed and stored.
+    pub name: &'static str,
+    /// The cause as the object of "limited by".
+    pub phrase: &'static str,
+    /// Meaning in one sentence.
+    pub meaning: &'static str,
+}
+
+const fn entry(cause: Cause, name: &'static str, phrase: &'static str, meaning: &'static str) -> CauseEntry {
+    CauseEntry { cause, name, phrase, meaning }
+}
+
+/// All causes, in the order of [`Cause`].
+pub const CAUSES: [CauseEntry; 24] = [
+    entry(
+        Cause::ReceiveWindow,
+        "receive window",
+        "the receive window",
+        "the sender uses up the receive window before acknowledgements return",
+    ),
+    entry(
+        Cause::SendBuffer,
+        "send buffer",
+        "the send buffer",
+        "the send buffer holds less data than the path has in flight",
+    ),
+    entry(
+        Cause::KernelCap,
+        "kernel buffer limit",
+        "a buffer limit of the kernel",
+        "a sysctl limits a requested buffer or autotuning",
+    ),
+    entry(
+        Cause::WindowScaleAbsent,
+        "no window scaling",
+        "the missing window scaling",
+        "without window scaling no window is larger than 65,535 bytes",
+    ),
+    entry(Cause::Processor, "CPU-bound", "the CPU", "a thread or a CPU has no time left"),
+    entry(
+        Cause::SlowWriter,
+        "slow sending application",
+        "the sending application",
+        "the sending application has no data to send, and its threads are idle",
+    ),
+    entry(
+        Cause::SlowReader,
+        "slow receiving application",
+        "the receiving application",
+        "the receiving application does not read, and its threads are idle",
+    ),
+    entry(Cause::ServerLimit, "limited by the server", "the rate limit of the server", "the server limits the rate"),
+    entry(
+        Cause::LocalDrops,
+        "local drops",
+        "packet drops in a host",
+        "a host drops packets before it sends them or after it receives them",
+    ),
+    entry(Cause::Loss, "loss", "loss on the path", "the path loses more packets than the goodput tolerates"),
+    entry(Cause::Queueing, "queueing", "a standing queue", "packets wait in a queue; a queue costs time, not goodput"),
+    entry(
+        Cause::Retransmissions,
+        "retransmissions",
+        "retransmissions",
+        "much of the data is sent more than once, and loss is not the limit",
+    ),
+    entry(
+        Cause::SmallMtu,
+        "small MTU",
+        "a small path MTU",
+        "the path carries smaller packets than the interfaces of both ends",
+    ),
+    entry(
+        Cause::CongestionControl,
+        "congestion control",
+        "the congestion control",
+        "another congestion control than the requested one is in use",
+    ),
+    entry(
+        Cause::CongestionWindow,
+        "congestion window",
+        "the congestion window",
+        "the congestion window stays below the BDP of the path",
+    ),
+    entry(Cause::Competing, "competing traffic", "other traffic", "other traffic uses the interface of an end"),
+    entry(Cause::StartUp, "slow start", "slow start", "slow start takes a large part of the time"),
+    entry(
+        Cause::ReceiverOverflow,
+        "receiver overflow",
+        "the receive buffer",
+        "datagrams arrive while the receive buffer is full",
+    ),
+    entry(
+        Cause::SlowSender,
+        "slow sender",
+        "the sender",
+        "the sender of datagrams is late or does not reach the requested rate",
+    ),
+    entry(
+        Cause::SourceDisk,
+        "source disk",
+        "the source disk",
+        "the sending threads spend most of their time with reading the source",
+    ),
+    entry(
+        Cause::DestinationDisk,
+        "destination disk",
+        "the destination disk",
+        "the receiving threads spend most of their time with writing the destination",
+    ),
+    entry(Cause::Outage, "lost connection", "a lost connection", "the connection was lost for a part of the time"),
+    entry(
+        Cause::Standstill,
+        "standstill",
+        "a standstill",
+        "nothing arrived for a part of the time, and the connection survived",
+    ),
+    entry(
+        Cause::Unexplained,
+        "unexplained",
+        "an unknown cause",
+        "the goodput is below the prediction, and no rule explains this",
+    ),
+];
+
+impl Cause {
+    fn entry(self) -> &'static CauseEntry {
+        &CAUSES[self as usize]
+    }
+
+    /// Returns the name that is printed and stored.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// Returns the cause with this name.
+    pub fn from_name(name: &str) -> Option<Cause> {
+        CAUSES.iter().find(|entry| entry.name == name).map(|entry| entry.cause)
+    }
+
+    /// Returns the cause as the object of "limited by".
+    pub(super) fn phrase(self) -> &'static str {
+        self.entry().phrase
+    }
+
+    /// Returns the causes that follow from this one: they are not listed.
+    fn consequences(self) -> &'static [Cause] {
+        match self {
+            // A thread without CPU time does not write or read, and its socket shows the symptoms.
+            Cause::Processor => &[
+                Cause::SlowWriter,
+                Cause::SlowReader,
+                Cause::ReceiveWindow,
+                Cause::Competing,
+                Cause::Standstill,
+                Cause::StartUp,
+            ],
+            // A receiver that pauses hides the end of slow start.
+            Cause::SlowReader => &[Cause::ReceiveWindow, Cause::KernelCap, Cause::StartUp],
+            // A sender without data needs no window: its bytes in flight are not evidence.
+            Cause::SlowWriter => &[Cause::SendBuffer, Cause::ReceiveWindow, Cause::StartUp],
+            // Both ends keep the rate: the sender waits, and the receiver reads no faster.
+            Cause::ServerLimit => &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::SendBuffer],
+            Cause::LocalDrops => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
+            Cause::Competing => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
+            // The data in flight is lost, and the streams start slowly again.
+            Cause::Standstill => &[Cause::Loss, Cause::Retransmissions],
+            Cause::Loss => &[Cause::Retransmissions],
+            _ => &[],
+        }
+    }
+
+    /// Returns true unless this cause follows from another root cause in `found`. A cause never follows from itself,
+    /// not even through other causes.
+    pub(super) fn is_root_cause(self, found: &[Cause]) -> bool {
+        !found.iter().any(|cause| cause.consequences().contains(&self) && cause.is_root_cause(found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_each_cause_at_its_place() {
+        for (number, entry) in CAUSES.iter().enumerate() {
+            assert_eq!(entry.cause as usize, number, "{}", entry.name);
+            assert_eq!(Cause::from_name(entry.name), Some(entry.cause));
+        }
+        assert_eq!(Cause::Unexplained as usize + 1, CAUSES.len());
+    }
+
+    #[test]
+    fn a_consequence_does_not_hide_other_causes() {
+        let of = |found: &[Cause]| found.iter().copied().filter(|cause| cause.is_root_cause(found)).collect::<Vec<_>>();
+        assert_eq!(of(&[Cause::SlowReader, Cause::KernelCap]), [Cause::SlowReader]);
+        // The reader is slow because it has no CPU time. This does not explain a small buffer.
+        let all = [Cause::Processor, Cause::SlowReader, Cause::KernelCap];
+        assert_eq!(of(&all), [Cause::Processor, Cause::KernelCap]);
+        assert_eq!(of(&[Cause::Processor, Cause::Competing, Cause::Loss]), [Cause::Processor, Cause::Loss]);
+    }
+}

@@ -1,0 +1,99 @@
+//! List of all findings (`--list-findings`): some lines for each cause, or one JSON object, schema `lfn.findings/1`.
+
+use std::io::Write;
+use std::time::Duration;
+
+use lfn_core::diagnose::{BoundSide, FindingsDocument, ListedRule, ListedThreshold, list_findings};
+use lfn_core::evidence::LoadKind;
+use lfn_core::units::{BitRate, Bytes, show_duration};
+
+use super::label_columns::Page;
+use super::output::{Output, OutputFormat};
+use crate::exit::Failure;
+
+/// Prints the list of all findings.
+pub fn print(output: Output) -> Result<(), Failure> {
+    if !matches!(output.format(), OutputFormat::Text | OutputFormat::Json | OutputFormat::Ndjson) {
+        let text = format!("--output {} cannot be used with --list-findings", output.format().name());
+        return Err(Failure::usage(text).hint("use --output json"));
+    }
+    let document = list_findings();
+    output.finish(&document, || super::out().write_all(page(&document).as_bytes()))
+}
+
+fn page(document: &FindingsDocument) -> String {
+    let mut page = Page::default();
+    for (number, finding) in document.findings.iter().enumerate() {
+        if number > 0 {
+            page.gap();
+        }
+        page.commands([format!("{}: {}", finding.name, finding.meaning)]);
+        for rule in &finding.rules {
+            page.row(&format!("  {}", load(rule.load)), conditions(rule));
+            page.row("    needs", rule.needs.join("; "));
+            if let Some(source) = &rule.source {
+                page.row("    source", source);
+            }
+        }
+    }
+    page.text()
+}
+
+fn load(load: LoadKind) -> &'static str {
+    match load {
+        LoadKind::Tcp => "TCP test",
+        LoadKind::Datagrams => "UDP test",
+        LoadKind::Copy => "copy",
+    }
+}
+
+fn conditions(rule: &ListedRule) -> String {
+    let texts: Vec<String> = rule.thresholds.iter().map(threshold).collect();
+    if texts.is_empty() { "the value in use differs from the requested one".into() } else { texts.join("; ") }
+}
+
+fn threshold(threshold: &ListedThreshold) -> String {
+    let value = threshold.value.get();
+    let value = match threshold.unit.as_str() {
+        "share" => format!("{} %", trimmed(value * 100.0)),
+        "factor" => trimmed(value),
+        "seconds" => show_duration(Duration::try_from_secs_f64(value).unwrap_or_default()),
+        "bits_per_second" => BitRate(value as u64).to_string(),
+        "bytes" => Bytes(value as u64).decimal(),
+        _ => format!("{value:.0}"),
+    };
+    let side = match threshold.bound {
+        BoundSide::AtLeast => "at least",
+        BoundSide::AtMost => "at most",
+    };
+    format!("{} {side} {value}", threshold.figure)
+}
+
+/// Formats a number with at most two places.
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_printed_with_their_units() {
+        let page = page(&list_findings());
+        let words: Vec<&str> = page.split_whitespace().collect();
+        let text = words.join(" ");
+        for expected in [
+            "receive window: the sender uses up the receive window",
+            "goodput / (window / base RTT) at least 85 %; change of the window at most 10 %",
+            "base RTT at least 1 ms",
+            "with BBR: or lost share at least 0.05 %",
+            "other traffic at least 500 kb/s",
+            "needs TCP_INFO of the sender; receive window at the sender (Linux 5.4)",
+            "source RFC 7323",
+        ] {
+            assert!(text.contains(expected), "{expected}: {page}");
+        }
+    }
+}
