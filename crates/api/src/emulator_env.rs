@@ -12,10 +12,7 @@ use lfn_core::path::PathProfile;
 use lfn_core::session::Ticket;
 use lfn_net::emulator::control;
 
-use crate::host_error::HostError;
-
-/// Name of the far side of an emulated path.
-pub const FAR: &str = "far";
+use crate::hosts::{FAR, HostError};
 
 const EMULATED: &str = "LFN_EMULATED";
 const PATH: &str = "LFN_PATH";

@@ -9,12 +9,12 @@ pub mod copy;
 pub mod documents;
 pub mod emulate;
 pub mod emulator_env;
-mod host_error;
+mod error_kind;
 pub mod hosts;
 pub mod plan;
 pub mod prediction;
 pub mod resolve;
-mod resolve_event;
+pub mod resolve_event;
 pub mod serve;
 pub mod show;
 pub mod ssh;
@@ -22,20 +22,8 @@ pub mod test;
 
 pub use copy::copy;
 pub use emulate::emulate;
+pub use error_kind::ErrorKind;
 pub use plan::plan;
 pub use serve::serve;
 pub use show::show;
 pub use test::test;
-
-/// Kind of an error, which decides the exit code of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// The work failed for another reason.
-    Failed,
-    /// The options are not valid, or contradict each other.
-    Usage,
-    /// The work is incomplete. The same call resumes.
-    Incomplete,
-    /// The caller stopped the work.
-    Interrupted,
-}

@@ -17,8 +17,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::emulator_env::{self, EmulatorEnvironment};
-use crate::hosts::{HostError, SavedHosts};
-pub use crate::resolve_event::ResolveEvent;
+use crate::hosts::{FAR, HostError, SavedHosts};
+use crate::resolve_event::ResolveEvent;
 use crate::ssh::{PortRange, Ssh, SshError, SshServer, start_local};
 
 /// Server of a local copy. Users cannot type this name.
@@ -115,7 +115,7 @@ impl ServerResolver {
         if let Some(ticket) = SavedHosts::load()?.get(name)? {
             return Ok(Some(ticket));
         }
-        if name == emulator_env::FAR {
+        if name == FAR {
             return Err(self.far_side_error());
         }
         if self.insecure {
@@ -196,7 +196,7 @@ impl ServerResolver {
 
     fn far_side_error(&self) -> HostError {
         match self.environment.side() {
-            Some(emulator_env::FAR) => HostError::OnFarSide,
+            Some(FAR) => HostError::OnFarSide,
             Some(_) => HostError::FarRunsCommand,
             None => HostError::NoEmulation,
         }

@@ -1,4 +1,4 @@
-//! Events while a server is found.
+//! Events while a server is found and started.
 
 use std::io;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lfn_core::report::{self, Comparison, MAX_RESULT_BYTES, ReadError, StoredResult, compare};
 
-use crate::ErrorKind;
+use crate::error_kind::ErrorKind;
 
 /// Stored results and their comparison.
 #[derive(Debug)]

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use lfn_core::evidence::Evidence;
+use lfn_core::date::rfc3339;
+use lfn_core::evidence::{Evidence, HostNames, TypedArgument};
 use lfn_core::path::PathProfile;
-use lfn_core::report::{HostNames, Run};
+use lfn_core::report::{Origin, Run, TestDocument, TestSchema};
 use lfn_core::units::BitRate;
 use lfn_core::wire::measure::{RequestError, SocketRequest, TestDirection, TestRequest};
 use lfn_net::tester::{self, Test, TestError, TestProgress};
 
-use crate::ErrorKind;
-use crate::emulator_env::EmulatorEnvironment;
+use crate::emulator_env::{self, EmulatorEnvironment};
+use crate::error_kind::ErrorKind;
 use crate::hosts::HostError;
-use crate::resolve::{ReachedServer, ServerResolver};
+use crate::resolve::{ReachedServer, ServerResolver, is_ticket};
 use crate::ssh::SshError;
 
 /// Options of a test.
@@ -100,14 +101,14 @@ impl TestVerbError {
     }
 }
 
-/// Runs the tests, and returns one result with its diagnosis for each direction. A set `stop` ends the load of the running test, whose
+/// Runs the tests, and returns the result with one run for each direction. A set `stop` ends the load of the running test, whose
 /// figures up to then are its result; later tests do not start.
 pub fn test(
     options: &TestOptions,
     resolver: &ServerResolver,
     stop: &Arc<AtomicBool>,
     on_event: &mut dyn FnMut(&TestEvent<'_>),
-) -> Result<Vec<Run>, TestVerbError> {
+) -> Result<TestDocument, TestVerbError> {
     if options.directions.is_empty() {
         return Err(TestVerbError::NoDirection);
     }
@@ -115,7 +116,7 @@ pub fn test(
     options.near_socket.check()?;
     let paths = known_paths(options.rate, &resolver.environment)?;
     let server = reach(&options.server, resolver, stop)?;
-    let hosts = HostNames { near: tester::read_kernel().host, far: options.server.clone() };
+    let origin = origin(options, &server);
     let mut runs = Vec::new();
     for (number, &direction) in options.directions.iter().enumerate() {
         let test = Test {
@@ -130,12 +131,31 @@ pub fn test(
         };
         let mut watch = |progress: TestProgress<'_>| on_event(&TestEvent { test: number, progress: &progress });
         let evidence = tester::run(&server.target, &test, &mut watch)?;
-        runs.push(Run::new(Evidence { hosts: hosts.clone(), ..evidence }));
+        let server = TypedArgument { flag: None, text: origin.hosts.far.clone() };
+        runs.push(Run::new(Evidence { hosts: origin.hosts.clone(), arguments: vec![server], ..evidence }));
         if stop.load(Ordering::Relaxed) {
             break;
         }
     }
-    Ok(runs)
+    Ok(TestDocument { schema: TestSchema::V3, origin, runs, unfinished: None, error: None })
+}
+
+/// Returns the origin of the result. A ticket is a secret, so the host of the ticket stands for it.
+fn origin(options: &TestOptions, server: &ReachedServer) -> Origin {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let address = server.target.address();
+    let far = if is_ticket(&options.server) {
+        address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned()
+    } else {
+        options.server.clone()
+    };
+    let near = if emulator_env::is_inside() { "near".to_owned() } else { tester::read_kernel().host };
+    Origin {
+        lfn_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: rfc3339(now),
+        command: vec!["test".to_owned(), far.clone()],
+        hosts: HostNames { near, far },
+    }
 }
 
 fn reach(name: &str, resolver: &ServerResolver, stop: &AtomicBool) -> Result<ReachedServer, SshError> {

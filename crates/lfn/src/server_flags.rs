@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lfn_api::emulator_env::EmulatorEnvironment;
-use lfn_api::resolve::{ResolveEvent, ServerResolver};
+use lfn_api::resolve::ServerResolver;
+use lfn_api::resolve_event::ResolveEvent;
 use lfn_api::ssh::PortRange;
 use lfn_core::units::{parse_unit_duration, show_duration};
 use lfn_core::wire::queue::QueuePosition;

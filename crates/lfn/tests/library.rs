@@ -17,9 +17,9 @@ use lfn_api::plan::{PlanRequest, RoundTrip};
 use lfn_api::resolve::ServerResolver;
 use lfn_api::serve::ServeOptions;
 use lfn_api::test::TestOptions;
+use lfn_core::limits::{ResourceLimits, ServerLimits};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::measure::{TestDirection, TestLoad, TestRequest};
-use lfn_net::limits::admission::ServerLimits;
 use serde_json::Value;
 use support::schema::check_document;
 use support::{Needs, eventually, lfn_path};
@@ -76,10 +76,22 @@ fn stopped_emulation() {
     assert_eq!(assert_document(&result.unwrap())["near"]["killed"], 15);
 }
 
+/// Limits for the sessions of this test.
+fn limits() -> ServerLimits {
+    let resources = ResourceLimits { sessions: 16, streams: 256, rate: None, bytes: None, time: None, queue: 16 };
+    ServerLimits {
+        total: resources,
+        client: resources,
+        clients: 16,
+        session_streams: 64,
+        test_time: Duration::from_secs(60),
+        quota_window: Duration::from_secs(3600),
+    }
+}
+
 fn local_server(root: &Path) -> lfn_api::serve::RunningServer {
     let bind = Some("127.0.0.1".parse().unwrap());
-    let options =
-        ServeOptions { bind, port: 0, root: Some(root.to_owned()), ..ServeOptions::new(ServerLimits::default()) };
+    let options = ServeOptions { bind, port: 0, root: Some(root.to_owned()), ..ServeOptions::new(limits()) };
     lfn_api::serve(&options, |_| {}).unwrap()
 }
 
@@ -110,7 +122,8 @@ fn test(ticket: &str) {
     let options = TestOptions { request, directions, ..TestOptions::new(ticket) };
     let mut events = 0;
     let measured = lfn_api::test(&options, &ServerResolver::default(), &Arc::default(), &mut |_| events += 1).unwrap();
-    assert!(measured.len() == 2 && measured.iter().all(|run| run.bytes > 0 && run.evidence.hosts.far == ticket));
+    let document = assert_document(&measured);
+    assert_eq!(document["runs"].as_array().unwrap().len(), 2, "{document}");
     assert!(events > 0);
 }
 
@@ -147,9 +160,9 @@ fn errors_are_values_and_the_program_continues() {
     let options = EmulateOptions { program: lfn_path(), ..EmulateOptions::default() };
     let error = lfn_api::emulate(&request, &options, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     assert!(matches!(error, EmulateRequestError::Log(_)), "{error}");
-    let exposed = ServeOptions { port: 0, insecure: true, ..ServeOptions::new(ServerLimits::default()) };
+    let exposed = ServeOptions { port: 0, insecure: true, ..ServeOptions::new(limits()) };
     assert!(lfn_api::serve(&exposed, |_| {}).unwrap_err().to_string().contains("--insecure"));
-    let missing = ServeOptions { root: Some("/nonexistent".into()), ..ServeOptions::new(ServerLimits::default()) };
+    let missing = ServeOptions { root: Some("/nonexistent".into()), ..ServeOptions::new(limits()) };
     assert!(lfn_api::serve(&missing, |_| {}).unwrap_err().hint().is_some());
     let none = TestOptions { directions: Vec::new(), ..TestOptions::new("far.example") };
     assert!(lfn_api::test(&none, &ServerResolver::default(), &Arc::default(), &mut |_| {}).is_err());

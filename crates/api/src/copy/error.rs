@@ -10,7 +10,7 @@ use lfn_net::transfer::TransferError;
 
 use super::ends::error_line;
 use super::places::CopyPlaceError;
-use crate::ErrorKind;
+use crate::error_kind::ErrorKind;
 use crate::hosts::HostError;
 use crate::ssh::SshError;
 

@@ -16,8 +16,8 @@ use lfn_core::wire::copy::{RemoteDestination, RemoteSource, Selection};
 use lfn_net::transfer::{LocalDestination, LocalSource};
 
 use super::source_size::total_size;
-use crate::ErrorKind;
 use crate::emulator_env::EmulatorEnvironment;
+use crate::error_kind::ErrorKind;
 use crate::hosts::{HostError, SavedHosts};
 use crate::resolve::LOCAL;
 

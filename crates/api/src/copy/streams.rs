@@ -10,7 +10,7 @@ use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::CongestionRequest;
 use lfn_net::session::Protection;
 
-use super::CopyError;
+use super::error::CopyError;
 
 /// A lower rate is probably a mistake in the unit.
 const MIN_RATE: BitRate = BitRate(8000);

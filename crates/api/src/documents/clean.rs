@@ -3,7 +3,7 @@
 use lfn_core::transfer::leftover::{CleanRule, Leftover, LeftoverCounts};
 use serde::Serialize;
 
-use super::schema_name;
+use super::schema_name::schema_name;
 
 /// Files of interrupted copies, schema `lfn.clean/2`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

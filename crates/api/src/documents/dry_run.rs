@@ -9,7 +9,7 @@ use lfn_core::tcp_model::{Congestion, GoodputLimit};
 use lfn_core::units::{BitRate, Bytes, Ratio};
 use serde::Serialize;
 
-use super::schema_name;
+use super::schema_name::schema_name;
 
 /// A simulated transfer and its prediction, schema `lfn.dry-run/2`. The figures do not depend on the machine or the time.
 #[derive(Debug, Clone, PartialEq, Serialize)]

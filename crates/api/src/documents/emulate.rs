@@ -6,7 +6,7 @@ use lfn_net::emulator::RunOutcome;
 use lfn_net::emulator::control::RunStatus;
 use serde::{Deserialize, Serialize};
 
-use super::schema_name;
+use super::schema_name::schema_name;
 
 /// Result of an emulation: the exits of the commands and the accuracy report, schema `lfn.emulate/2`.
 #[derive(Debug, Clone, Serialize, Deserialize)]

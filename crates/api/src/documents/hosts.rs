@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::schema_name;
+use super::schema_name::schema_name;
 
 /// Saved names, schema `lfn.hosts/1`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -12,6 +12,7 @@ mod plan;
 mod program;
 #[cfg(test)]
 mod schema;
+mod schema_name;
 mod serve;
 mod tokens;
 mod verify;
@@ -40,18 +41,3 @@ pub use tokens::{
     TokenDocument, TokenEntry, TokenRevokedDocument, TokenRevokedSchema, TokenSchema, TokensDocument, TokensSchema,
 };
 pub use verify::{FileDifference, FileStatus, VerifyCounts, VerifyDocument, VerifySchema};
-
-/// Defines the type of a `schema` key: its only value is the name and the version of the schema.
-macro_rules! schema_name {
-    ($(#[$doc:meta])* $name:ident = $text:literal) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-        #[cfg_attr(test, derive(schemars::JsonSchema))]
-        pub enum $name {
-            #[default]
-            #[serde(rename = $text)]
-            Current,
-        }
-    };
-}
-use schema_name;

@@ -3,7 +3,7 @@
 use lfn_core::figure::Figure;
 use serde::{Deserialize, Serialize};
 
-use super::schema_name;
+use super::schema_name::schema_name;
 
 /// Line of a packet log, schema `lfn.emulate.log/2`: the start, then one line for each range of packets, then the end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::schema_name;
+use super::schema_name::schema_name;
 
 /// Version of the program, schema `lfn.version/1`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

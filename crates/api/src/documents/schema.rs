@@ -9,6 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use lfn_core::diagnose::FindingsDocument;
 use lfn_core::report::{Comparison, ErrorDocument, TestDocument, TestEvent, TuningDocument};
 use lfn_core::stamp::report::StampDocument;
 use schemars::generate::SchemaSettings;
@@ -89,6 +90,11 @@ fn all_schemas() -> Vec<DocumentSchema> {
         schema::<Comparison>("lfn.show.2", "Comparison of lfn show --json, lfn.show/2", Forbidden),
         schema::<StampDocument>("lfn.stamp.2", "Result of lfn test --stamp --json, lfn.stamp/2", Forbidden),
         schema::<ErrorDocument>("lfn.error.1", "Error of any command under JSON output, lfn.error/1", Forbidden),
+        schema::<FindingsDocument>(
+            "lfn.findings.1",
+            "List of all findings, lfn test --list-findings --json, lfn.findings/1",
+            Forbidden,
+        ),
         schema::<PlanDocument>("lfn.plan.2", "Result of lfn plan, lfn.plan/2", Forbidden),
         schema::<EmulateDocument>("lfn.emulate.2", "Report of lfn emulate, lfn.emulate/2", ReadFromJson),
         schema::<EmulateShowDocument>(

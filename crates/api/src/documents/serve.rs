@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::schema_name;
+use super::schema_name::schema_name;
 
 /// Addresses of a server that has just started, schema `lfn.serve/1`. Anyone with the ticket can use the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

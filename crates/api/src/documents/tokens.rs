@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lfn_core::units::BitRate;
 use serde::Serialize;
 
-use super::schema_name;
+use super::schema_name::schema_name;
 
 /// A new token with its ticket, schema `lfn.token/1`. The ticket is a secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -4,7 +4,7 @@ use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::units::Bytes;
 use serde::Serialize;
 
-use super::schema_name;
+use super::schema_name::schema_name;
 
 /// Result of a check of files against a manifest, schema `lfn.verify/2`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -1,4 +1,4 @@
-//! Errors of an emulation.
+//! Reasons why an emulation has no result.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lfn_core::link::settings::SettingsError;
 use lfn_net::emulator::EmulateError;
 
-use crate::ErrorKind;
+use crate::error_kind::ErrorKind;
 
 /// Reasons why an emulation has no result.
 #[derive(Debug, thiserror::Error)]

@@ -1,11 +1,11 @@
-//! Errors of a plan.
+//! Reasons why there is no plan.
 
 use lfn_core::framing::Layer;
 use lfn_core::geometry::RouteError;
 use lfn_core::plan::PlanError;
 use lfn_core::units::BitRate;
 
-use crate::ErrorKind;
+use crate::error_kind::ErrorKind;
 
 /// Reasons why there is no plan.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -59,6 +59,10 @@ pub(super) fn settings_file(directory: &str, is_this_host: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -66,7 +70,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let name = directory.path().to_str().unwrap();
         assert_eq!(settings_file(name, true), format!("{name}/90-lfn.conf"));
-        std::fs::write(directory.path().join("90-lfn.conf"), "").unwrap();
+        fs::write(directory.path().join("90-lfn.conf"), "").unwrap();
         assert_eq!(settings_file(name, true), format!("{name}/91-lfn.conf"));
         assert_eq!(settings_file(name, false), format!("{name}/90-lfn.conf"), "the files of another host are unknown");
     }

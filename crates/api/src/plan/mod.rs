@@ -43,8 +43,9 @@ mod tests {
 
     use std::time::Duration;
 
-    use super::*;
     use lfn_core::units::BitRate;
+
+    use super::*;
 
     fn request(rate: Option<BitRate>, link: Option<&str>) -> PlanRequest {
         PlanRequest {

@@ -1,4 +1,4 @@
-//! Errors of the start of a server.
+//! Reasons why a server does not start.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use lfn_net::server::ServeError;
 use lfn_net::session::identity::IdentityError;
 
-use crate::ErrorKind;
+use crate::error_kind::ErrorKind;
 
 /// Reasons why a server does not start.
 #[derive(Debug, thiserror::Error)]

@@ -32,16 +32,6 @@ pub use identity::{state_directory, token_file};
 pub use options::{KeyStorage, ServeOptions};
 pub use ticket_host::TicketHost;
 
-impl ServeOptions {
-    /// Returns the file of the additional tokens; an ephemeral server has none.
-    pub fn token_file(&self) -> Result<Option<PathBuf>, ServeStartError> {
-        match self.key {
-            KeyStorage::Ephemeral => Ok(None),
-            KeyStorage::Saved { .. } => token_file().map(Some),
-        }
-    }
-}
-
 /// A server on its own threads. Stops when it is dropped.
 #[derive(Debug)]
 pub struct RunningServer {
@@ -84,7 +74,7 @@ pub fn serve(
     options: &ServeOptions,
     on_event: impl Fn(&ServerEvent<'_>) + Send + Sync + 'static,
 ) -> Result<RunningServer, ServeStartError> {
-    let tokens = options.token_file()?;
+    let tokens = token_file_of(options)?;
     check_write_only(options, tokens.as_deref())?;
     let server = bind(options, on_event)?;
     let host = match &options.ticket_host {
@@ -119,6 +109,14 @@ pub fn serve(
     })?;
     started.recv().unwrap_or(Err(ServeStartError::NoAddress))?;
     Ok(RunningServer { document: ready.document(), stop, immediate, thread: Some(thread) })
+}
+
+/// Returns the file of the additional tokens; an ephemeral server has none.
+pub fn token_file_of(options: &ServeOptions) -> Result<Option<PathBuf>, ServeStartError> {
+    match options.key {
+        KeyStorage::Ephemeral => Ok(None),
+        KeyStorage::Saved { .. } => token_file().map(Some),
+    }
 }
 
 /// Addresses and ticket of a server that listens.
@@ -196,7 +194,7 @@ fn config(options: &ServeOptions, listen: SocketAddr) -> Result<ServerConfig, Se
         identity,
         token: (!options.insecure).then_some(saved.token),
         token_expires: expires,
-        token_file: options.token_file()?,
+        token_file: token_file_of(options)?,
         rights: options.rights,
         audit: options.audit.as_ref().map(open_audit).transpose()?,
         root,

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lfn_core::limits::ServerLimits;
 use lfn_core::session::{DEFAULT_PORT, Rights, WriteAccess};
 use lfn_net::limits::access::Access;
-use lfn_net::limits::admission::ServerLimits;
 use lfn_net::limits::connection_table::ConnectionLimits;
 
 /// Options of a server.

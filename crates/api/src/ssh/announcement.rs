@@ -8,7 +8,7 @@ use std::str::FromStr;
 use lfn_core::session::{Fingerprint, Ticket, Token};
 use serde::{Deserialize, Serialize};
 
-use super::SshError;
+use super::error::SshError;
 
 const SCHEMA: &str = "lfn.stdio/1";
 

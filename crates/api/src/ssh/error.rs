@@ -7,7 +7,7 @@ use std::time::Duration;
 use lfn_core::link::settings::nearest_word;
 use lfn_net::session::SessionError;
 
-use crate::ErrorKind;
+use crate::error_kind::ErrorKind;
 use crate::hosts::{HostError, SavedHosts};
 
 /// Maximum length of standard error that is kept, bytes. The end is kept.

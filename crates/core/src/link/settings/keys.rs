@@ -14,7 +14,7 @@ pub(super) const PREFIXES: [(&str, LinkDirection); 2] =
 
 /// Row of the table of settings.
 #[derive(Clone, Copy)]
-pub(super) enum Setting {
+pub(super) enum SettingRow {
     Field(&'static FieldSetting),
     Impairment(&'static Impairment),
 }
@@ -122,10 +122,10 @@ const PATH: &[FieldSetting] = &[
 ];
 
 /// All settings, in the order of the help and the reference.
-pub(super) static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
-    let fields = |fields: &'static [FieldSetting]| fields.iter().map(Setting::Field);
+pub(super) static SETTINGS: LazyLock<Vec<SettingRow>> = LazyLock::new(|| {
+    let fields = |fields: &'static [FieldSetting]| fields.iter().map(SettingRow::Field);
     let impairments = |group: Group| {
-        IMPAIRMENTS.iter().filter(move |impairment| impairment.key.group == group).map(Setting::Impairment)
+        IMPAIRMENTS.iter().filter(move |impairment| impairment.key.group == group).map(SettingRow::Impairment)
     };
     let line = fields(LINE).chain(impairments(Group::Rate));
     let path = fields(PATH).chain(impairments(Group::Delay));
@@ -135,47 +135,47 @@ pub(super) static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
 /// Keys of all settings, in the order of the help and the reference.
 pub static KEYS: LazyLock<Vec<&'static Key>> = LazyLock::new(|| SETTINGS.iter().map(|setting| setting.key()).collect());
 
-impl Setting {
+impl SettingRow {
     /// Returns the setting with this name.
-    pub(super) fn find(name: &str) -> Option<Setting> {
+    pub(super) fn find(name: &str) -> Option<SettingRow> {
         SETTINGS.iter().find(|setting| setting.key().name == name).copied()
     }
 
     pub(super) fn key(self) -> &'static Key {
         match self {
-            Setting::Field(field) => &field.key,
-            Setting::Impairment(impairment) => &impairment.key,
+            SettingRow::Field(field) => &field.key,
+            SettingRow::Impairment(impairment) => &impairment.key,
         }
     }
 
     /// Sets the setting from text, or returns the error message.
     pub(super) fn read(self, settings: &mut LinkSettings, text: &str) -> Result<(), String> {
         match self {
-            Setting::Field(field) => (field.read)(settings, text),
-            Setting::Impairment(impairment) => settings.impairments.read(impairment, text),
+            SettingRow::Field(field) => (field.read)(settings, text),
+            SettingRow::Impairment(impairment) => settings.impairments.read(impairment, text),
         }
     }
 
     /// Returns the text that [`read`](Self::read) reads, if the setting is set.
     pub(super) fn write(self, settings: &LinkSettings) -> Option<String> {
         match self {
-            Setting::Field(field) => (field.write)(settings),
-            Setting::Impairment(impairment) => settings.impairments.write(impairment),
+            SettingRow::Field(field) => (field.write)(settings),
+            SettingRow::Impairment(impairment) => settings.impairments.write(impairment),
         }
     }
 
     /// Copies the setting from `over` if it is set there.
     pub(super) fn overlay(self, settings: &mut LinkSettings, over: &LinkSettings) {
         match self {
-            Setting::Field(field) => (field.overlay)(settings, over),
-            Setting::Impairment(impairment) => settings.impairments.overlay(impairment, &over.impairments),
+            SettingRow::Field(field) => (field.overlay)(settings, over),
+            SettingRow::Impairment(impairment) => settings.impairments.overlay(impairment, &over.impairments),
         }
     }
 
     pub(super) fn clear(self, settings: &mut LinkSettings) {
         match self {
-            Setting::Field(field) => (field.clear)(settings),
-            Setting::Impairment(impairment) => settings.impairments.clear(impairment),
+            SettingRow::Field(field) => (field.clear)(settings),
+            SettingRow::Impairment(impairment) => settings.impairments.clear(impairment),
         }
     }
 }

@@ -20,7 +20,6 @@ mod values;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args as _, Command};
-
 use lfn_api::emulator_env;
 use lfn_api::resolve::is_ticket;
 use lfn_core::date::rfc3339;

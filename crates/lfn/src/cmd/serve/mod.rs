@@ -104,7 +104,7 @@ pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
         return stdio::run(args);
     }
     let options = args.options();
-    let tokens = options.token_file()?;
+    let tokens = serve::token_file_of(&options)?;
     serve::check_write_only(&options, tokens.as_deref()).map_err(|error| start_failure(&args, error))?;
     let mut output = args.output.open_private()?;
     let stop = StopRequest::on_signals()?;
