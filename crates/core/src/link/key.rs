@@ -14,7 +14,10 @@ pub struct Key {
     pub group: Group,
     /// False for a setting of the round trip, which cannot be set for one direction.
     pub has_direction: bool,
+    /// Help of the flag, one line.
     pub help: &'static str,
+    /// Meaning in the reference, in Markdown.
+    pub meaning: &'static str,
     /// Words that occur in a value, for hints.
     pub words: &'static [&'static str],
 }
@@ -38,10 +41,10 @@ impl Group {
     }
 }
 
-/// Creates the [`Key`] of a setting for both directions and for each, from its group, name, placeholder, example and
-/// help.
+/// Creates the [`Key`] of a setting for both directions and for each, from its group, name, placeholder, example, help
+/// and meaning.
 macro_rules! key {
-    ($group:ident, $name:literal, $value:literal, $example:literal, $help:literal) => {
+    ($group:ident, $name:literal, $value:literal, $example:literal, $help:literal, $meaning:literal) => {
         $crate::link::key::Key {
             name: $name,
             one_way: [concat!("forward-", $name), concat!("return-", $name)],
@@ -50,6 +53,7 @@ macro_rules! key {
             group: $crate::link::key::Group::$group,
             has_direction: true,
             help: $help,
+            meaning: $meaning,
             words: &[],
         }
     };

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::builder::StyledStr;
 use clap::{Arg, Command, CommandFactory};
+use lfn_core::link::settings::KEYS;
 
 use crate::cli::Cli;
 use crate::exit::{Exit, Failure};
@@ -41,6 +42,9 @@ fn pages() -> Vec<(String, String)> {
     for command in shown_commands(&program) {
         let mut page = String::new();
         describe(command, &format!("lfn {}", command.get_name()), 1, &mut page);
+        if command.get_name() == "emulate" {
+            page += &settings();
+        }
         pages.push((format!("lfn-{}.md", command.get_name()), page));
     }
     pages
@@ -59,6 +63,15 @@ fn front_page(program: &Command) -> String {
     options(program.get_arguments(), 2, &mut page);
     after(program, &mut page);
     page
+}
+
+/// Returns the table of the settings of an emulated link.
+fn settings() -> String {
+    let mut table = "## Settings\n\n| key | example | meaning |\n| --- | --- | --- |\n".to_owned();
+    for key in KEYS.iter() {
+        let _ = writeln!(table, "| `{}` | `{}` | {} |", key.name, key.example, key.meaning);
+    }
+    table
 }
 
 /// Appends one command, and its subcommands one level deeper.
@@ -197,6 +210,15 @@ mod tests {
         assert!(page("lfn-plan.md").contains("`--rtt <TIME>`\n:   "), "{}", page("lfn-plan.md"));
         assert!(page("lfn-token.md").contains("## lfn token add"), "{}", page("lfn-token.md"));
         assert!(!page("lfn.md").contains("lfn reference"));
+    }
+
+    #[test]
+    fn every_setting_is_in_the_table() {
+        let table = settings();
+        for key in KEYS.iter() {
+            assert!(table.contains(&format!("\n| `{}` | `{}` |", key.name, key.example)), "{}", key.name);
+            assert!(key.meaning.ends_with('.') && !key.meaning.contains('\n'), "{}", key.name);
+        }
     }
 
     #[test]

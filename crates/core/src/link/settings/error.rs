@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::keys::{PREFIXES, SETTINGS, SettingRow};
+use super::keys::{LinkSetting, PREFIXES, SETTINGS};
 use super::link_settings::LinkSettings;
 use crate::link::error::LinkError;
 use crate::link::hop_context::LinkDirection;
@@ -166,7 +166,7 @@ impl SettingsError {
 /// Suggests the value that was probably intended, or an example.
 fn value_hint(key: &str, value: &str) -> SettingsHint {
     let (_, name) = split(key);
-    let setting = SettingRow::find(name);
+    let setting = LinkSetting::find(name);
     let is_accepted = |value: &String| {
         setting.is_some_and(|setting| setting.read(&mut LinkSettings::default(), value.trim()).is_ok())
     };
@@ -202,7 +202,7 @@ fn suggestion(name: &str, value: &str, is_accepted: &dyn Fn(&String) -> bool) ->
         let unit = value[digits.len()..].to_ascii_lowercase();
         return Some(format!("{}p", digits.trim_end())).filter(|packets| unit.starts_with('p') && is_accepted(packets));
     }
-    let words = SettingRow::find(name).map_or(&[][..], |setting| setting.key().words);
+    let words = LinkSetting::find(name).map_or(&[][..], |setting| setting.key().words);
     let part = |part: &str| nearest_word(part, words.iter().copied()).unwrap_or(part).to_owned();
     let corrected = value.split(':').map(part).collect::<Vec<_>>().join(":");
     Some(corrected).filter(|corrected| corrected != value && is_accepted(corrected))
@@ -211,7 +211,7 @@ fn suggestion(name: &str, value: &str, is_accepted: &dyn Fn(&String) -> bool) ->
 /// Returns a setting with a value that is accepted.
 fn example(key: &str) -> SettingsHint {
     let (_, name) = split(key);
-    match SettingRow::find(name) {
+    match LinkSetting::find(name) {
         Some(found) => SettingsHint::Set { key: key.to_owned(), value: found.key().example.to_owned() },
         None => SettingsHint::Text(format!("{key}=…")),
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::error::SettingsError;
-use super::keys::{PREFIXES, SETTINGS, SettingRow};
+use super::keys::{LinkSetting, PREFIXES, SETTINGS};
 use super::link_settings::LinkSettings;
 use crate::link::hop_context::LinkDirection;
 use crate::link::key::Key;
@@ -24,7 +24,7 @@ pub struct HopSettings {
 impl LinkSettings {
     /// Sets one setting from text, by its key in [`KEYS`].
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
-        let setting = SettingRow::find(key).ok_or_else(|| SettingsError::UnknownKey(key.to_owned()))?;
+        let setting = LinkSetting::find(key).ok_or_else(|| SettingsError::UnknownKey(key.to_owned()))?;
         let value = value.trim();
         setting.read(self, value).map_err(|reason| SettingsError::Value {
             key: key.to_owned(),
@@ -103,7 +103,7 @@ impl HopSettings {
         else {
             return self.both.set(key, value);
         };
-        if SettingRow::find(name).is_some_and(|setting| !setting.key().has_direction) {
+        if LinkSetting::find(name).is_some_and(|setting| !setting.key().has_direction) {
             return Err(SettingsError::NoDirection(name.to_owned()));
         }
         self.direction_mut(direction).set(name, value).map_err(|error| error.in_direction(direction))

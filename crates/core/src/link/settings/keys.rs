@@ -14,7 +14,7 @@ pub(super) const PREFIXES: [(&str, LinkDirection); 2] =
 
 /// Row of the table of settings.
 #[derive(Clone, Copy)]
-pub(super) enum SettingRow {
+pub(super) enum LinkSetting {
     Field(&'static FieldSetting),
     Impairment(&'static Impairment),
 }
@@ -48,7 +48,7 @@ macro_rules! field {
 }
 
 const LINE: &[FieldSetting] = &[
-    field!(rate, key!(Rate, "rate", "RATE", "135mbit", "Set the line rate, such as 135mbit")),
+    field!(rate, key!(Rate, "rate", "RATE", "135mbit", "Set the line rate, such as 135mbit", "Rate of the line.")),
     field!(
         queue,
         key!(
@@ -56,7 +56,10 @@ const LINE: &[FieldSetting] = &[
             "queue",
             "SIZE",
             "1bdp",
-            "Set the queue size: 0.5bdp, 9MB, 100p (packets) or 300ms at the line rate [default: 1bdp]"
+            "Set the queue size: 0.5bdp, 9MB, 100p (packets) or 300ms at the line rate [default: 1bdp]",
+            "Size of the queue in front of the line, including the packet that is being sent: multiples of the BDP \
+             (`1bdp`), bytes (`9MB`), packets (`100p`), or time at the line rate (`300ms`). The default is 1 BDP. A \
+             queue in BDPs has at least ten full packets."
         )
     ),
     field!(
@@ -68,7 +71,13 @@ const LINE: &[FieldSetting] = &[
                 "aqm",
                 "KIND",
                 "fq-codel",
-                "Select the queue discipline: drop-tail, codel, fq-codel or red, optionally with parameters [default: drop-tail]"
+                "Select the queue discipline: drop-tail, codel, fq-codel or red, optionally with parameters \
+                 [default: drop-tail]",
+                "Queue management. `drop-tail` (the default). `codel:target=5ms:interval=100ms` (RFC 8289). \
+                 `fq-codel:flows=1024:quantum=1514:target=…:interval=…` (RFC 8290). \
+                 `red:min=30kB:max=90kB:p=0.02:weight=0.002` (Floyd and Jacobson, 1993; by default `max` is a \
+                 quarter of the queue and `min` a third of `max`). For a long path, set CoDel's interval to the \
+                 RTT."
             )
         }
     ),
@@ -76,7 +85,14 @@ const LINE: &[FieldSetting] = &[
         ecn,
         Key {
             words: &["on", "off"],
-            ..key!(Rate, "ecn", "on|off", "on", "Mark ECN-capable packets instead of dropping them early")
+            ..key!(
+                Rate,
+                "ecn",
+                "on|off",
+                "on",
+                "Mark ECN-capable packets instead of dropping them early",
+                "`on` or `off`: mark ECN-capable packets (RFC 3168) instead of dropping them."
+            )
         }
     ),
     field!(
@@ -88,7 +104,11 @@ const LINE: &[FieldSetting] = &[
                 "overhead",
                 "LAYER",
                 "ethernet",
-                "Select the layer at which the line counts bytes: ethernet-header, ethernet, ip, atm-aal5, ppp-hdlc, ppp or hippi"
+                "Select the layer at which the line counts bytes: ethernet-header, ethernet, ip, atm-aal5, ppp-hdlc, \
+                 ppp or hippi",
+                "Layer at which the line counts bytes. `ethernet-header` (IP and 14 bytes, like `tc`; the default), \
+                 `ethernet` (with preamble, FCS and gap), `ip`, `atm-aal5` (whole cells), `ppp-hdlc`, `ppp`, \
+                 `hippi`."
             )
         }
     ),
@@ -102,7 +122,8 @@ const PATH: &[FieldSetting] = &[
             "trace",
             "FILE|NAME",
             "lte-drive",
-            "Change rate, delay or loss over time: a mahimahi or CSV file, starlink-handovers or lte-drive"
+            "Change rate, delay or loss over time: a mahimahi or CSV file, starlink-handovers or lte-drive",
+            "A file or the name of a trace: rate, delay and loss over time. See [traces](../emulate.md#traces)."
         )
     ),
     field!(
@@ -114,18 +135,29 @@ const PATH: &[FieldSetting] = &[
                 "rtt",
                 "TIME",
                 "539ms",
-                "Set the round-trip time without queueing, half in each direction, such as 539ms"
+                "Set the round-trip time without queueing, half in each direction, such as 539ms",
+                "Round trip without queueing, half of it in each direction. `rtt` has no direction."
             )
         }
     ),
-    field!(delay, key!(Delay, "delay", "TIME", "270ms", "Set the one-way delay, instead of --rtt")),
+    field!(
+        delay,
+        key!(
+            Delay,
+            "delay",
+            "TIME",
+            "270ms",
+            "Set the one-way delay, instead of --rtt",
+            "One-way delay. Use it instead of `rtt`; both directions need a delay."
+        )
+    ),
 ];
 
 /// All settings, in the order of the help and the reference.
-pub(super) static SETTINGS: LazyLock<Vec<SettingRow>> = LazyLock::new(|| {
-    let fields = |fields: &'static [FieldSetting]| fields.iter().map(SettingRow::Field);
+pub(super) static SETTINGS: LazyLock<Vec<LinkSetting>> = LazyLock::new(|| {
+    let fields = |fields: &'static [FieldSetting]| fields.iter().map(LinkSetting::Field);
     let impairments = |group: Group| {
-        IMPAIRMENTS.iter().filter(move |impairment| impairment.key.group == group).map(SettingRow::Impairment)
+        IMPAIRMENTS.iter().filter(move |impairment| impairment.key.group == group).map(LinkSetting::Impairment)
     };
     let line = fields(LINE).chain(impairments(Group::Rate));
     let path = fields(PATH).chain(impairments(Group::Delay));
@@ -135,47 +167,47 @@ pub(super) static SETTINGS: LazyLock<Vec<SettingRow>> = LazyLock::new(|| {
 /// Keys of all settings, in the order of the help and the reference.
 pub static KEYS: LazyLock<Vec<&'static Key>> = LazyLock::new(|| SETTINGS.iter().map(|setting| setting.key()).collect());
 
-impl SettingRow {
+impl LinkSetting {
     /// Returns the setting with this name.
-    pub(super) fn find(name: &str) -> Option<SettingRow> {
+    pub(super) fn find(name: &str) -> Option<LinkSetting> {
         SETTINGS.iter().find(|setting| setting.key().name == name).copied()
     }
 
     pub(super) fn key(self) -> &'static Key {
         match self {
-            SettingRow::Field(field) => &field.key,
-            SettingRow::Impairment(impairment) => &impairment.key,
+            LinkSetting::Field(field) => &field.key,
+            LinkSetting::Impairment(impairment) => &impairment.key,
         }
     }
 
     /// Sets the setting from text, or returns the error message.
     pub(super) fn read(self, settings: &mut LinkSettings, text: &str) -> Result<(), String> {
         match self {
-            SettingRow::Field(field) => (field.read)(settings, text),
-            SettingRow::Impairment(impairment) => settings.impairments.read(impairment, text),
+            LinkSetting::Field(field) => (field.read)(settings, text),
+            LinkSetting::Impairment(impairment) => settings.impairments.read(impairment, text),
         }
     }
 
     /// Returns the text that [`read`](Self::read) reads, if the setting is set.
     pub(super) fn write(self, settings: &LinkSettings) -> Option<String> {
         match self {
-            SettingRow::Field(field) => (field.write)(settings),
-            SettingRow::Impairment(impairment) => settings.impairments.write(impairment),
+            LinkSetting::Field(field) => (field.write)(settings),
+            LinkSetting::Impairment(impairment) => settings.impairments.write(impairment),
         }
     }
 
     /// Copies the setting from `over` if it is set there.
     pub(super) fn overlay(self, settings: &mut LinkSettings, over: &LinkSettings) {
         match self {
-            SettingRow::Field(field) => (field.overlay)(settings, over),
-            SettingRow::Impairment(impairment) => settings.impairments.overlay(impairment, &over.impairments),
+            LinkSetting::Field(field) => (field.overlay)(settings, over),
+            LinkSetting::Impairment(impairment) => settings.impairments.overlay(impairment, &over.impairments),
         }
     }
 
     pub(super) fn clear(self, settings: &mut LinkSettings) {
         match self {
-            SettingRow::Field(field) => (field.clear)(settings),
-            SettingRow::Impairment(impairment) => settings.impairments.clear(impairment),
+            LinkSetting::Field(field) => (field.clear)(settings),
+            LinkSetting::Impairment(impairment) => settings.impairments.clear(impairment),
         }
     }
 }

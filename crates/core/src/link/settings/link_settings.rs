@@ -61,7 +61,7 @@ impl ImpairmentSettings {
         self.names.contains(LOSS)
     }
 
-    /// Removes the loss of every direction.
+    /// Removes the setting of the loss.
     pub(super) fn clear_loss(&mut self) {
         IMPAIRMENTS.iter().filter(|impairment| impairment.key.name == LOSS).for_each(|loss| self.clear(loss));
     }

@@ -31,10 +31,18 @@ pub(super) const POLICER: Key = key!(
     "policer",
     "RATE:BURST",
     "10mbit:64KB",
-    "Drop packets that exceed a rate and a burst, such as 10mbit:64KB"
+    "Drop packets that exceed a rate and a burst, such as 10mbit:64KB",
+    "Token bucket that drops packets above a rate and a burst."
 );
-pub(super) const SHAPER: Key =
-    key!(Rate, "shaper", "RATE:BURST", "10mbit:64KB", "Delay packets that exceed a rate and a burst");
+pub(super) const SHAPER: Key = key!(
+    Rate,
+    "shaper",
+    "RATE:BURST",
+    "10mbit:64KB",
+    "Delay packets that exceed a rate and a burst",
+    "Token bucket that delays packets above a rate and a burst, up to a limit, like `tbf`: `10mbit:64KB:1MB`. The \
+     default limit is half a second at the rate."
+);
 
 /// Drops packets that exceed a rate and a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

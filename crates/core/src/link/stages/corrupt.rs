@@ -13,14 +13,22 @@ use crate::link::stage::{ImpairmentStage, Stage};
 use crate::time::Instant;
 use crate::units::Ratio;
 
-pub(super) const KEY: Key =
-    key!(Loss, "corrupt", "RATIO", "1e-5", "Flip a bit in this share of packets, so that checksums detect it");
+pub(super) const KEY: Key = key!(
+    Loss,
+    "corrupt",
+    "RATIO",
+    "1e-5",
+    "Flip a bit in this share of packets, so that checksums detect it",
+    "Share of packets with a flipped bit. Checksums detect it, so the receiver loses the packet."
+);
 pub(super) const HIDDEN: Key = key!(
     Loss,
     "corrupt-hidden",
     "RATIO",
     "1e-6",
-    "Flip a bit and correct the checksum, so that only the application can detect it"
+    "Flip a bit and correct the checksum, so that only the application can detect it",
+    "Share of packets with a flipped bit in the payload and a corrected checksum. TCP cannot detect it; the \
+     application must."
 );
 
 /// Probabilities that a bit of a virtual packet is flipped.

@@ -11,7 +11,8 @@ use crate::link::stage::{ImpairmentStage, Stage};
 use crate::time::Instant;
 use crate::units::Ratio;
 
-pub(super) const KEY: Key = key!(Loss, "duplicate", "RATIO", "0.1%", "Duplicate this share of packets");
+pub(super) const KEY: Key =
+    key!(Loss, "duplicate", "RATIO", "0.1%", "Duplicate this share of packets", "Share of packets that arrive twice.");
 
 /// Duplicates each virtual packet with the same probability.
 pub(super) struct DuplicateStage {

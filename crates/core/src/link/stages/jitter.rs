@@ -29,7 +29,10 @@ pub(super) const KEY: Key = Key {
         "jitter",
         "JITTER",
         "5ms",
-        "Vary the delay: 5ms (uniform), normal:5ms or pareto:5ms, optionally with :corr=25% or :reorder"
+        "Vary the delay: 5ms (uniform), normal:5ms or pareto:5ms, optionally with :corr=25% or :reorder",
+        "Variation of the delay between packets: `5ms` (uniform, ± 5 ms), `normal:5ms` (standard deviation), \
+         `pareto:5ms` (heavy tail, same scale). `:corr=25%` correlates successive delays and keeps their spread. \
+         Packets keep their order unless you add `:reorder`."
     )
 };
 

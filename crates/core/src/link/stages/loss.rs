@@ -28,7 +28,11 @@ pub(super) const KEY: Key = Key {
         "loss",
         "MODEL",
         "1e-4",
-        "Lose packets: 1e-4 or 0.01% at random, gilbert:loss=1%:burst=4, nth:100, burst:1e-4:10, at:10s:3"
+        "Lose packets: 1e-4 or 0.01% at random, gilbert:loss=1%:burst=4, nth:100, burst:1e-4:10, at:10s:3",
+        "`1e-4` or `0.01%`: independent loss. `gilbert:loss=1%:burst=4`: share, and mean length of bursts; or \
+         `gilbert:p=…:r=…:h=…:k=…` like netem's `gemodel`. `nth:100`: every 100th packet. `burst:1e-4:10`: bursts of \
+         10 packets, each of which starts with this probability. `at:10s:3+20s:500ms`: 3 packets at 10 s, and all \
+         packets for 500 ms at 20 s. `steps:0s=0+10s=1%:every=15s`: steps over time."
     )
 };
 

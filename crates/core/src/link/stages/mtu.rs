@@ -26,7 +26,9 @@ pub(super) const KEY: Key = Key {
         "path-mtu",
         "BYTES",
         "1400",
-        "Limit the length of IP packets: 1400, or 1400:black-hole to send no ICMP message"
+        "Limit the length of IP packets: 1400, or 1400:black-hole to send no ICMP message",
+        "Maximum IP packet that passes. The sender of a larger packet gets an ICMP error; with `1400:black-hole` it \
+         gets none."
     )
 };
 

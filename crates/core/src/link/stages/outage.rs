@@ -29,7 +29,9 @@ pub(super) const KEY: Key = Key {
         "outage",
         "TIMES",
         "every:15s:200ms",
-        "Take the link down: at:10s:500ms, every:15s:200ms, flap:up=10s:down=1s"
+        "Take the link down: at:10s:500ms, every:15s:200ms, flap:up=10s:down=1s",
+        "Times at which no packet passes: `at:10s:500ms+30s:1s`, `every:15s:200ms` (the last 200 ms of each 15 s), \
+         `flap:up=10s:down=1s` (random times with these means)."
     )
 };
 

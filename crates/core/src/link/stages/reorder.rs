@@ -22,8 +22,14 @@ use crate::link::value::{Effects, impl_value_or_none};
 use crate::time::Instant;
 use crate::units::{Ratio, duration_argument, parse_unit_duration};
 
-pub(super) const KEY: Key =
-    key!(Delay, "reorder", "RATIO:N", "1%:3", "Reorder this share of packets by N positions, such as 1%:3");
+pub(super) const KEY: Key = key!(
+    Delay,
+    "reorder",
+    "RATIO:N",
+    "1%:3",
+    "Reorder this share of packets by N positions, such as 1%:3",
+    "Share of packets that are delayed until 3 later packets have passed, for at most 50 ms (`:hold=50ms`)."
+);
 
 /// Share of packets that are reordered, and their distance.
 ///

@@ -293,6 +293,8 @@ mod tests {
     use lfn_core::link::EmulatedPath;
     use lfn_core::link::settings::HopSettings;
 
+    use rustix::io::Errno;
+
     use super::*;
     use rustix::io::Errno;
 
