@@ -296,7 +296,6 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use rustix::io::Errno;
 
     #[test]
     fn attached_sides_are_introduced_with_commands_that_work() {
