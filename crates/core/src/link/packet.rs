@@ -133,7 +133,7 @@ pub struct LinkStats {
     pub offered: PacketCount,
     /// Copies that the link created.
     pub duplicated: PacketCount,
-    /// Packets that [`Link::poll`] returned for forwarding.
+    /// Packets that [`Link::poll`](super::Link::poll) returned for forwarding.
     pub forwarded: PacketCount,
     pub dropped: DropCounts,
     /// Packets that were forwarded with a congestion mark that the link set.

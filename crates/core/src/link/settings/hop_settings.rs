@@ -22,7 +22,7 @@ pub struct HopSettings {
 }
 
 impl LinkSettings {
-    /// Sets one setting from text, by its key in [`KEYS`].
+    /// Sets one setting from text, by its key in [`KEYS`](super::KEYS).
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
         let setting = LinkSetting::find(key).ok_or_else(|| SettingsError::UnknownKey(key.to_owned()))?;
         let value = value.trim();

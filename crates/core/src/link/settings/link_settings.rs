@@ -16,7 +16,7 @@ pub struct LinkSettings {
     pub rtt: Option<Duration>,
     pub delay: Option<Duration>,
     /// Timetables of rate, delay and loss; `Some(None)` for none. A trace with only a name must still be
-    /// [read](HopSettings::read_traces).
+    /// [read](super::HopSettings::read_traces).
     pub trace: Option<Option<LinkTrace>>,
     pub rate: Option<BitRate>,
     /// Layer at which the line counts bytes.

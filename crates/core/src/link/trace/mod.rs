@@ -1,6 +1,6 @@
 //! Traces: changes of the rate, the delay or the loss of one direction over time.
 //!
-//! A trace is text in mahimahi's format or CSV, or is built in. It becomes a set of timetables ([`Timetable`]), so the
+//! A trace is text in mahimahi's format or CSV, or is built in. It becomes a set of timetables ([`Timetable`](super::timetable::Timetable)), so the
 //! stages do not know its format. The caller provides the text of a file. Errors have the number of the line. A trace
 //! uses the memory of at most [`MAX_STEPS`] steps, however long its text is.
 
