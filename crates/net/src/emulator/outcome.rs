@@ -13,6 +13,7 @@ use super::watch::LogSummary;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunOutcome {
+    /// Exit of CMD; `None` if no command ran on the near side.
     pub near: Option<CommandExit>,
     /// `None` if there was no far command, or if the emulator stopped it at the end of the run.
     pub far: Option<CommandExit>,
@@ -29,7 +30,9 @@ pub struct RunOutcome {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CommandExit {
+    /// The command ended with this status.
     Exited(i32),
+    /// A signal with this number ended the command.
     Killed(i32),
 }
 
