@@ -13,6 +13,7 @@
 //!   re-exports is in no cycle.
 //! - A private `use` of an item is a use, because the item may be a trait whose methods are called. A `use` of a module
 //!   is none; the paths that begin with the module are.
+//! - A single name in lower case, which may be a local variable, counts only in a call.
 //! - Paths in macro calls and in attributes count. Code for tests and doc comments do not. A call of a method is no use.
 //! - Modules that use each other, directly or through others, are a cycle. A cycle is permitted only if `layers.toml`
 //!   lists exactly its modules.

@@ -1,6 +1,6 @@
 //! The uses in one file: every path in its code, with the file that defines the path.
 
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 use crate::module_tree::{self, ModuleTree, Target};
@@ -61,7 +61,9 @@ impl Finder<'_> {
                         path.push(next.to_string());
                         index += 3;
                     }
-                    if !is_field {
+                    let is_call = matches!(tokens.get(index), Some(TokenTree::Group(group))
+                        if group.delimiter() == Delimiter::Parenthesis);
+                    if !is_field && (is_call || !may_be_variable(&path)) {
                         self.record(&path, ident.span());
                     }
                 }
@@ -128,6 +130,20 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         visit::visit_path(self, path);
     }
 
+    fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {
+        match &*call.func {
+            syn::Expr::Path(function) => visit::visit_expr_path(self, function),
+            other => self.visit_expr(other),
+        }
+        call.args.iter().for_each(|argument| self.visit_expr(argument));
+    }
+
+    fn visit_expr_path(&mut self, expression: &'ast syn::ExprPath) {
+        if !may_be_variable(&segments(&expression.path)) {
+            visit::visit_expr_path(self, expression);
+        }
+    }
+
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
         self.visit_path(&call.path);
         self.record_tokens(call.tokens.clone());
@@ -139,6 +155,11 @@ impl<'ast> Visit<'ast> for Finder<'_> {
             self.record_strings(list.tokens.clone());
         }
     }
+}
+
+/// Reports whether a path can name a local variable.
+fn may_be_variable(path: &[String]) -> bool {
+    path.len() == 1 && path[0].starts_with(|first: char| first.is_lowercase() || first == '_')
 }
 
 fn segments(path: &syn::Path) -> Vec<String> {

@@ -170,6 +170,18 @@ fn uses_in_tests_and_comments_do_not_count() {
 }
 
 #[test]
+fn local_variable_with_the_name_of_a_reexport_is_no_use() {
+    let workspace = Workspace::new();
+    workspace.add_cycle();
+    workspace.write("crates/a/src/right.rs", "pub struct Right(super::left::Left);\npub fn max() {}\n");
+    let code = "pub struct Left;\npub use crate::right::max;\nfn f(max: u8) -> u8 { dbg!(max); max }\n";
+    workspace.write("crates/a/src/left.rs", code);
+    workspace.assert_passes();
+    workspace.write("crates/a/src/left.rs", &format!("{code}fn g() {{ max() }}\n"));
+    workspace.assert_fails("new cycle: a::left, a::right");
+}
+
+#[test]
 fn forbidden_crate_dependency_fails() {
     for table in ["dependencies", "build-dependencies", "target.'cfg(unix)'.dependencies"] {
         let workspace = Workspace::new();

@@ -18,6 +18,8 @@ mod typed;
 
 use std::process::ExitCode;
 
+use clap::CommandFactory;
+
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let mut ignored = Vec::new();
@@ -27,7 +29,7 @@ fn main() -> ExitCode {
     loop {
         let (done, requested) = match parsed {
             Ok((command, requested)) => (cmd::run(command), requested),
-            Err(done) => (done, cli::RequestedOutput::of_words(&words)),
+            Err(done) => (done, cli::RequestedOutput::of_words(cli::Cli::command(), &words)),
         };
         let failure = match done {
             Ok(exit) => return exit.into(),

@@ -3,10 +3,8 @@
 use std::error::Error as _;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use lfn_core::link::settings::nearest_word;
-
-use crate::cli::Cli;
 
 /// Returns the error as one line. The error of a value follows its flag: `--rate: '10MB': unknown unit …`.
 pub fn error_line(error: &clap::Error) -> String {
@@ -48,8 +46,8 @@ fn plain_reason(reason: &str) -> String {
 }
 
 /// Returns one action that probably corrects the error. `typed` is the command as typed, such as `lfn token add`.
-pub fn error_hint(error: &clap::Error, typed: &str) -> Option<String> {
-    let command = typed_subcommand();
+pub fn error_hint(program: &Command, error: &clap::Error, typed: &str) -> Option<String> {
+    let command = typed_subcommand(program);
     let verb = typed.strip_prefix("lfn").unwrap_or(typed).trim();
     let text = |kind| error.get(kind).map(ToString::to_string);
     match error.kind() {
@@ -79,8 +77,8 @@ fn usage(command: &Command, verb: &str) -> Option<String> {
 }
 
 /// Returns the command that the user typed, or `lfn` itself.
-fn typed_subcommand() -> Command {
-    let mut command = Cli::command();
+fn typed_subcommand(program: &Command) -> Command {
+    let mut command = program.clone();
     for verb in crate::typed::words() {
         let Some(found) = command.find_subcommand(&verb) else { break };
         command = found.clone();
@@ -274,7 +272,10 @@ const FLAGS: &[Synonyms] = &[
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::Cli;
 
     fn command(verb: &str) -> Command {
         let mut command = Cli::command();

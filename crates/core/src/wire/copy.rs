@@ -35,7 +35,7 @@ use crate::transfer::preserve::SkippedEntries;
 use crate::transfer::progress::StreamActivity;
 use crate::units::Bytes;
 
-pub use events::{CopyTally, EntryAction, EntryEvent, EntryFailure, ReportedKind};
+pub use events::{CopyEnd, CopyTally, EntryAction, EntryEvent, EntryFailure, ReportedKind};
 pub use header::{BlockHeader, HeaderError};
 pub use request::{CopyId, CopyJob, CopyRequest, RemoteDestination, RemoteSource, Selection};
 
@@ -257,7 +257,6 @@ mod tests {
     use crate::transfer::options::{TransferOptions, Verify};
     use crate::transfer::overwrite::OverwritePolicy;
     use crate::transfer::preserve::Preserve;
-    use crate::wire::third_party::CopyEnd;
 
     #[test]
     fn messages_round_trip_through_json() {

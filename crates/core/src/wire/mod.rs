@@ -7,15 +7,19 @@
 
 pub(crate) mod bounded;
 pub mod clean;
+mod congestion;
 pub mod copy;
 mod frame;
 pub mod measure;
 pub mod path;
 pub mod queue;
+mod refusal;
 pub mod seal;
 pub mod third_party;
 
+pub use congestion::CongestionRequest;
 pub use frame::{Frame, FrameError, FrameKind, FrameReader, HELLO_LIMIT, MESSAGE_LIMIT, encode};
+pub use refusal::{Refusal, RefusalCode};
 
 use serde::{Deserialize, Serialize};
 
@@ -74,92 +78,4 @@ pub enum Request {
     Send(Box<third_party::SendRequest>),
     /// Measures the path without load.
     Path(path::PathRequest),
-}
-
-/// Congestion control requested for a sender's sockets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum CongestionRequest {
-    /// Requested by the user: if the kernel does not have it, the test fails.
-    Requested(String),
-    /// Preferred by the plan: if the kernel does not have it, or the user may not use it, the kernel's default is used.
-    Planned(String),
-}
-
-impl CongestionRequest {
-    /// Returns the name for `TCP_CONGESTION`.
-    pub fn name(&self) -> &str {
-        let (CongestionRequest::Requested(name) | CongestionRequest::Planned(name)) = self;
-        name
-    }
-
-    /// Returns the name if the user requested it.
-    pub fn requested(&self) -> Option<&str> {
-        match self {
-            CongestionRequest::Requested(name) => Some(name),
-            CongestionRequest::Planned(_) => None,
-        }
-    }
-}
-
-/// Refusal of a request. A refusal has its own frame kind and may replace any message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct Refusal {
-    pub code: RefusalCode,
-    /// For people; contains the object and the value.
-    pub message: String,
-    /// Action for the user, if one exists.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-}
-
-/// Reason for a refusal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RefusalCode {
-    /// The server does not know the token.
-    WrongToken,
-    ExpiredToken,
-    /// The server has its maximum of sessions.
-    Full,
-    /// The client's protocol version is not supported.
-    Protocol,
-    /// The request exceeds a fixed limit of the server.
-    Limit,
-    /// The request exceeds the rest of a quota; later more is available.
-    Quota,
-    /// The path is outside the served root, is not a regular file, or no root is served.
-    Forbidden,
-    NotFound,
-    /// The destination exists and may not be replaced.
-    Exists,
-    /// The destination's file system is full.
-    NoSpace,
-    /// Any other error of the file system.
-    Io,
-    /// Received data differs from the sent data.
-    Corrupt,
-    /// The message is invalid at this point.
-    BadMessage,
-    /// A message did not arrive in time.
-    Timeout,
-    Stopped,
-    /// An error code of a newer version.
-    #[serde(other)]
-    Other,
-}
-
-impl Refusal {
-    /// Creates a refusal without a hint.
-    pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
-        Refusal { code, message: message.into(), hint: None }
-    }
-
-    /// Adds a hint: the action for the user.
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
 }

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::CongestionRequest;
+use super::congestion::CongestionRequest;
 use super::copy::{
-    CopyId, CopyJob, CopyRequest, CopyTally, EntryEvent, EntryFailure, RemoteDestination, RemoteSource, Selection,
+    CopyEnd, CopyId, CopyJob, CopyRequest, CopyTally, EntryEvent, EntryFailure, RemoteDestination, RemoteSource,
+    Selection,
 };
 use crate::evidence::ProgressSample;
 use crate::session::{Fingerprint, Token};
@@ -184,24 +185,6 @@ pub enum SourceMessage {
         #[serde(default)]
         forgotten: bool,
     },
-}
-
-/// One of the two ends of a copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CopyEnd {
-    #[default]
-    Sender,
-    Receiver,
-}
-
-impl std::fmt::Display for CopyEnd {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            CopyEnd::Sender => "the source",
-            CopyEnd::Receiver => "the destination",
-        })
-    }
 }
 
 /// Result of a third-party copy.

@@ -3,11 +3,10 @@
 use std::io::Write;
 use std::path::Path;
 
-use clap::CommandFactory;
+use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lfn_core::units::{BitRate, QuantityError, parse_unit_duration};
 
-use super::Cli;
 use crate::cmd;
 use crate::command_line::join;
 use crate::exit::{Exit, Failure};
@@ -16,12 +15,12 @@ use crate::suggest;
 use crate::typed::{self, corrected};
 
 /// Prints help or the version on standard output and returns success. Converts any other parse error into a [`Failure`]
-/// with one line and a hint.
-pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
+/// with one line and a hint. `program` describes all commands and flags.
+pub fn explain(error: &clap::Error, program: &Command) -> Result<Exit, Failure> {
     use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if matches!(error.kind(), DisplayHelp | DisplayVersion)
-        && typed_command() == "lfn emulate"
-        && let Some(failure) = cmd::emulate::explain_usage()
+        && typed_command(program) == "lfn emulate"
+        && let Some(failure) = cmd::emulate::explain_usage(program)
     {
         // The flag belongs to the command of the user.
         return Err(failure);
@@ -39,16 +38,16 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
         let _ = error.print();
         return Ok(Exit::Usage);
     }
-    if typed_command().starts_with("lfn emulate")
-        && let Some(failure) = cmd::emulate::explain_usage()
+    if typed_command(program).starts_with("lfn emulate")
+        && let Some(failure) = cmd::emulate::explain_usage(program)
     {
         return Err(failure);
     }
     let failure = Failure::usage(suggest::error_line(error));
-    if let Some(hint) = missing_unit(error).or_else(|| supported_extension(error)) {
+    if let Some(hint) = missing_unit(error, program).or_else(|| supported_extension(error)) {
         return Err(failure.hint(hint));
     }
-    if let (Some(typed), "lfn test") = (error.get(ContextKind::InvalidArg), typed_command().as_str())
+    if let (Some(typed), "lfn test") = (error.get(ContextKind::InvalidArg), typed_command(program).as_str())
         && let Some(instead) = cmd::measure::iperf3_flags::equivalent_of(&typed.to_string())
     {
         return Err(failure.hint(instead));
@@ -58,32 +57,32 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     {
         return Err(failure.hint(instead));
     }
-    if let (Some(typed), "lfn copy") = (error.get(ContextKind::InvalidArg), typed_command().as_str())
+    if let (Some(typed), "lfn copy") = (error.get(ContextKind::InvalidArg), typed_command(program).as_str())
         && error.kind() == ErrorKind::UnknownArgument
         && let Some(instead) = cmd::copy::rsync_flags::equivalent_of(&typed.to_string())
     {
         return Err(failure.hint(instead));
     }
-    if typed_command() == "lfn test" && error.kind() == ErrorKind::MissingRequiredArgument {
+    if typed_command(program) == "lfn test" && error.kind() == ErrorKind::MissingRequiredArgument {
         let emulated = "lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
         return Err(failure.hint(format!(
             "run `lfn serve` on the other host: it prints the command for this host. Without a second host: {emulated}"
         )));
     }
-    if typed_command() == "lfn emulate set" && error.kind() == ErrorKind::UnknownArgument {
+    if typed_command(program) == "lfn emulate set" && error.kind() == ErrorKind::UnknownArgument {
         let setting = |word: String| {
             word.strip_prefix("--").filter(|pair| pair.contains('=')).map_or(word.clone(), str::to_owned)
         };
         return Err(failure.hint(format!("write settings without dashes: lfn {}", join(typed::words().map(setting)))));
     }
-    if typed_command() == "lfn copy"
+    if typed_command(program) == "lfn copy"
         && let Some(place) = typed::words().find_map(|word| word.strip_prefix("-:").map(str::to_owned))
     {
         return Err(failure.hint(format!("to read the ticket from standard input, write @-:{place}")));
     }
-    Err(match suggest::error_hint(error, &typed_command()) {
+    Err(match suggest::error_hint(program, error, &typed_command(program)) {
         Some(hint) => failure.hint(hint),
-        None => failure.hint(format!("see `{} --help`", typed_command())),
+        None => failure.hint(format!("see `{} --help`", typed_command(program))),
     })
 }
 
@@ -97,17 +96,17 @@ fn renamed_output_flag(typed: &str) -> Option<String> {
 }
 
 /// Returns the command and the subcommand, as far as the user typed them.
-pub fn command_name() -> String {
-    typed_command().split_off("lfn".len()).trim_start().to_owned()
+pub fn command_name(program: &Command) -> String {
+    typed_command(program).split_off("lfn".len()).trim_start().to_owned()
 }
 
 /// Returns the typed command with the probable unit, if a rate or a time has none.
-fn missing_unit(error: &clap::Error) -> Option<String> {
+fn missing_unit(error: &clap::Error, program: &Command) -> Option<String> {
     let (flag, value) = invalid_value(error)?;
     let text = error.to_string();
     let is_reported = |error: &QuantityError| text.contains(&error.to_string());
     // The times of a server are in seconds and hours, so milliseconds are no good guess.
-    let is_server = ["lfn serve", "lfn token"].iter().any(|verb| typed_command().starts_with(verb));
+    let is_server = ["lfn serve", "lfn token"].iter().any(|verb| typed_command(program).starts_with(verb));
     let as_rate = value.parse::<BitRate>().err().filter(is_reported);
     let as_time = parse_unit_duration(value).err().filter(is_reported).filter(|_| !is_server);
     let suggestion = as_rate.or(as_time)?.suggestion()?;
@@ -141,8 +140,8 @@ fn invalid_value(error: &clap::Error) -> Option<(&str, &str)> {
 }
 
 /// Returns `lfn`, the command and the subcommand, as far as the user typed them.
-fn typed_command() -> String {
-    let mut command = Cli::command();
+fn typed_command(program: &Command) -> String {
+    let mut command = program.clone();
     let mut words = typed::words();
     let mut typed = "lfn".to_owned();
     while let Some(word) = words.next() {

@@ -2,7 +2,7 @@
 
 pub mod defaults;
 mod explain;
-mod global;
+pub mod global;
 pub mod output;
 mod requested;
 
@@ -19,7 +19,7 @@ pub use requested::RequestedOutput;
 
 use crate::cmd;
 use crate::exit::{Exit, Failure};
-use crate::print::settings::{PrintSettings, configure};
+use crate::print::settings::{PrintSettings, configure, configure_from_flags};
 
 /// Measures, tunes, emulates and fills long fat networks.
 #[derive(Parser, Debug)]
@@ -30,14 +30,6 @@ pub struct Cli {
     global: global::GlobalArgs,
     #[command(subcommand)]
     pub command: Command,
-}
-
-impl Cli {
-    /// Sets the amount and the colours of all output.
-    pub fn configure_output(&self) {
-        let global = &self.global;
-        configure(PrintSettings { quiet: global.quiet, verbose: global.verbose, color: global.color });
-    }
 }
 
 /// The commands, in the order in which a new user needs them.
@@ -81,7 +73,7 @@ sender with `lfn test --ramp`), 130 interrupted.";
 pub fn parse(words: &[OsString], ignored: &[FlagDefault]) -> Result<(Command, RequestedOutput), Result<Exit, Failure>> {
     let program = Cli::command().color(help_colours(words));
     configure(early_settings(words));
-    let mut matches = program.clone().try_get_matches_from(words).map_err(|error| explain(&error))?;
+    let mut matches = program.clone().try_get_matches_from(words).map_err(|error| explain(&error, &program))?;
     let mut used = Vec::new();
     if !matches.get_flag("no_defaults") {
         let mut all = match defaults::read(&program) {
@@ -96,12 +88,12 @@ pub fn parse(words: &[OsString], ignored: &[FlagDefault]) -> Result<(Command, Re
         };
         all.retain(|default| !ignored.contains(default));
         let (words, applied) = defaults::apply(&program, words, &matches, all).map_err(Err)?;
-        matches = program.try_get_matches_from(words).map_err(|error| explain(&error))?;
+        matches = program.clone().try_get_matches_from(words).map_err(|error| explain(&error, &program))?;
         used = applied;
     }
-    let cli = Cli::from_arg_matches(&matches).map_err(|error| explain(&error))?;
-    cli.configure_output();
-    Ok((cli.command, RequestedOutput::of_matches(&matches, used)))
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| explain(&error, &program))?;
+    configure_from_flags(&cli.global);
+    Ok((cli.command, RequestedOutput::of_matches(program, &matches, used)))
 }
 
 /// Returns the settings for the errors of an invalid command line, as far as its words show them.

@@ -5,9 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{ArgMatches, CommandFactory};
+use clap::ArgMatches;
 
-use super::Cli;
 use super::defaults::FlagDefault;
 use super::explain::command_name;
 use crate::exit::{Exit, Failure};
@@ -21,13 +20,15 @@ pub struct RequestedOutput {
     command: String,
     format: OutputFormat,
     report: Option<PathBuf>,
+    /// Description of all commands and flags.
+    program: clap::Command,
     /// Defaults that are part of the command line.
     defaults: Vec<FlagDefault>,
 }
 
 impl RequestedOutput {
     /// Returns the requested output of a valid command line.
-    pub fn of_matches(matches: &ArgMatches, defaults: Vec<FlagDefault>) -> Self {
+    pub fn of_matches(program: clap::Command, matches: &ArgMatches, defaults: Vec<FlagDefault>) -> Self {
         let mut leaf = matches;
         let mut names = Vec::new();
         while let Some((name, deeper)) = leaf.subcommand() {
@@ -38,11 +39,11 @@ impl RequestedOutput {
         let format = leaf.try_get_one::<OutputFormat>("output").ok().flatten().copied();
         let report = leaf.try_get_one::<PathBuf>("report").ok().flatten().cloned();
         let format = if is_json { OutputFormat::Json } else { format.unwrap_or(OutputFormat::Text) };
-        RequestedOutput { command: names.join(" "), format, report, defaults }
+        RequestedOutput { command: names.join(" "), format, report, program, defaults }
     }
 
     /// Returns the requested output of an invalid command line, as far as its words show it.
-    pub fn of_words(words: &[OsString]) -> Self {
+    pub fn of_words(program: clap::Command, words: &[OsString]) -> Self {
         let words = || words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
         let after = words().skip(1).chain([""]);
         let format = words().zip(after).find_map(|(word, next)| match word.strip_prefix("--output=").or(Some(next)) {
@@ -54,9 +55,10 @@ impl RequestedOutput {
         let by_default = env::var_os("LFN_OUTPUT").filter(|format| format == "json").map(|_| OutputFormat::Json);
         let format = format.or(by_default);
         RequestedOutput {
-            command: command_name(),
+            command: command_name(&program),
             format: format.unwrap_or(OutputFormat::Text),
             report: None,
+            program,
             defaults: Vec::new(),
         }
     }
@@ -81,7 +83,7 @@ impl RequestedOutput {
 
     /// Returns the one-letter form of a flag of the command.
     fn short_form(&self, flag: &str) -> Option<char> {
-        let mut command = Cli::command();
+        let mut command = self.program.clone();
         for name in self.command.split_whitespace() {
             command = command.find_subcommand(name)?.clone();
         }
@@ -132,7 +134,7 @@ mod tests {
     fn words_of_an_invalid_line_request_json() {
         let format = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            RequestedOutput::of_words(&words).format
+            RequestedOutput::of_words(clap::Command::new("lfn"), &words).format
         };
         for line in ["lfn plan --nosuch --json", "lfn plan --output json x", "lfn test -J", "lfn plan --output=json"] {
             assert_eq!(format(line), OutputFormat::Json, "{line}");

@@ -2,10 +2,9 @@
 
 use std::io::Write;
 
-use clap::{CommandFactory, ValueEnum};
+use clap::{Command, ValueEnum};
 use clap_complete::{generate, shells};
 
-use crate::cli::Cli;
 use crate::exit::{Exit, Failure};
 use crate::print;
 
@@ -35,12 +34,12 @@ const EXAMPLES: &str = "Examples:
   lfn completions fish > ~/.config/fish/completions/lfn.fish";
 
 /// Runs `lfn completions` and returns its exit code.
-pub fn run(args: &CompletionsArgs) -> Result<Exit, Failure> {
-    let (mut command, mut script) = (Cli::command(), Vec::new());
+pub fn run(args: &CompletionsArgs, mut program: Command) -> Result<Exit, Failure> {
+    let mut script = Vec::new();
     match args.shell {
-        Shell::Bash => generate(shells::Bash, &mut command, "lfn", &mut script),
-        Shell::Zsh => generate(shells::Zsh, &mut command, "lfn", &mut script),
-        Shell::Fish => generate(shells::Fish, &mut command, "lfn", &mut script),
+        Shell::Bash => generate(shells::Bash, &mut program, "lfn", &mut script),
+        Shell::Zsh => generate(shells::Zsh, &mut program, "lfn", &mut script),
+        Shell::Fish => generate(shells::Fish, &mut program, "lfn", &mut script),
     }
     print::raw_text().write_all(&script)?;
     Ok(Exit::Ok)

@@ -2,10 +2,9 @@
 
 use std::io::Write;
 
-use clap::{Arg, CommandFactory};
+use clap::{Arg, Command};
 use lfn_api::documents::{DefaultKey, DefaultsDocument, DefaultsFile, DefaultsSchema, SetDefault};
 
-use crate::cli::Cli;
 use crate::cli::defaults::{self, FlagDefault};
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
@@ -26,9 +25,8 @@ pub struct DefaultsArgs {
 }
 
 /// Runs `lfn defaults` and returns its exit code.
-pub fn run(args: &DefaultsArgs) -> Result<Exit, Failure> {
+pub fn run(args: &DefaultsArgs, mut program: Command) -> Result<Exit, Failure> {
     let output = args.output.open()?;
-    let mut program = Cli::command();
     program.build();
     let is_wanted = |scope: &[String]| args.command.as_ref().is_none_or(|command| scope.first() == Some(command));
     let keys: Vec<_> = defaults::all_flags(&program).into_iter().filter(|(scope, _)| is_wanted(scope)).collect();

@@ -4,10 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
 
-use crate::cli::Cli;
 use crate::exit::{Exit, Failure};
 use crate::print;
 
@@ -28,8 +27,8 @@ const EXAMPLES: &str = "Examples:
   lfn man --dir ~/.local/share/man/man1";
 
 /// Runs `lfn man` and returns its exit code.
-pub fn run(args: &ManArgs) -> Result<Exit, Failure> {
-    let mut program = Cli::command().disable_help_subcommand(true);
+pub fn run(args: &ManArgs, program: Command) -> Result<Exit, Failure> {
+    let mut program = program.disable_help_subcommand(true);
     program.build();
     if let Some(directory) = &args.dir {
         let failed = |path: &Path, error| {
@@ -76,7 +75,10 @@ fn page(command: &Command, name: &str) -> Result<Vec<u8>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn every_shown_command_has_a_page() {

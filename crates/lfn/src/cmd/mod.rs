@@ -17,15 +17,17 @@ pub mod token;
 pub mod verify;
 pub mod version;
 
-use crate::cli::Command;
+use clap::CommandFactory;
+
+use crate::cli::{Cli, Command};
 use crate::exit::{Exit, Failure};
 
 /// Runs one command to its end.
 pub fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Plan(args) => plan::run(*args),
-        Command::Emulate(args) => emulate::run(*args),
-        Command::Serve(args) => serve::run(*args),
+        Command::Emulate(args) => emulate::run(*args, &Cli::command()),
+        Command::Serve(args) => serve::run(*args, &Cli::command()),
         Command::Test(args) => measure::run(*args),
         Command::Show(args) => show::run(args),
         Command::Copy(args) => copy::run(*args),
@@ -33,11 +35,11 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Hosts(args) => hosts::run(args),
         Command::Token(args) => token::run(args),
         Command::Demo(args) => demo::run(args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Defaults(args) => defaults::run(&args),
-        Command::Man(args) => man::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Defaults(args) => defaults::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
         Command::Version(args) => version::run(&args),
-        Command::Reference(args) => reference::run(&args),
+        Command::Reference(args) => reference::run(&args, Cli::command()),
         Command::EmulateRequest(args) => emulate_request::run(&args),
     }
 }

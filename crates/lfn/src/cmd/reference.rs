@@ -9,10 +9,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::builder::StyledStr;
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use lfn_core::link::settings::KEYS;
 
-use crate::cli::Cli;
 use crate::exit::{Exit, Failure};
 
 /// Write the reference pages of all commands as Markdown.
@@ -24,10 +23,10 @@ pub struct ReferenceArgs {
 }
 
 /// Writes the pages into the directory.
-pub fn run(args: &ReferenceArgs) -> Result<Exit, Failure> {
+pub fn run(args: &ReferenceArgs, program: Command) -> Result<Exit, Failure> {
     let directory = &args.directory;
     fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    for (name, page) in pages() {
+    for (name, page) in pages(program) {
         let file = directory.join(name);
         fs::write(&file, page).with_context(|| format!("cannot write {}", file.display()))?;
     }
@@ -35,8 +34,7 @@ pub fn run(args: &ReferenceArgs) -> Result<Exit, Failure> {
 }
 
 /// Returns the file name and the text of each page: `lfn.md` for the program, `lfn-plan.md` for `lfn plan`.
-fn pages() -> Vec<(String, String)> {
-    let mut program = Cli::command();
+fn pages(mut program: Command) -> Vec<(String, String)> {
     program.build();
     let mut pages = vec![("lfn.md".to_owned(), front_page(&program))];
     for command in shown_commands(&program) {
@@ -200,11 +198,14 @@ fn escaped_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn each_command_has_a_page_with_its_flags() {
-        let pages = pages();
+        let pages = pages(Cli::command());
         let page = |name: &str| &pages.iter().find(|(file, _)| file == name).expect("the page exists").1;
         assert!(page("lfn.md").contains("[`lfn plan`](lfn-plan.md)"), "{}", page("lfn.md"));
         assert!(page("lfn-plan.md").contains("`--rtt <TIME>`\n:   "), "{}", page("lfn-plan.md"));

@@ -5,6 +5,7 @@ use std::env;
 use std::sync::{PoisonError, RwLock};
 
 use crate::cli::ColorWhen;
+use crate::cli::global::GlobalArgs;
 
 /// Amount and colours of the output.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +20,11 @@ pub struct PrintSettings {
 
 static SETTINGS: RwLock<PrintSettings> =
     RwLock::new(PrintSettings { quiet: false, verbose: 0, color: ColorWhen::Auto });
+
+/// Sets the amount and the colours of all output as the flags of every command require.
+pub fn configure_from_flags(flags: &GlobalArgs) {
+    configure(PrintSettings { quiet: flags.quiet, verbose: flags.verbose, color: flags.color });
+}
 
 /// Sets the settings of this process.
 pub fn configure(settings: PrintSettings) {

@@ -5,9 +5,11 @@
 //! a server that receives TCP, the intervals are the bytes that its kernel acknowledged, as seen by this end.
 
 mod report;
+mod settings;
 mod streams;
 
 pub use report::{IperfOutcome, request};
+pub use settings::{IperfTest, Login};
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lfn_core::iperf3::auth::IperfCredentials;
 use lfn_core::iperf3::{
-    COOKIE_LENGTH, Cookie, ErrorCode, LoadProtocol, Parameters, Results, TestEnd, TestState, frame, stream_id,
+    COOKIE_LENGTH, Cookie, ErrorCode, LoadProtocol, Parameters, Results, TestEnd, TestState, frame,
 };
 use lfn_core::report::EndReason;
 use lfn_core::tcp_info::TcpInfo;
@@ -28,46 +30,11 @@ use socket2::{Domain, Socket, Type};
 use super::Error;
 use super::control::IperfControl;
 use super::figures::{IntervalFigures, IperfFigures};
-use super::rsa::{Padding, PublicKey};
 use super::stream::Load;
 use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::BindAddress;
-use crate::session::{SessionError, min_rtt};
-
-/// A test on a stock server, with its time-outs.
-#[derive(Debug, Clone)]
-pub struct IperfTest {
-    pub parameters: Parameters,
-    /// User name and password, if the server requires them.
-    pub login: Option<Login>,
-    /// Length of this end's intervals.
-    pub interval: Duration,
-    /// Maximum time of one step of the protocol.
-    pub step_timeout: Duration,
-    /// Maximum time until the server requests the streams. A server for several clients lets some of them wait.
-    pub queue_timeout: Duration,
-    /// Source addresses: the control connection uses the first one, stream n the nth one, starting again after the
-    /// last. With an empty list the routing table decides.
-    pub bind_addresses: Vec<BindAddress>,
-    /// Set to end the load early, with a report.
-    pub stop: Arc<AtomicBool>,
-}
-
-/// User name, password and key for a server with authentication.
-#[derive(Clone)]
-pub struct Login {
-    pub user: String,
-    pub password: String,
-    pub key: PublicKey,
-    /// Padding of the encrypted token.
-    pub padding: Padding,
-}
-
-impl std::fmt::Debug for Login {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Login({})", self.user)
-    }
-}
+use crate::session::min_rtt;
+use streams::bind;
 
 /// Progress of a running test.
 #[derive(Debug)]
@@ -366,20 +333,4 @@ fn connect(
         }
     }
     Err(failed(last))
-}
-
-/// Binds a socket to its source address.
-fn bind(socket: &Socket, from: Option<&BindAddress>) -> Result<(), Error> {
-    let Some(from) = from else { return Ok(()) };
-    from.bind(socket).map_err(|error| match error {
-        SessionError::Bind { place, source } => Error::Option { option: format!("connecting from {place}"), source },
-        other => Error::Option { option: "binding the source address".into(), source: io::Error::other(other) },
-    })
-}
-
-/// Returns the id of each stream, and whether this end sends on it.
-fn stream_directions(parameters: &Parameters) -> Vec<(u32, bool)> {
-    let (reverse, forward) = parameters.server_streams();
-    // The streams on which this end sends come first.
-    (0..usize::from(forward + reverse)).map(|index| (stream_id(index), index < usize::from(forward))).collect()
 }

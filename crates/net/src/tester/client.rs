@@ -21,8 +21,9 @@ use lfn_core::wire::measure::{
 use lfn_core::wire::measure::{Ready, TestRequest};
 
 use super::TestError;
-use super::both_directions::ConvergenceBarrier;
+use super::client_end::{server_reason, unexpected_message};
 use super::clock::{self, ClockProbes};
+use super::convergence::ConvergenceBarrier;
 use super::deadline::{INTERRUPT_TIMEOUT, ReportDeadline};
 use super::host::HostWatch;
 use super::load::{self, LoadState, LoadStream, StreamCounter, StreamEvent};
@@ -478,18 +479,6 @@ impl StreamDialer {
     }
 }
 
-/// Waits briefly for the server's refusal, which explains the failure of a stream better than the local error.
-pub(super) fn server_reason(control: &mut Control, rtt: Duration, error: TestError) -> TestError {
-    let deadline = Instant::now() + Duration::from_secs(1) + 2 * rtt;
-    while Instant::now() < deadline {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if let Err(refusal) = control.poll::<ServerMessage>(left, "during the test") {
-            return refusal.into();
-        }
-    }
-    error
-}
-
 /// Returns only the fields that the stopping rule needs.
 fn goodput_only(interval: &Interval) -> Interval {
     let Interval { start, end, bytes, slices: ref parts, .. } = *interval;
@@ -498,11 +487,6 @@ fn goodput_only(interval: &Interval) -> Interval {
 
 fn port(ready: &Ready) -> Result<u16, TestError> {
     ready.port.filter(|&port| port != 0).ok_or_else(unexpected_message)
-}
-
-pub(super) fn unexpected_message() -> TestError {
-    let source = std::io::Error::new(std::io::ErrorKind::InvalidData, "unexpected message");
-    SessionError::Io { peer: "the server", source }.into()
 }
 
 /// A test of a fixed amount must move every byte.

@@ -7,7 +7,9 @@
 
 mod both_directions;
 mod client;
+mod client_end;
 mod clock;
+mod convergence;
 mod deadline;
 mod host;
 mod load;
@@ -16,6 +18,7 @@ mod meter;
 mod options;
 mod probe;
 mod server;
+mod server_end;
 mod udp;
 
 pub use both_directions::run_both;
@@ -23,7 +26,7 @@ pub use client::run;
 pub(crate) use deadline::INTERRUPT_TIMEOUT;
 pub use measurement::{Test, TestProgress};
 pub(crate) use options::current_dscp;
-pub use options::{emulated_path_sysctls, read_kernel};
+pub use options::{EMULATED, emulated_path_sysctls, read_kernel};
 pub(crate) use server::serve;
 
 use lfn_core::wire::measure::{OutOfRange, RequestError};
@@ -31,10 +34,6 @@ use lfn_core::wire::{Refusal, RefusalCode};
 
 use crate::session::SessionError;
 use udp::DatagramTooLong;
-
-/// Environment variable that `lfn emulate` sets to 1 on both sides: the network namespace belongs to the test, which
-/// may change its sysctls.
-pub const EMULATED: &str = "LFN_EMULATED";
 
 /// Reasons why a test did not finish.
 #[derive(Debug, thiserror::Error)]

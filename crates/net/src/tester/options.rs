@@ -19,8 +19,12 @@ use lfn_core::wire::measure::{Dscp, Kernel, SocketReport, SocketRequest};
 use lfn_sys::{sysctl, tcp};
 use socket2::{Domain, SockRef, Socket, Type};
 
-use super::{EMULATED, TestError};
+use super::TestError;
 use crate::session::congestion;
+
+/// Environment variable that `lfn emulate` sets to 1 on both sides: the network namespace belongs to the test, which
+/// may change its sysctls.
+pub const EMULATED: &str = "LFN_EMULATED";
 
 /// Interval at which a window clamp is set again. The kernel raises the clamp whenever autotuning or its scaling ratio
 /// changes.

@@ -10,12 +10,13 @@ use lfn_core::wire::measure::{ClientMessage, Kernel, Ready, ServerMessage, TestD
 use lfn_core::wire::{Refusal, RefusalCode};
 
 use super::TestError;
-use super::clock::{self, ClockReplies};
+use super::clock::ClockReplies;
 use super::host::HostWatch;
 use super::load::{self, LoadState, LoadStream, StreamCounter, StreamEvent};
 use super::meter::Meter;
 use super::options::{self, SocketOptions};
 use super::probe::ProbeEcho;
+use super::server_end::{check_silence, too_long_refusal, wait_for_close};
 use crate::server::{ServerSession, SessionLimits};
 use crate::session::{DataStream, SessionError};
 
@@ -120,12 +121,6 @@ fn check_limits(request: &TestRequest, limits: &SessionLimits) -> Result<(), Ref
     }
 }
 
-pub(super) fn too_long_refusal(what: &str, limits: &SessionLimits) -> Refusal {
-    let most = show_duration(limits.max_test_time);
-    Refusal::new(RefusalCode::Limit, format!("{what}; the server allows {most}"))
-        .hint(format!("use --time {} or less, or fewer records", limits.max_test_time.as_secs()))
-}
-
 /// Starts the thread of one stream.
 fn start_stream(
     data: DataStream,
@@ -192,33 +187,10 @@ fn run_load(session: &mut ServerSession, request: &TestRequest, meter: &mut Mete
     }
 }
 
-/// Returns an error if the client was silent for too long; clients send a probe every second.
-pub(super) fn check_silence(last_message_at: Instant, limits: &SessionLimits) -> Result<(), SessionError> {
-    let (peer, while_doing) = ("the client", "during the test");
-    match last_message_at.elapsed() > limits.silence_timeout + clock::PROBE_INTERVAL {
-        true => Err(SessionError::Timeout { peer, after: limits.silence_timeout + clock::PROBE_INTERVAL, while_doing }),
-        false => Ok(()),
-    }
-}
-
 /// Sends the report, and waits for the client to close the session.
 fn finish(session: &mut ServerSession, meter: &mut Meter, kernel: Kernel) -> Result<(), TestError> {
     let mut report = meter.finish(kernel)?;
     report.rate_limit = session.rate_limit();
     session.control.send(&ServerMessage::Report(Box::new(report)))?;
     wait_for_close(session)
-}
-
-/// Waits for the client to close the session, as it does after the report.
-pub(super) fn wait_for_close(session: &mut ServerSession) -> Result<(), TestError> {
-    let silence = session.limits().silence_timeout;
-    let deadline = Instant::now() + silence;
-    while Instant::now() < deadline {
-        match session.control.poll::<ClientMessage>(silence, "after the test") {
-            Ok(_) => {}
-            Err(SessionError::Closed { .. }) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }

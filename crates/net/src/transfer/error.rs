@@ -13,8 +13,8 @@ use lfn_core::transfer::file_assembly::AssemblyError;
 use lfn_core::transfer::overwrite::Conflict;
 use lfn_core::transfer::schedule::ScheduleError;
 use lfn_core::units::{Bytes, show_duration};
+use lfn_core::wire::copy::CopyEnd;
 use lfn_core::wire::copy::HeaderError;
-use lfn_core::wire::third_party::CopyEnd;
 use lfn_core::wire::{Refusal, RefusalCode};
 
 use crate::session::SessionError;

@@ -29,7 +29,7 @@ pub use client::{
 };
 pub use entry_listener::EntryListener;
 pub use error::TransferError;
-pub use lfn_core::wire::third_party::CopyEnd;
+pub use lfn_core::wire::copy::CopyEnd;
 pub use role::ListedTotals;
 pub(crate) use serve::serve;
 pub use third_party::third_party_copy;

@@ -9,7 +9,24 @@ use crate::transfer::entry::Name;
 use crate::transfer::preserve::Unpreserved;
 use crate::units::Bytes;
 use crate::wire::bounded;
-use crate::wire::third_party::CopyEnd;
+
+/// One of the two ends of a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyEnd {
+    #[default]
+    Sender,
+    Receiver,
+}
+
+impl std::fmt::Display for CopyEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            CopyEnd::Sender => "the source",
+            CopyEnd::Receiver => "the destination",
+        })
+    }
+}
 
 /// One entry that cannot be copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

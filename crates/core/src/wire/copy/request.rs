@@ -13,7 +13,7 @@ use crate::transfer::options::TransferOptions;
 use crate::transfer::overwrite::OverwritePolicy;
 use crate::transfer::preserve::Preserve;
 use crate::units::{BitRate, Bytes};
-use crate::wire::CongestionRequest;
+use crate::wire::congestion::CongestionRequest;
 use crate::wire::seal::StreamSecret;
 
 /// The client's request for a copy.

@@ -10,8 +10,9 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::limits::MAX_PARTS;
 use super::report::Interval;
-use super::request::{MAX_PARTS, TestRequest};
+use super::request::TestRequest;
 
 /// Maximum count: 72 PB, 2 Tb/s for three days.
 const MAX_COUNT: u64 = 1 << 56;

@@ -7,6 +7,8 @@
 
 mod bounded;
 mod dscp;
+mod error;
+mod limits;
 mod report;
 mod request;
 mod socket;
@@ -15,12 +17,11 @@ mod work;
 
 pub use bounded::{Bounded, OutOfRange, ReportedTotals};
 pub use dscp::{Dscp, DscpError};
+pub use error::RequestError;
+pub use limits::{DEFAULT_READ, DEFAULT_RECORD, MAX_PARTS, MAX_RECORD, MAX_STREAMS, MAX_WINDOW, MIN_INTERVAL};
 pub use report::{Cpu, EndReport, Interval, IntervalPart, Kernel, StreamReport, StreamSample};
-pub use request::{
-    DEFAULT_READ, DEFAULT_RECORD, MAX_PARTS, MAX_RECORD, MAX_STREAMS, MIN_INTERVAL, RequestError, TestDirection,
-    TestLoad, TestRequest,
-};
-pub use socket::{MAX_WINDOW, SocketReport, SocketRequest, value_for_stream};
+pub use request::{TestDirection, TestLoad, TestRequest};
+pub use socket::{SocketReport, SocketRequest, value_for_stream};
 pub use udp::UdpRequest;
 pub use work::{Mode, Modes, PayloadCheck, PayloadData};
 

@@ -4,37 +4,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::socket::{MAX_WINDOW, SocketRequest};
+use super::error::RequestError;
+use super::limits::{
+    DEFAULT_READ, DEFAULT_RECORD, MAX_BUFFERS, MAX_PARTS, MAX_PROBE_INTERVAL, MAX_RECORD, MAX_SAMPLES, MAX_STREAMS,
+    MIN_INTERVAL, MIN_PROBE_INTERVAL,
+};
+use super::socket::SocketRequest;
 use super::udp::UdpRequest;
 use super::work::{Mode, Modes, PayloadData};
 use crate::latency::LatencyRequest;
 use crate::path::seconds;
-use crate::udp::datagram;
-use crate::units::{BitRate, Bytes, show_duration};
-use crate::wire::{Refusal, RefusalCode};
-
-/// Maximum data streams of a test.
-pub const MAX_STREAMS: u16 = 256;
-/// Maximum record size: the bytes of one write call.
-pub const MAX_RECORD: Bytes = Bytes(64 << 20);
-/// Maximum memory of the buffers of all streams at one end, which one client can make a server allocate.
-pub const MAX_BUFFERS: Bytes = Bytes(256 << 20);
-/// Default record size. A kernel packet, before the network card splits it into segments, holds 60 KiB in whole pages
-/// (64 KiB with its headers). Two such packets leave no short remainder.
-///
-/// Gb/s and CPU s/GB of both ends on loopback, one stream and four, 2 CPUs, Linux 6.18: 60 KiB 35, 0.33 and 62, 0.25;
-/// 120 KiB 38, 0.30 and 67, 0.23; 128 KiB 24, 0.46 and 50, 0.31; 256 KiB 31, 0.36 and 50, 0.32.
-pub const DEFAULT_RECORD: Bytes = Bytes(120 << 10);
-/// Default size of one read call: large enough that system calls cost little, small enough for the second-level cache.
-pub const DEFAULT_READ: Bytes = Bytes(128 << 10);
-/// Maximum parts of an interval.
-pub const MAX_PARTS: u16 = 100;
-/// Minimum interval of reports.
-pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
-/// Maximum samples of a timed test, one per stream and interval: an end may have to store them.
-const MAX_SAMPLES: u128 = 1_000_000;
-const MIN_PROBE_INTERVAL: Duration = Duration::from_millis(5);
-const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(10);
+use crate::units::Bytes;
 
 /// The client's request for a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -142,100 +122,6 @@ impl Default for TestRequest {
     }
 }
 
-/// Reason why a test request is invalid.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
-    /// Zero, or more than the server's maximum of threads.
-    #[error("{0} streams requested: 1 to {MAX_STREAMS} are allowed")]
-    Streams(u16),
-    /// An empty record would never end, and a large record needs memory.
-    #[error("record size of {}: 1 B to {} are allowed", .0, MAX_RECORD)]
-    Record(Bytes),
-    /// A read of zero bytes means the end of the stream.
-    #[error("read size of {}: 1 B to {} are allowed", .0, MAX_RECORD)]
-    Read(Bytes),
-    /// Each stream has its own buffer.
-    #[error("{0} streams with buffers of {1}: at most {MAX_BUFFERS} in total are allowed")]
-    Buffers(u16, Bytes),
-    /// The content of payload that is not copied cannot be checked.
-    #[error("cannot check the payload in no-copy mode")]
-    CheckWithoutCopy,
-    /// Each part needs its own measurement.
-    #[error("intervals in {} parts: at most {MAX_PARTS} parts of at least {} each are allowed", .0, show_duration(MIN_INTERVAL))]
-    Parts(u16),
-    /// Zero, or more than can be counted.
-    #[error("load of {0}: 1 B to 9 EB are allowed")]
-    Amount(Bytes),
-    /// No records, or more bytes than can be counted.
-    #[error("{0} records of {1}: at least one record and at most 9 EB are allowed")]
-    Count(u64, Bytes),
-    #[error("test duration of 0: use a longer time")]
-    Time,
-    /// More frequent reports would themselves be the load.
-    #[error("interval of {}: at least {} is required", show_duration(*.0), show_duration(MIN_INTERVAL))]
-    Interval(Duration),
-    /// Each sample is stored until the end of the test: streams, time, interval.
-    #[error("{0} streams over {time} in intervals of {interval}: at most {MAX_SAMPLES} samples are allowed", time = show_duration(*.1), interval = show_duration(*.2))]
-    Samples(u16, Duration, Duration),
-    /// TCP cannot announce this window.
-    #[error("receive window of {0}: 2 KiB to {MAX_WINDOW} are allowed")]
-    Window(Bytes),
-    /// Zero, or larger than an int.
-    #[error("socket buffer of {0}: 1 B to 1 GiB are allowed")]
-    Buffer(Bytes),
-    /// A smaller MSS has no room for header options; a larger one is no valid packet.
-    #[error("MSS of {0}: 88 B to 32767 B are allowed")]
-    Mss(Bytes),
-    /// More values of one option than the maximum of streams.
-    #[error("{0} values of one option: at most {MAX_STREAMS} are allowed")]
-    Values(usize),
-    /// Too low to send anything.
-    #[error("pacing rate of {0} is too low: minimum 8 kb/s")]
-    Pace(BitRate),
-    /// Smaller than the lfn header, or larger than an IP packet.
-    #[error("datagrams of {0} B: {shortest} to {longest} B are allowed", shortest = datagram::HEADER_LENGTH, longest = datagram::MAX_LENGTH)]
-    Datagram(u32),
-    /// Too low to send anything.
-    #[error("datagram rate of {0} is too low: minimum 1 kb/s")]
-    Rate(BitRate),
-    /// Steps on several streams cannot be separated.
-    #[error("a ramp over {0} streams: a ramp uses exactly one stream")]
-    RampStreams(u16),
-    /// The ramp would end before its start.
-    #[error("ramp from {0} to {1}: the minimum start is 1 kb/s, and the end must not be lower")]
-    Ramp(BitRate, BitRate),
-    /// Too short to see a queue fill, or too long to wait.
-    #[error("ramp steps of {}: 50 ms to 1 min are allowed", show_duration(*.0))]
-    Step(Duration),
-    /// More frequent probes would themselves be the load.
-    #[error("probe interval of {}: 5 ms to 10 s are allowed", show_duration(*.0))]
-    ProbePace(Duration),
-    /// Does not fit the socket option.
-    #[error("'{0}' is not the name of a congestion control")]
-    Congestion(String),
-}
-
-impl RequestError {
-    /// Returns a hint for the user, if one exists.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            RequestError::Samples(streams, time, _) => {
-                let least = (time.as_millis() * u128::from(*streams)).div_ceil(MAX_SAMPLES);
-                Some(format!("use --interval {least}ms or more, a shorter --time, or fewer --streams"))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Converts an invalid request to the refusal that the client receives.
-impl From<&RequestError> for Refusal {
-    fn from(error: &RequestError) -> Refusal {
-        Refusal::new(RefusalCode::BadMessage, error.to_string())
-            .hint(error.hint().unwrap_or_else(|| "see lfn test --help".into()))
-    }
-}
-
 impl TestRequest {
     /// Checks that the request can be served. The server checks every request before it acts on it.
     pub fn check(&self) -> Result<(), RequestError> {
@@ -337,6 +223,7 @@ impl TestRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::BitRate;
     use crate::wire::CongestionRequest;
 
     fn request() -> TestRequest {

@@ -3,12 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::dscp::Dscp;
-use super::request::{MAX_STREAMS, RequestError};
+use super::error::RequestError;
+use super::limits::{MAX_STREAMS, MAX_WINDOW};
 use crate::units::{BitRate, Bytes};
-use crate::wire::CongestionRequest;
-
-/// Maximum receive window that TCP can announce: 65535 << 14 (RFC 7323 §2.3).
-pub const MAX_WINDOW: Bytes = Bytes(65_535 << 14);
+use crate::wire::congestion::CongestionRequest;
 
 /// The kernel raises a smaller clamp to half its minimum receive buffer (`SOCK_MIN_RCVBUF`).
 const MIN_WINDOW: u64 = 2048;

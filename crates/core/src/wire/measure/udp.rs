@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::request::RequestError;
+use super::error::RequestError;
 use crate::udp::datagram;
 use crate::udp::ramp::RampRequest;
 use crate::units::BitRate;

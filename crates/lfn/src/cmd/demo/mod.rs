@@ -15,7 +15,6 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context;
 use lfn_core::plan::{Plan, PlanOptions, plan, predict_goodput};
@@ -175,12 +174,6 @@ fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
         one.consume(length);
         other.consume(length);
     }
-}
-
-/// Returns the predicted time of the copy, for the progress bar.
-fn predicted_copy() -> Option<Duration> {
-    let wishes = PlanOptions { size: Some(published::TRANSFER), ..PlanOptions::default() };
-    plan(&published::path(), &wishes).ok()?.predicted.time
 }
 
 fn print_introduction(plan: &Plan) {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use lfn_core::plan::{PlanOptions, plan};
 use serde_json::Value;
 
 use super::measured::{self, DemoResults};
@@ -83,10 +84,16 @@ pub fn run(paths: &DemoPaths<'_>) -> Result<()> {
     let what = format!("[{step}/{steps}] lfn copy fields.dat far:fields.dat ({})", published::TRANSFER);
     let mut command = Command::new(&lfn);
     command.arg("copy").arg(paths.source()).args(["far:fields.dat", "--no-defaults", "--json"]);
-    let expected = super::predicted_copy().unwrap_or(Duration::from_secs(30));
+    let expected = predicted_copy().unwrap_or(Duration::from_secs(30));
     let copy = watch(&what, expected, command)?;
     let measured = DemoResults { default_host, windows, copy };
     fs::write(paths.measured(), serde_json::to_vec(&measured)?).context("cannot write the results")
+}
+
+/// Returns the predicted time of the copy, for the progress bar.
+fn predicted_copy() -> Option<Duration> {
+    let wishes = PlanOptions { size: Some(published::TRANSFER), ..PlanOptions::default() };
+    plan(&published::path(), &wishes).ok()?.predicted.time
 }
 
 /// Returns `lfn test far` with the duration and the intervals of the demo.

@@ -7,7 +7,7 @@ use lfn_core::link::profile::{BUILT_IN, Profile};
 use lfn_core::link::settings::nearest_word;
 use lfn_core::link::trace::{self, BuiltInTrace, LinkTrace};
 
-use super::DEFAULT_MTU;
+use super::link::DEFAULT_MTU;
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::Output;

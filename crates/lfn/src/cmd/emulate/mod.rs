@@ -16,7 +16,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::CommandFactory;
 use dry_run::DryRun;
 use flags::{SettingFlags, settings_error};
 use lfn_api::emulate::{EmulateRequestError, far_server};
@@ -24,9 +23,8 @@ use lfn_core::units::{BitRate, Bytes};
 use lfn_net::emulator::{
     self, CommandExit, EmulateError, EmulatedPath, FarSide, LogFiles, NamespaceRef, Placement, RunOutcome, Setup,
 };
-use link::{Hop, spec_error};
+use link::{DEFAULT_MTU, Hop, spec_error};
 
-use crate::cli::Cli;
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::command_line::quote;
 use crate::exit::{Exit, Failure};
@@ -124,9 +122,6 @@ const USAGE: &str = "lfn emulate [OPTIONS] [-- CMD…]
        lfn emulate set KEY=VALUE…
        lfn emulate show";
 
-/// Default MTU of the interfaces, bytes.
-const DEFAULT_MTU: u32 = 1500;
-
 const AFTER_HELP: &str = "\
 CMD runs as root in its own network namespaces. It has no further rights outside them, and no network except the \
 link. For an ordinary user no second user exists inside, so daemons that change their user fail there. Without CMD a \
@@ -149,7 +144,7 @@ Examples (doc/reference/emulate.md describes every value):
   lfn emulate --link rate=10gbit,rtt=5ms --link geo,loss=1e-4 -- ping -c 3 far";
 
 /// Runs `lfn emulate`, or its subcommands `set` and `show`.
-pub fn run(mut args: EmulateArgs) -> Result<Exit, Failure> {
+pub fn run(mut args: EmulateArgs, program: &clap::Command) -> Result<Exit, Failure> {
     if let Some(action) = args.action.take() {
         return running::run(action);
     }
@@ -158,12 +153,12 @@ pub fn run(mut args: EmulateArgs) -> Result<Exit, Failure> {
         // Accepts `--list --json NAME` as well as `--list NAME --json`.
         let name = name.as_deref().or_else(|| words.next());
         return match words.next() {
-            Some(word) => Err(unexpected_word(word)),
+            Some(word) => Err(unexpected_word(word, program)),
             None => list::run(name, args.output.open()?),
         };
     }
     if let Some(word) = words.next() {
-        return Err(unexpected_word(word));
+        return Err(unexpected_word(word, program));
     }
     if args.dry_run.is_requested()? {
         return args.dry_run.run(&args.path()?, args.seed()?, args.output.open()?);
@@ -327,18 +322,18 @@ impl EmulateArgs {
 }
 
 /// Describes a word that is no flag and no valid argument.
-fn unexpected_word(word: &str) -> Failure {
-    explain_usage().unwrap_or_else(|| {
+fn unexpected_word(word: &str, program: &clap::Command) -> Failure {
+    explain_usage(program).unwrap_or_else(|| {
         Failure::usage(format!("unexpected argument '{word}'"))
             .hint("list one profile or trace: lfn emulate --list acts")
     })
 }
 
 /// Explains the command line of this process, if a word of it is in the wrong place, such as a command without `--`.
-pub fn explain_usage() -> Option<Failure> {
+pub fn explain_usage(program: &clap::Command) -> Option<Failure> {
     let mut words = std::env::args_os().skip_while(|word| word != "emulate");
     words.next()?;
-    let mut cli = Cli::command();
+    let mut cli = program.clone();
     cli.build();
     missing_dashes::explain(&words.collect::<Vec<_>>(), cli.find_subcommand("emulate")?)
 }

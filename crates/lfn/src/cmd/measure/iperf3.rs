@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, BufRead, IsTerminal};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use lfn_core::discover::report::PathReport;
@@ -19,6 +18,7 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde_json::Value;
 
 use super::interrupt::Interrupt;
+use super::iperf3_args::Iperf3ClientArgs;
 use super::{TestArgs, TestPlan, origin};
 use crate::exit::{Exit, Failure};
 use crate::print;
@@ -35,28 +35,6 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(90);
 const DEFAULT_DATAGRAM: Bytes = Bytes(1448);
 
 const PAUSE_BETWEEN_TESTS: Duration = Duration::from_millis(500);
-
-#[derive(clap::Args, Debug)]
-#[command(next_help_heading = "iperf3")]
-pub(super) struct Iperf3ClientArgs {
-    /// Test with an iperf3 server instead of `lfn serve` [default port: 5201]
-    ///
-    /// Figures that iperf3 does not report are unknown in the result.
-    #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "host")]
-    pub(super) iperf3: Option<String>,
-    /// Set the user name for authentication; the password comes from IPERF3_PASSWORD or a prompt
-    #[arg(long, value_name = "NAME", requires_all = ["iperf3", "iperf3_rsa_public_key"])]
-    iperf3_user: Option<String>,
-    /// Encrypt the credentials with this RSA public key (PEM) of the server
-    #[arg(long, value_name = "FILE", requires = "iperf3_user")]
-    iperf3_rsa_public_key: Option<PathBuf>,
-    /// Use PKCS#1 padding, for servers before iperf3 3.17
-    #[arg(long, requires = "iperf3_user")]
-    iperf3_pkcs1: bool,
-    /// Print the output of the server too
-    #[arg(long, requires = "iperf3")]
-    iperf3_server_output: bool,
-}
 
 /// Runs the command with an iperf3 server.
 pub(super) fn run(args: &TestArgs, server: &str) -> Result<Exit, Failure> {

@@ -6,10 +6,12 @@
 mod buffers;
 mod interrupt;
 mod iperf3;
+mod iperf3_args;
 pub mod iperf3_flags;
 mod load;
 mod path;
 mod report;
+mod run;
 mod server;
 mod stamp;
 mod tcp;
@@ -34,6 +36,8 @@ use lfn_core::wire::CongestionRequest;
 use lfn_core::wire::measure::{Modes, RequestError, SocketRequest, TestDirection, TestRequest};
 use lfn_net::session::dial::Target;
 use lfn_net::tester::{self, Test, TestError, TestProgress};
+
+pub use run::run;
 
 use crate::exit::{Exit, Failure, session_failure};
 use crate::print::measure::Printer;
@@ -78,7 +82,7 @@ pub struct TestArgs {
     #[command(flatten)]
     stamp: stamp::StampProbeArgs,
     #[command(flatten)]
-    iperf3: iperf3::Iperf3ClientArgs,
+    iperf3: iperf3_args::Iperf3ClientArgs,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -97,29 +101,6 @@ const EXAMPLES: &str = "Examples:
 Exit codes: 0 measured, with or without findings; 1 the test failed; 2 usage; 4 measured, but not reliable \
 (--check-data found wrong bytes, or the sender of a --ramp was late); 130 interrupted: the first Ctrl-C ends the load \
 and prints the result, the second Ctrl-C ends the command.";
-
-/// Runs `lfn test` and returns its exit code.
-pub fn run(args: TestArgs) -> Result<Exit, Failure> {
-    if args.report.list_findings {
-        return crate::print::findings::print(args.report.output.open()?).map(|()| Exit::Ok);
-    }
-    if let Some(host) = &args.stamp.stamp {
-        return args.stamp.run(host, args.report.output.open()?);
-    }
-    if let Some(server) = &args.iperf3.iperf3 {
-        return iperf3::run(&args, server);
-    }
-    let plan = args.plan()?;
-    let hosts = HostNames { near: args.near_name(), far: args.far_name("the server") };
-    let mut printer = Printer::new(args.report.output.open()?, origin(hosts), args.report.live_enabled());
-    if args.tuning.compare {
-        printer.compare();
-    }
-    // From here on, a failure is a part of the result.
-    let tested = args.resolve_and_run(&plan, &mut printer);
-    let printed = printer.finish(tested.as_ref().err());
-    tested.and_then(|exit| printed.map(|()| exit))
-}
 
 /// Returns the origin of a result: version, start time, command line and hosts.
 fn origin(hosts: HostNames) -> Origin {

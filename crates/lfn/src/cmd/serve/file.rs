@@ -6,18 +6,20 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{CommandFactory, Parser};
+use clap::{Command, FromArgMatches};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::cli::defaults::{line_number, words_of_value};
-use crate::cli::{Cli, Command};
+use crate::cli::explain;
+use crate::cli::global::GlobalArgs;
 use crate::exit::Failure;
+use crate::print::settings::configure_from_flags;
 
 use super::ServeArgs;
 
 /// Returns the arguments of `lfn serve`, with the flags of the file before those of the command line.
-pub fn read(path: &Path) -> Result<ServeArgs, Failure> {
+pub fn read(path: &Path, program: &Command) -> Result<ServeArgs, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| {
         Failure::usage(format!("--config {shown}: {e}"))
@@ -33,27 +35,28 @@ pub fn read(path: &Path) -> Result<ServeArgs, Failure> {
     })?;
     for (key, value) in table.get_ref() {
         let at = line_number(&text, key.span().start);
-        let added = arguments(key.get_ref(), value, &text).map_err(|what| error_at(at, what))?;
-        check_separately(&added).map_err(|what| error_at(at, format!("{}: {what}", key.get_ref())))?;
+        let added = arguments(program, key.get_ref(), value, &text).map_err(|what| error_at(at, what))?;
+        check_separately(program, &added).map_err(|what| error_at(at, format!("{}: {what}", key.get_ref())))?;
         flags.extend(added);
     }
     let mut all: Vec<OsString> = std::env::args_os().collect();
     let command = all.iter().position(|word| word == "serve").map_or(all.len(), |at| at + 1);
     all.splice(command..command, flags.into_iter().map(OsString::from));
-    let cli = Cli::try_parse_from(all).map_err(|error| match crate::cli::explain(&error) {
+    let refused = |error: clap::Error| match explain(&error, program) {
         Err(failure) => failure,
         Ok(_) => Failure::usage(format!("{shown} conflicts with the flags on the command line")),
-    })?;
-    cli.configure_output();
-    match cli.command {
-        Command::Serve(args) => Ok(*args),
-        _ => Err(Failure::usage(format!("{shown} is only valid for lfn serve"))),
+    };
+    let matches = program.clone().try_get_matches_from(all).map_err(refused)?;
+    configure_from_flags(&GlobalArgs::from_arg_matches(&matches).map_err(refused)?);
+    match matches.subcommand_matches("serve") {
+        Some(matches) => ServeArgs::from_arg_matches(matches).map_err(refused),
+        None => Err(Failure::usage(format!("{shown} is only valid for lfn serve"))),
     }
 }
 
 /// Converts a key and its value to command-line arguments. `text` is the whole file, for errors.
-fn arguments(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<String>, String> {
-    let mut known = Cli::command();
+fn arguments(program: &Command, key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<String>, String> {
+    let mut known = program.clone();
     // Gives the command the flags of all commands too.
     known.build();
     let serve = known.find_subcommand("serve").ok_or("no such command")?;
@@ -65,9 +68,9 @@ fn arguments(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<
 }
 
 /// Checks the flags of one key separately. Returns the parse error.
-fn check_separately(flags: &[String]) -> Result<(), String> {
+fn check_separately(program: &Command, flags: &[String]) -> Result<(), String> {
     let words = ["lfn", "serve"].into_iter().map(str::to_owned).chain(flags.iter().cloned());
-    match Cli::try_parse_from(words) {
+    match program.clone().try_get_matches_from(words) {
         Ok(_) => Ok(()),
         // Required flags may be elsewhere in the file.
         Err(error) if error.kind() == clap::error::ErrorKind::MissingRequiredArgument => Ok(()),

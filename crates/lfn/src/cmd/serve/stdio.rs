@@ -28,27 +28,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum time without a copy.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Flags of a server started over ssh.
-#[derive(clap::Args, Debug)]
-pub(super) struct StdioArgs {
-    /// Serve one copy or test over ssh; `lfn copy` and `lfn test` start this mode
-    ///
-    /// Uses a new key and token and saves nothing. The client can copy all that this user may read and write. The
-    /// server ends when standard input closes.
-    #[arg(long, conflicts_with_all = ["root", "config", "insecure", "new_token", "metrics"], help_heading = "Started over ssh")]
-    stdio: bool,
-    /// With --stdio: listen on the first free port of this range [default: any free port]
-    #[arg(long, value_name = "FIRST-LAST", requires = "stdio", help_heading = "Started over ssh")]
-    ports: Option<PortRange>,
-}
-
-impl StdioArgs {
-    /// Reports whether --stdio is set.
-    pub(super) fn is_enabled(&self) -> bool {
-        self.stdio
-    }
-}
-
 /// Serves until standard input closes.
 pub(super) fn run(mut args: ServeArgs) -> Result<Exit, Failure> {
     args.ephemeral = true;

@@ -6,17 +6,17 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lfn_core::iperf3::{Cookie, LoadProtocol, Parameters, datagram};
+use lfn_core::iperf3::{Cookie, LoadProtocol, Parameters, datagram, stream_id};
 use lfn_core::wire::measure::value_for_stream;
 use socket2::{Domain, Protocol as Transport, Type};
 
-use super::{IperfTest, bind, stream_directions};
+use super::settings::IperfTest;
 use crate::iperf3::Error;
 use crate::iperf3::control::option;
 use crate::iperf3::options::{self, UnknownCongestion};
 use crate::iperf3::stream::{IperfStream, Load, Socket};
 use crate::session::dial::{BindAddress, set_keepalive_options};
-use crate::session::is_timeout;
+use crate::session::{SessionError, is_timeout};
 
 /// Maximum datagrams of a reverse test's load that may arrive before the reply.
 const MAX_EARLY_DATAGRAMS: u32 = 1000;
@@ -99,4 +99,20 @@ fn udp(
     }
     let step = "to the request for a datagram stream (lost, or blocked by a firewall)";
     Err(Error::Timeout { peer: "the iperf3 server", after: timeout, step })
+}
+
+/// Binds a socket to its source address.
+pub(super) fn bind(socket: &socket2::Socket, from: Option<&BindAddress>) -> Result<(), Error> {
+    let Some(from) = from else { return Ok(()) };
+    from.bind(socket).map_err(|error| match error {
+        SessionError::Bind { place, source } => Error::Option { option: format!("connecting from {place}"), source },
+        other => Error::Option { option: "binding the source address".into(), source: io::Error::other(other) },
+    })
+}
+
+/// Returns the id of each stream, and whether this end sends on it.
+fn stream_directions(parameters: &Parameters) -> Vec<(u32, bool)> {
+    let (reverse, forward) = parameters.server_streams();
+    // The streams on which this end sends come first.
+    (0..usize::from(forward + reverse)).map(|index| (stream_id(index), index < usize::from(forward))).collect()
 }

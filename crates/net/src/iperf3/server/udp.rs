@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lfn_core::iperf3::Parameters;
 use lfn_core::iperf3::datagram;
@@ -21,7 +21,9 @@ use socket2::{Domain, Socket, Type};
 use super::super::Error;
 use super::super::control::{option, readable};
 use super::super::options::{self, UnknownCongestion};
-use super::{POLL_INTERVAL, canonical};
+
+/// Interval at which the listener checks its stop flag.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Socket that receives the requests for streams.
 #[derive(Debug)]
@@ -156,6 +158,11 @@ fn bind_shared(address: SocketAddr) -> io::Result<UdpSocket> {
     }
     socket.bind(&address.into())?;
     Ok(socket.into())
+}
+
+/// Returns the address of a dual-stack client in its IPv4 form.
+fn canonical(address: SocketAddr) -> IpAddr {
+    address.ip().to_canonical()
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::{self, Target, TcpConnection};
 use crate::session::queue::{self, QueueOutcome};
 use crate::session::{Control, DatagramStream, SessionError};
-use crate::tester::client::{server_reason, unexpected_message};
+use crate::tester::client_end::{server_reason, unexpected_message};
 use crate::tester::clock::{self, ClockProbes};
 use crate::tester::deadline::{INTERRUPT_TIMEOUT, ReportDeadline};
 use crate::tester::probe::LatencyProbes;

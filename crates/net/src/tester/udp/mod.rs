@@ -6,6 +6,7 @@
 //! ready, because the server's port stores nothing for later sessions.
 
 mod client;
+mod datagram_too_long;
 mod end;
 mod flow;
 mod ramp_steps;
@@ -14,5 +15,5 @@ mod sender;
 mod server;
 
 pub(super) use client::run;
-pub(super) use sender::DatagramTooLong;
+pub(super) use datagram_too_long::DatagramTooLong;
 pub(super) use server::serve;

@@ -18,6 +18,7 @@ use lfn_sys::clock::{monotonic_nanos, sleep_until};
 use lfn_sys::udp::batch::{self, MAX_GSO_BYTES, MAX_SEGMENTS};
 use lfn_sys::udp::{discard_error, max_payload, set_exact_timers};
 
+use super::datagram_too_long::DatagramTooLong;
 use super::flow::UdpFlow;
 use crate::limits::rate_limiter::RateLimiter;
 use crate::session::is_timeout;
@@ -223,22 +224,6 @@ impl<'a> UdpSender<'a> {
         let mtu = lfn_sys::udp::path_mtu(self.flow.stream.socket()).ok().or(self.flow.path_mtu);
         let peer = self.flow.stream.peer();
         DatagramTooLong { datagram: self.flow.datagram_bytes, mtu: mtu.map(|mtu| (mtu, max_payload(mtu, &peer))) }
-    }
-}
-
-/// Error: datagrams do not fit the path MTU, and fragmentation is not allowed.
-#[derive(Debug, thiserror::Error)]
-#[error("datagrams of {datagram} B do not fit the path MTU{}", .mtu.map(|(mtu, _)| format!(" of {mtu} B")).unwrap_or_default())]
-pub(in crate::tester) struct DatagramTooLong {
-    datagram: usize,
-    /// Path MTU, if known, and the payload that fits it.
-    mtu: Option<(u32, u32)>,
-}
-
-impl DatagramTooLong {
-    pub(in crate::tester) fn hint(&self) -> String {
-        let fits = self.mtu.map_or("a smaller --length".into(), |(_, fits)| format!("--length {fits}"));
-        format!("use {fits}, or --fragment to allow fragmentation")
     }
 }
 

@@ -12,7 +12,7 @@ use crate::session::min_rtt;
 use crate::session::{DatagramStream, SessionError};
 use crate::tester::clock::ClockReplies;
 use crate::tester::probe::ProbeEcho;
-use crate::tester::server::{check_silence, too_long_refusal, wait_for_close};
+use crate::tester::server_end::{check_silence, too_long_refusal, wait_for_close};
 use crate::tester::{TestError, options};
 
 /// Maximum time in which the client must open its streams.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::options::Verify;
 use lfn_core::transfer::schedule::BlockTask;
+use lfn_core::wire::copy::CopyEnd;
 use lfn_core::wire::copy::{BlockHeader, EntryFailure, SenderMessage};
 use lfn_core::wire::seal::{SEALED_HEADER_BYTES, Seal};
-use lfn_core::wire::third_party::CopyEnd;
 use socket2::SockRef;
 
 use super::source_file::{ListedFile, ReadError};

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::{Entry, EntryKind, Name};
 use lfn_core::units::Bytes;
+use lfn_core::wire::copy::CopyEnd;
 use lfn_core::wire::copy::{EntryFailure, SenderMessage};
-use lfn_core::wire::third_party::CopyEnd;
 
 use super::source_file::ListedFile;
 use super::walk::{Walk, WalkStep};

@@ -33,11 +33,11 @@ use lfn_core::transfer::options::{TransferOptions, Verify};
 use lfn_core::transfer::preserve::{Preserve, SkippedEntries};
 use lfn_core::transfer::schedule::BlockScheduler;
 use lfn_core::units::Bytes;
+use lfn_core::wire::copy::CopyEnd;
 use lfn_core::wire::copy::{
     CopyTally, EntryFailure, FileBlocks, MAX_FAILURES, MAX_LOST_BLOCKS, Progress, ReceiverMessage, Selection,
     SenderMessage,
 };
-use lfn_core::wire::third_party::CopyEnd;
 use rustix::io::Errno;
 
 pub(crate) use self::attributes::{ACL_ACCESS, ACL_DEFAULT, MAX_XATTR_BYTES};

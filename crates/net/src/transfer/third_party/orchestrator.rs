@@ -11,10 +11,10 @@ use lfn_core::transfer::entry::Modified;
 use lfn_core::transfer::streams::StreamChange;
 use lfn_core::units::Bytes;
 use lfn_core::wire::Request;
-use lfn_core::wire::copy::{ALIVE_INTERVAL, EntryFailure, MAX_FAILURES, RemoteDestination, RemoteSource};
+use lfn_core::wire::copy::{ALIVE_INTERVAL, CopyEnd, EntryFailure, MAX_FAILURES, RemoteDestination, RemoteSource};
 use lfn_core::wire::third_party::{
-    CopyEnd, MAX_ADDRESSES, OrchestratorMessage, ReceiverAddress, SendRequest, SourceMessage, ThirdPartyReport,
-    TokenReply, TokenRequest,
+    MAX_ADDRESSES, OrchestratorMessage, ReceiverAddress, SendRequest, SourceMessage, ThirdPartyReport, TokenReply,
+    TokenRequest,
 };
 use serde::de::IgnoredAny;
 

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use lfn_core::evidence::ProgressSample;
 use lfn_core::session::Ticket;
 use lfn_core::transfer::streams::StreamChange;
-use lfn_core::wire::copy::{ALIVE_INTERVAL, CopyId, EntryEvent, RemoteSource};
+use lfn_core::wire::copy::{ALIVE_INTERVAL, CopyEnd, CopyId, EntryEvent, RemoteSource};
 use lfn_core::wire::third_party::{
-    CopyEnd, MAX_ADDRESSES, MAX_EVENTS_PER_MESSAGE, OrchestratorMessage, SendRequest, SourceMessage, ThirdPartyReport,
+    MAX_ADDRESSES, MAX_EVENTS_PER_MESSAGE, OrchestratorMessage, SendRequest, SourceMessage, ThirdPartyReport,
 };
 use lfn_core::wire::{Refusal, RefusalCode};
 

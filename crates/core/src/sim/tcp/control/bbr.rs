@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{AckSample, CongestionControl};
+use super::algorithm::{AckSample, CongestionControl};
 use crate::time::Instant;
 
 /// Estimates of the path, and the current mode.

@@ -1,7 +1,7 @@
 //! CUBIC congestion control (RFC 9438).
 
+use super::algorithm::{AckSample, CongestionControl, MIN_WINDOW};
 use super::hystart::{Growth, HyStart};
-use super::{AckSample, CongestionControl, MIN_WINDOW};
 use crate::time::Instant;
 
 /// A window that grows with the cube of the time since it last had its size before the last loss.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::AckSample;
+use super::algorithm::AckSample;
 
 /// Observes the RTT during slow start.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Reno congestion control (RFC 5681). It counts bytes as RFC 3465 and Linux do, so delayed acknowledgements do not
 //! slow it down.
 
-use super::{AckSample, CongestionControl, MIN_WINDOW};
+use super::algorithm::{AckSample, CongestionControl, MIN_WINDOW};
 
 /// A window that grows by one segment per round trip and is halved at a loss.
 pub(super) struct Reno {

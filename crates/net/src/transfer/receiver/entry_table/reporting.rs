@@ -7,8 +7,8 @@ use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::Name;
 use lfn_core::transfer::preserve::SkippedEntries;
 use lfn_core::units::Bytes;
+use lfn_core::wire::copy::CopyEnd;
 use lfn_core::wire::copy::{CopyTally, EntryEvent, EntryFailure, MAX_FAILURES, ReceiverMessage};
-use lfn_core::wire::third_party::CopyEnd;
 
 use super::{EntryTable, Inner};
 use crate::transfer::TransferError;

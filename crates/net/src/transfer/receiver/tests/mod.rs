@@ -14,8 +14,8 @@ use lfn_core::transfer::digest::{BlockHash, Digest};
 use lfn_core::transfer::entry::{Entry, EntryKind, Modified, Xattr};
 use lfn_core::transfer::options::Verify;
 use lfn_core::transfer::preserve::SkippedEntries;
+use lfn_core::wire::copy::CopyEnd;
 use lfn_core::wire::copy::{BlockHeader, CopyTally, EntryFailure, MAX_PENDING_ENTRIES};
-use lfn_core::wire::third_party::CopyEnd;
 use tempfile::TempDir;
 
 use super::single_block_file::SingleBlockFile;

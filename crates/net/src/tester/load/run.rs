@@ -1,0 +1,67 @@
+//! One stream of a load, from its begin to its end.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+
+use lfn_core::wire::measure::{Cpu, Mode};
+use lfn_sys::{process, tcp};
+
+use super::{LoadState, PayloadResult, StreamCounter, StreamEvent, copying, nanos, no_copy};
+use crate::session::DataStream;
+
+/// Moves one stream's data in the calling thread, and sends the event of its end.
+pub(crate) fn run(
+    stream: DataStream,
+    sends: bool,
+    shared: &LoadState,
+    counter: &StreamCounter,
+    events: &Sender<StreamEvent>,
+) {
+    let number = stream.stream();
+    counter.thread.store(process::thread_id(), Ordering::Relaxed);
+    let before = tcp::thread_cpu();
+    let mut payload = PayloadResult::default();
+    let result = match (sends, shared.mode) {
+        (true, Mode::Copying) => copying::send(stream, shared, counter, &mut payload),
+        (true, Mode::NoCopy) => no_copy::send(stream, shared, counter, &mut payload),
+        (false, Mode::Copying) => copying::receive(stream, shared, counter, &mut payload),
+        (false, Mode::NoCopy) => no_copy::receive(stream, shared, counter, &mut payload),
+    };
+    counter.last.store(nanos(shared.now()), Ordering::Relaxed);
+    let after = tcp::thread_cpu();
+    let cpu = Cpu { user: after.user.saturating_sub(before.user), system: after.system.saturating_sub(before.system) };
+    // The shutdown of a stopped stream's socket causes an error that means nothing.
+    let result = if shared.stopped() { Ok(()) } else { result };
+    // After a failure elsewhere the receiver is gone.
+    let _ = events.send(StreamEvent::Ended { stream: number, cpu, payload: Box::new(payload), result });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use lfn_core::wire::measure::TestRequest;
+
+    use super::*;
+    use crate::limits::rate_limiter::RateLimiter;
+
+    #[test]
+    fn stream_ends_by_itself_at_its_time_limit() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let drained = thread::spawn(move || while far.read(&mut [0; 65_536]).unwrap_or(0) > 0 {});
+        let max_bytes = Some(Duration::from_millis(200));
+        let shared = LoadState::new(&TestRequest::default(), true, Instant::now(), RateLimiter::unlimited(), max_bytes);
+        let (events, ended) = channel();
+        let counter = StreamCounter::default();
+        run(DataStream::clear(0, near), true, &shared, &counter, &events);
+        assert!(matches!(ended.recv().unwrap(), StreamEvent::Ended { result: Ok(()), .. }));
+        assert!(counter.last() >= 200_000_000 && counter.bytes.load(Ordering::Relaxed) > 0, "{counter:?}");
+        drained.join().unwrap();
+    }
+}
