@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,11 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use lfn_api::ErrorKind;
 use lfn_api::copy::{CopyEvent, CopyRequest};
+use lfn_api::documents::ServeDocument;
 use lfn_api::emulate::{EmulateOptions, EmulateRequest, EmulateRequestError, EmulatedLinks};
 use lfn_api::plan::{PlanRequest, RoundTrip};
 use lfn_api::resolve::ServerResolver;
-use lfn_api::serve::ServeOptions;
+use lfn_api::serve::{Iperf3Options, ServeOptions, StampOptions};
 use lfn_api::test::TestOptions;
 use lfn_core::limits::{ResourceLimits, ServerLimits};
 use lfn_core::units::{BitRate, Bytes};
@@ -91,7 +94,15 @@ fn limits() -> ServerLimits {
 
 fn local_server(root: &Path) -> lfn_api::serve::RunningServer {
     let bind = Some("127.0.0.1".parse().unwrap());
-    let options = ServeOptions { bind, port: 0, root: Some(root.to_owned()), ..ServeOptions::new(limits()) };
+    let options = ServeOptions {
+        bind,
+        port: 0,
+        root: Some(root.to_owned()),
+        iperf3: Some(Iperf3Options { port: 0, users: None, json_output: false }),
+        stamp: Some(StampOptions { port: 0, key: None, is_stateful: true }),
+        metrics: Some("127.0.0.1:0".parse().unwrap()),
+        ..ServeOptions::new(limits())
+    };
     lfn_api::serve(&options, |_| {}).unwrap()
 }
 
@@ -148,7 +159,12 @@ fn verbs_run_on_threads_at_the_same_time() {
         scope.spawn(|| copy(&ticket, home.path()));
         scope.spawn(|| test(&ticket));
     });
-    server.stop();
+    let ServeDocument { listen, iperf3, metrics, stamp, .. } = server.document().clone();
+    let ports = [Some(listen), iperf3, metrics].map(Option::unwrap);
+    assert!(ports.iter().all(|port| TcpStream::connect(port).is_ok()));
+    server.stop().unwrap();
+    assert!(ports.iter().all(|port| TcpStream::connect(port).is_err()));
+    assert!(UdpSocket::bind(stamp.unwrap()).is_ok(), "the reflector has closed its socket");
 }
 
 fn errors_are_values_and_the_program_continues() {
@@ -164,6 +180,13 @@ fn errors_are_values_and_the_program_continues() {
     assert!(lfn_api::serve(&exposed, |_| {}).unwrap_err().to_string().contains("--insecure"));
     let missing = ServeOptions { root: Some("/nonexistent".into()), ..ServeOptions::new(limits()) };
     assert!(lfn_api::serve(&missing, |_| {}).unwrap_err().hint().is_some());
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let metrics = Some(taken.local_addr().unwrap());
+    let occupied = ServeOptions { port: 0, metrics, ..ServeOptions::new(limits()) };
+    assert!(lfn_api::serve(&occupied, |_| {}).unwrap_err().to_string().contains("metrics"));
+    let stamp = Some(StampOptions { port: 0, key: Some("/nonexistent".into()), is_stateful: true });
+    let keyless = ServeOptions { port: 0, stamp, ..ServeOptions::new(limits()) };
+    assert_eq!(lfn_api::serve(&keyless, |_| {}).unwrap_err().kind(), ErrorKind::Usage);
     let none = TestOptions { directions: Vec::new(), ..TestOptions::new("far.example") };
     assert!(lfn_api::test(&none, &ServerResolver::default(), &Arc::default(), &mut |_| {}).is_err());
     let missing = CopyRequest { places: vec!["/nonexistent/a".into(), "lfn://x".into()], ..CopyRequest::default() };

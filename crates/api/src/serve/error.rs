@@ -4,8 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use lfn_core::iperf3;
 use lfn_net::server::ServeError;
+use lfn_net::server::metrics::MetricsError;
 use lfn_net::session::identity::IdentityError;
+use lfn_net::stamp::StampKeyError;
 
 use crate::error_kind::ErrorKind;
 
@@ -29,6 +32,16 @@ pub enum ServeStartError {
     Identity(#[from] IdentityError),
     #[error(transparent)]
     Serve(#[from] ServeError),
+    #[error("cannot listen on {address} for iperf3 clients: {source}")]
+    Iperf3Listen { address: SocketAddr, source: io::Error },
+    #[error("{} {}: {reason}", .file.flag(), .path.display())]
+    Iperf3File { file: Iperf3File, path: PathBuf, reason: String },
+    #[error(transparent)]
+    StampKey(#[from] StampKeyError),
+    #[error("cannot reflect STAMP packets at {address}: {source}")]
+    StampListen { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     #[error("no address to listen on")]
     NoAddress,
     #[error("landlock: {0}")]
@@ -65,6 +78,21 @@ impl ServeStartError {
                 }
                 ServeError::TokenSet(_) => "correct the file, or delete it together with all its tokens".to_owned(),
             },
+            ServeStartError::Iperf3Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                let other = iperf3::DEFAULT_PORT + 1;
+                format!("is an iperf3 server running? choose another port: lfn serve --iperf3={other}")
+            }
+            ServeStartError::Iperf3Listen { .. } => "ports below 1024 need root".to_owned(),
+            ServeStartError::Iperf3File { file, .. } => file.hint().to_owned(),
+            ServeStartError::StampKey(_) => {
+                "create a key for both ends: head -c 32 /dev/urandom | base64 > FILE".to_owned()
+            }
+            ServeStartError::StampListen { .. } => {
+                "ports below 1024 need root; use another port: --stamp=8620".to_owned()
+            }
+            ServeStartError::Metrics(_) => {
+                "choose another address or port: lfn serve --metrics 127.0.0.1:9733".to_owned()
+            }
             ServeStartError::InsecureOnNetwork(_)
             | ServeStartError::WriteWithoutRoot(_)
             | ServeStartError::NoAddress
@@ -79,8 +107,35 @@ impl ServeStartError {
             ServeStartError::InsecureOnNetwork(_)
             | ServeStartError::Root { .. }
             | ServeStartError::WriteWithoutRoot(_)
-            | ServeStartError::Audit { .. } => ErrorKind::Usage,
+            | ServeStartError::Audit { .. }
+            | ServeStartError::StampKey(_) => ErrorKind::Usage,
             _ => ErrorKind::Failed,
+        }
+    }
+}
+
+/// Kind of a file that the authentication reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Iperf3File {
+    Users,
+    Key,
+}
+
+impl Iperf3File {
+    /// Returns the flag of `lfn serve` that names the file.
+    fn flag(self) -> &'static str {
+        match self {
+            Iperf3File::Users => "--iperf3-users",
+            Iperf3File::Key => "--iperf3-rsa-private-key",
+        }
+    }
+
+    fn hint(self) -> &'static str {
+        match self {
+            Iperf3File::Users => "write lines USER,HASH and create the hash with: printf '{USER}PASSWORD' | sha256sum",
+            Iperf3File::Key => {
+                "create a key pair: openssl genrsa -out key.pem 2048; openssl rsa -in key.pem -pubout -out public.pem"
+            }
         }
     }
 }

@@ -64,3 +64,11 @@ pub fn state_directory() -> Result<PathBuf, ServeStartError> {
 fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(Duration::ZERO, |since| since).as_secs()
 }
+
+/// Returns the file of the additional tokens; an ephemeral server has none.
+pub(super) fn token_file_of(options: &ServeOptions) -> Result<Option<PathBuf>, ServeStartError> {
+    match options.key {
+        KeyStorage::Ephemeral => Ok(None),
+        KeyStorage::Saved { .. } => token_file().map(Some),
+    }
+}

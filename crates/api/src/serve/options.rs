@@ -1,6 +1,6 @@
 //! Options of a server.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,8 +38,50 @@ pub struct ServeOptions {
     pub limits: ServerLimits,
     pub connections: ConnectionLimits,
     pub access: Access,
+    /// Serve iperf3 clients too.
+    pub iperf3: Option<Iperf3Options>,
+    /// Reflect STAMP packets too.
+    pub stamp: Option<StampOptions>,
+    /// Serve metrics for Prometheus on this address, without authentication.
+    pub metrics: Option<SocketAddr>,
     /// Time that running sessions may continue after a stop.
     pub drain: Duration,
+}
+
+/// Options of the server for iperf3 clients. Without users, anyone who can reach the port can load the path, within the
+/// limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Iperf3Options {
+    /// Port for TCP and UDP; 0 uses any free port.
+    pub port: u16,
+    /// Users that must authenticate.
+    pub users: Option<Iperf3Users>,
+    /// Answer `--get-server-output` with JSON instead of text.
+    pub json_output: bool,
+}
+
+/// Authentication of iperf3 clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Iperf3Users {
+    /// File with lines `USER,HASH`, as in iperf3.
+    pub users: PathBuf,
+    /// RSA private key that decrypts the credentials: PEM, without passphrase.
+    pub key: PathBuf,
+    /// Maximum difference between the clocks of server and client.
+    pub skew: Duration,
+    /// Accept clients before iperf3 3.17 too (PKCS#1 padding).
+    pub also_pkcs1: bool,
+}
+
+/// Options of the STAMP reflector. The access rules of the server apply to the senders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StampOptions {
+    /// UDP port; 0 uses any free port.
+    pub port: u16,
+    /// File of the key that packets must be authenticated with.
+    pub key: Option<PathBuf>,
+    /// Count packets, so that senders see in which direction a packet was lost.
+    pub is_stateful: bool,
 }
 
 /// Storage of the key and the token of a server.
@@ -73,7 +115,17 @@ impl ServeOptions {
             limits,
             connections: ConnectionLimits::default(),
             access: Access::default(),
+            iperf3: None,
+            stamp: None,
+            metrics: None,
             drain: Duration::from_secs(30),
         }
+    }
+
+    /// Returns the addresses to listen on, in the order of preference: `bind`, or all addresses, IPv6 and IPv4 if the host
+    /// has IPv6.
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
+        let wildcards = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+        self.bind.map_or(wildcards.to_vec(), |address| vec![address])
     }
 }

@@ -145,6 +145,9 @@ impl ServeArgs {
             unconfined: self.stdio.is_enabled(),
             connections: self.limits.connections(),
             access: self.limits.access(),
+            iperf3: self.iperf3.options(),
+            stamp: self.stamp.options(),
+            metrics: self.metrics,
             drain: self.drain,
             ..ServeOptions::new(self.limits.sessions())
         }

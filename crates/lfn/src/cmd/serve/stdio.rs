@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_api::serve::{self, ServeOptions, ServeStartError};
+use lfn_api::serve::{self, ListeningServer, ServeOptions, ServeStartError};
 use lfn_api::ssh::{Announcement, PortRange};
-use lfn_net::server::{ServeError, Server, ServerEvent};
+use lfn_net::server::{ServeError, ServerEvent};
 use lfn_sys::process::raise_open_file_limit;
 
 use super::{ServeArgs, StopRequest};
@@ -39,11 +39,11 @@ pub(super) fn run(mut args: ServeArgs) -> Result<Exit, Failure> {
     raise_open_file_limit();
     let server = listen(&args)?;
     announce(&server)?;
-    let (requested, admission) = (stop.requested.clone(), server.admission());
-    thread::Builder::new().name("idle".into()).spawn(move || stop_when_idle(&requested, || admission.running() > 0))?;
+    let (requested, has_sessions) = (stop.requested.clone(), server.has_sessions());
+    thread::Builder::new().name("idle".into()).spawn(move || stop_when_idle(&requested, has_sessions))?;
     let requested = stop.requested.clone();
     thread::Builder::new().name("stdin".into()).spawn(move || wait_for_stdin_end(&requested))?;
-    server.run(&stop.requested, &stop.immediate);
+    server.run(&stop.requested, &stop.immediate)?;
     Ok(stop.exit())
 }
 
@@ -72,10 +72,13 @@ fn stop_when_idle(stop: &AtomicBool, has_sessions: impl Fn() -> bool) {
 }
 
 /// Listens on the first free port of the range, on all addresses of this host.
-fn listen(args: &ServeArgs) -> Result<Server, Failure> {
+fn listen(args: &ServeArgs) -> Result<ListeningServer, Failure> {
     let mut last = None;
+    // The client knows the host: the address of the ssh server.
+    let ticket_host = Some(String::new());
+    let options = ServeOptions { ticket_host, iperf3: None, stamp: None, ..args.options() };
     for port in args.stdio.ports.unwrap_or(PortRange::ANY).iter() {
-        match serve::bind(&ServeOptions { port, ..args.options() }, |_: &ServerEvent<'_>| {}) {
+        match serve::listen(&ServeOptions { port, ..options.clone() }, |_: &ServerEvent<'_>| {}) {
             Ok(server) => return Ok(server),
             Err(error @ ServeStartError::Serve(_)) => last = Some(error),
             Err(error) => return Err(error.into()),
@@ -91,10 +94,9 @@ fn listen(args: &ServeArgs) -> Result<Server, Failure> {
 }
 
 /// Prints the announcement that the client waits for.
-fn announce(server: &Server) -> Result<(), Failure> {
-    let ticket = server.ticket("")?;
+fn announce(server: &ListeningServer) -> Result<(), Failure> {
     let addresses = ssh_server_address(env::var("SSH_CONNECTION").ok().as_deref()).into_iter().collect();
-    let line = Announcement::new(&ticket, addresses);
+    let line = Announcement::new(&server.ready().ticket, addresses);
     let mut out = print::json();
     writeln!(out, "{}", serde_json::to_string(&line)?)?;
     Ok(out.flush()?)

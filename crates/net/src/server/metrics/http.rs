@@ -4,9 +4,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use lfn_sys::clock;
 
 /// Maximum time for a request and its answer together.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -17,6 +21,9 @@ const MAX_HEAD_BYTES: usize = 4096;
 /// Maximum number of scrapes at once.
 const MAX_SCRAPES: usize = 4;
 
+/// Interval at which the accept loop checks its stop flag.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
 /// Failure to serve metrics on an address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve metrics on {address}: {source}")]
@@ -25,33 +32,58 @@ pub struct MetricsError {
     source: io::Error,
 }
 
-/// Answers scrapes with the text that `page` returns, from its own thread until the process ends.
-pub fn serve(listener: TcpListener, page: impl Fn() -> String + Send + Sync + 'static) -> io::Result<()> {
-    thread::Builder::new().name("metrics".into()).spawn(move || accept(&listener, &Arc::new(page)))?;
-    Ok(())
+/// Answers scrapes.
+#[derive(Debug)]
+pub struct MetricsServer {
+    listener: TcpListener,
 }
 
-/// Listens for scrapes, which [`serve`] answers.
-pub fn listen(address: SocketAddr) -> Result<TcpListener, MetricsError> {
-    TcpListener::bind(address).map_err(|source| MetricsError { address, source })
-}
-
-fn accept<P: Fn() -> String + Send + Sync + 'static>(listener: &TcpListener, page: &Arc<P>) {
-    let open = Arc::new(Mutex::new(OpenScrapes::default()));
-    for number in 0.. {
-        let Ok((socket, _)) = listener.accept() else {
-            // The process may be out of file descriptors; connections that are open now will be closed.
-            thread::sleep(Duration::from_millis(100));
-            continue;
+impl MetricsServer {
+    /// Listens for scrapes; [`MetricsServer::run`] answers them.
+    pub fn bind(address: SocketAddr) -> Result<Self, MetricsError> {
+        let listen = || {
+            let listener = TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
         };
-        let Some(slot) = ScrapeSlot::claim(&open, number, &socket) else { continue };
-        let page = page.clone();
-        // If the thread does not start, the socket is dropped; the scraper sees the close.
-        let _ = thread::Builder::new().name("scrape".into()).stack_size(256 << 10).spawn(move || {
-            // The scraper may have disconnected.
-            let _ = answer(socket, page.as_ref(), &slot);
-        });
+        listen().map(|listener| MetricsServer { listener }).map_err(|source| MetricsError { address, source })
     }
+
+    /// Returns the address and port of the listener.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers scrapes with the text that `page` returns, until `stop` is set.
+    pub fn run<P: Fn() -> String + Send + Sync + 'static>(&self, page: P, stop: &AtomicBool) {
+        let (page, open) = (Arc::new(page), Arc::new(Mutex::new(OpenScrapes::default())));
+        let mut number = 0;
+        while !stop.load(Ordering::Relaxed) {
+            // After an error, accept() reports it again.
+            let _ = clock::wait_readable([self.listener.as_fd()], Some(POLL_INTERVAL));
+            let socket = match self.listener.accept() {
+                Ok((socket, _)) => socket,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(_) => {
+                    // The process may be out of file descriptors; connections that are open now will be closed.
+                    thread::sleep(POLL_INTERVAL / 2);
+                    continue;
+                }
+            };
+            number += 1;
+            if let Some(slot) = ScrapeSlot::claim(&open, number, &socket) {
+                answer_in_thread(socket, slot, Arc::clone(&page));
+            }
+        }
+    }
+}
+
+fn answer_in_thread<P: Fn() -> String + Send + Sync + 'static>(socket: TcpStream, slot: ScrapeSlot, page: Arc<P>) {
+    // If the thread does not start, the socket is dropped; the scraper sees the close.
+    let _ = thread::Builder::new().name("scrape".into()).stack_size(256 << 10).spawn(move || {
+        // The scraper may have disconnected.
+        let _ = answer(socket, page.as_ref(), &slot);
+    });
 }
 
 /// Open connections in the order of arrival, each with its socket until its request is read.
@@ -99,6 +131,7 @@ fn lock(open: &Mutex<OpenScrapes>) -> MutexGuard<'_, OpenScrapes> {
 }
 
 fn answer(mut socket: TcpStream, page: &dyn Fn() -> String, slot: &ScrapeSlot) -> io::Result<()> {
+    socket.set_nonblocking(false)?;
     socket.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let head = head(&mut socket, Instant::now() + REQUEST_TIMEOUT)?;
     slot.mark_requested();

@@ -5,7 +5,7 @@
 
 mod http;
 
-pub use http::{MetricsError, listen, serve};
+pub use http::{MetricsError, MetricsServer};
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
