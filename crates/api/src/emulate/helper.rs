@@ -4,12 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use lfn_net::emulator::{self, EmulateError, LogFiles, RunOutcome, Setup};
+use lfn_net::emulator::{EmulateError, LogFiles, RunOutcome};
 use lfn_sys::process;
 use serde::{Deserialize, Serialize};
 
 use super::error::EmulateRequestError;
 use super::request::EmulateRequest;
+use super::run::run_setup;
 
 /// Maximum length of a request, bytes. The settings of a path are some hundred bytes.
 const MAX_REQUEST: u64 = 1 << 20;
@@ -47,7 +48,8 @@ pub fn run_helper(pipe: &Path) -> Result<(), HelperError> {
     let mut text = Vec::new();
     io::stdin().lock().take(MAX_REQUEST).read_to_end(&mut text).map_err(HelperError::Read)?;
     let request: EmulateRequest = serde_json::from_slice(&text)?;
-    let mut setup = setup(&request)?;
+    let mut setup = request.setup(std::env::current_exe()?)?;
+    setup.quiet = true;
     if let Some(path) = &request.log {
         match LogFiles::open(path) {
             Ok(files) => setup.watch.log = Some(files),
@@ -55,33 +57,8 @@ pub fn run_helper(pipe: &Path) -> Result<(), HelperError> {
         }
     }
     reply(&mut replies, &HelperReply::Started)?;
-    let outcome = emulator::run(&setup, &request.command);
-    if outcome.is_err() {
-        setup.watch.log.iter().for_each(LogFiles::discard);
-    }
+    let outcome = run_setup(&setup, &request.command).map(|document| document.outcome);
     Ok(reply(&mut replies, &HelperReply::Result(Box::new(outcome)))?)
-}
-
-fn setup(request: &EmulateRequest) -> Result<Setup, HelperError> {
-    let mut paths = request.emulated_paths()?;
-    if paths.is_empty() {
-        return Err(EmulateRequestError::Emulate(EmulateError::Paths(0)).into());
-    }
-    let seed = match request.seed {
-        Some(seed) => seed,
-        // 32 bits, so that the number is short enough to type.
-        None => u64::from(getrandom::u32().map_err(EmulateRequestError::NoSeed)?),
-    };
-    let first = paths.remove(0);
-    let mut setup = Setup {
-        calibrate: request.calibrate,
-        force: request.force,
-        large_buffers: request.large_buffers,
-        quiet: true,
-        ..Setup::new(first, seed, request.far_side(std::env::current_exe()?)?)
-    };
-    setup.paths.extend(paths);
-    Ok(setup)
 }
 
 fn reply(pipe: &mut File, reply: &HelperReply) -> io::Result<()> {

@@ -3,10 +3,13 @@
 //! The emulator clones its process, so its process must have only one thread. A caller may have many, so [`emulate()`]
 //! starts `lfn` again as a helper. The helper reads the request from its standard input and sends its replies as JSON
 //! lines to a pipe of the caller. The helper dies with the thread that called [`emulate()`].
+//!
+//! A program with one thread, such as `lfn emulate`, calls [`EmulateRequest::setup`] and [`run_setup`].
 
 mod error;
 mod helper;
 mod request;
+mod run;
 
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::AsRawFd;
@@ -27,7 +30,8 @@ use helper::HelperReply;
 
 pub use error::EmulateRequestError;
 pub use helper::{HelperError, run_helper};
-pub use request::{EmulateRequest, EmulatedLinks, RequestedFarSide, far_server};
+pub use request::{DEFAULT_MTU, EmulateRequest, EmulatedLinks, RequestedFarSide, far_server, random_seed};
+pub use run::{run_setup, warnings};
 
 /// Name of the hidden command that runs the helper.
 pub const HELPER_COMMAND: &str = "emulate-request";
@@ -79,15 +83,8 @@ pub fn emulate(
     if request.command.is_empty() {
         return Err(EmulateRequestError::NoCommand);
     }
-    let paths = request.emulated_paths()?;
-    let mut warned = Vec::new();
-    for warning in paths.iter().flat_map(|path| path.warnings()).map(|warning| warning.to_string()) {
-        // Parallel paths often have the same warnings.
-        if !warned.contains(&warning) {
-            on_event(&EmulateEvent::Warning(warning.clone()));
-            warned.push(warning);
-        }
-    }
+    let setup = request.setup(options.program.clone())?;
+    warnings(&setup).into_iter().for_each(|warning| on_event(&EmulateEvent::Warning(warning)));
     let outcome = run_with_helper(request, options, stop, on_event)?;
     Ok(EmulateDocument { schema: EmulateSchema::Current, outcome })
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lfn_core::link::EmulatedPath;
 use lfn_core::link::settings::{HopSettings, SettingsError};
-use lfn_net::emulator::FarSide;
+use lfn_net::emulator::{EmulateError, FarSide, Placement, Setup};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::error::EmulateRequestError;
@@ -22,6 +22,8 @@ pub struct EmulateRequest {
     /// Seed of the random draws; `None` draws a seed.
     pub seed: Option<u64>,
     pub far: RequestedFarSide,
+    /// Location of the two sides: new network namespaces, existing ones, or interfaces to bridge.
+    pub placement: Placement,
     /// Measure the speed of this machine before the run.
     pub calibrate: bool,
     /// Run even if this machine is too slow for the settings.
@@ -30,7 +32,8 @@ pub struct EmulateRequest {
     pub large_buffers: bool,
     /// Packet log, `NAME.jsonl` or `NAME.pcapng`.
     pub log: Option<PathBuf>,
-    /// Command on the near side, with its arguments. Its standard input is empty.
+    /// Command on the near side, with its arguments. Empty: a shell, or none if the near side is an existing namespace or
+    /// an interface; [`emulate()`](super::emulate()) needs a command, and its standard input is empty.
     #[serde(serialize_with = "write_words", deserialize_with = "read_words")]
     pub command: Vec<OsString>,
 }
@@ -49,7 +52,10 @@ pub enum RequestedFarSide {
     /// `lfn serve`. Without a directory the served one is empty and in memory.
     Server {
         root: Option<PathBuf>,
+        /// Answer iperf3 clients too.
         iperf3: bool,
+        /// Use any free port. In an existing namespace, the usual ports belong to its own services.
+        any_port: bool,
     },
     /// A command line for `sh -c`.
     Shell(String),
@@ -62,7 +68,8 @@ impl EmulateRequest {
         EmulateRequest {
             paths: vec![links],
             seed: None,
-            far: RequestedFarSide::Server { root: None, iperf3: true },
+            far: RequestedFarSide::Server { root: None, iperf3: true, any_port: false },
+            placement: Placement::default(),
             calibrate: true,
             force: false,
             large_buffers: false,
@@ -71,24 +78,54 @@ impl EmulateRequest {
         }
     }
 
-    pub(super) fn emulated_paths(&self) -> Result<Vec<EmulatedPath>, EmulateRequestError> {
-        let path = |links: &EmulatedLinks| EmulatedPath::new(&links.links, links.mtu);
-        self.paths.iter().map(path).collect::<Result<_, _>>().map_err(EmulateRequestError::Settings)
+    /// Returns the settings of the run after a check. `program` is the lfn that serves the far side.
+    pub fn setup(&self, program: PathBuf) -> Result<Setup, EmulateRequestError> {
+        let paths = self.paths.iter().map(EmulatedLinks::path).collect::<Result<Vec<_>, _>>();
+        let mut paths = paths.map_err(EmulateRequestError::Settings)?.into_iter();
+        let first = paths.next().ok_or(EmulateError::Paths(0))?;
+        let seed = match self.seed {
+            Some(seed) => seed,
+            None => random_seed()?,
+        };
+        let mut setup = Setup {
+            placement: self.placement.clone(),
+            calibrate: self.calibrate,
+            force: self.force,
+            large_buffers: self.large_buffers,
+            ..Setup::new(first, seed, self.far_side(program)?)
+        };
+        setup.paths.extend(paths);
+        setup.check()?;
+        Ok(setup)
     }
 
-    /// Returns the far side; `program` is the lfn that serves it.
-    pub(super) fn far_side(&self, program: PathBuf) -> Result<FarSide, EmulateRequestError> {
+    fn far_side(&self, program: PathBuf) -> Result<FarSide, EmulateRequestError> {
         match &self.far {
             RequestedFarSide::Nothing => Ok(FarSide::Nothing),
             RequestedFarSide::Shell(line) => Ok(FarSide::Shell(line.clone())),
-            RequestedFarSide::Server { root, iperf3 } => {
-                far_server(program, root.as_deref(), if *iperf3 { &["--iperf3"] } else { &[] })
+            RequestedFarSide::Server { root, iperf3, any_port } => {
+                let ports: &[&str] = match (any_port, iperf3) {
+                    (true, _) => &["--port", "0"],
+                    (false, true) => &["--iperf3"],
+                    (false, false) => &[],
+                };
+                far_server(program, root.as_deref(), ports)
             }
         }
     }
 }
 
+/// Draws a seed of 32 bits, so that the number is short enough to type.
+pub fn random_seed() -> Result<u64, EmulateRequestError> {
+    getrandom::u32().map(u64::from).map_err(EmulateRequestError::NoSeed)
+}
+
 impl EmulatedLinks {
+    /// Returns the path of these links after a check.
+    pub fn path(&self) -> Result<EmulatedPath, SettingsError> {
+        EmulatedPath::new(&self.links, self.mtu)
+    }
+
     /// Parses one link: `KEY=VALUE,…`, as `--link` takes it, without traces from files.
     pub fn from_spec(spec: &str) -> Result<Self, SettingsError> {
         let mut settings = HopSettings::default();
@@ -161,6 +198,8 @@ fn read_words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<OsString
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
+    use lfn_net::emulator::NamespaceRef;
+
     use super::*;
 
     #[test]
@@ -168,9 +207,11 @@ mod tests {
         let mut links = EmulatedLinks::from_spec("rate=50mbit,rtt=20ms,return-rate=5mbit,loss=1%").unwrap();
         links.links.push(EmulatedLinks::from_spec("rate=1gbit,delay=3ms").unwrap().links.remove(0));
         let word = OsString::from_vec(vec![b'a', 0xff]);
-        let request = EmulateRequest { seed: Some(u64::MAX), ..EmulateRequest::new(links, [word]) };
+        let near = Some(NamespaceRef::parse("/proc/1/ns/net"));
+        let placement = Placement::Namespaces { near, far: None };
+        let request = EmulateRequest { seed: Some(u64::MAX), placement, ..EmulateRequest::new(links, [word]) };
         let read: EmulateRequest = serde_json::from_str(&serde_json::to_string(&request).unwrap()).unwrap();
         assert_eq!((read.paths, read.command, read.seed), (request.paths, request.command, request.seed));
-        assert_eq!(read.far, request.far);
+        assert_eq!((read.far, read.placement), (request.far, request.placement));
     }
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use lfn_core::link::EmulatedPath;
 use lfn_core::units::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::data_path;
 use super::data_path::usable_memory;
@@ -38,7 +39,7 @@ pub struct Setup {
 }
 
 /// Location of the two sides.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Placement {
     /// Each side is a network namespace: a new one, or an existing one.
     Namespaces { near: Option<NamespaceRef>, far: Option<NamespaceRef> },

@@ -17,9 +17,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use lfn_api::emulate;
 use lfn_core::plan::{Plan, PlanOptions, plan, predict_goodput};
 use lfn_core::units::{Bytes, show_duration};
-use lfn_net::emulator::{self, CommandExit, EmulatedPath, FarSide, RunOutcome, Setup};
+use lfn_net::emulator::{self, CommandExit, EmulatedPath, RunOutcome, Setup};
 use serde::Serialize;
 
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
@@ -201,15 +202,11 @@ fn run_emulation(paths: &DemoPaths<'_>) -> Result<RunOutcome, Failure> {
     drop(source);
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let work = paths.work.canonicalize()?;
-    let serve = ["serve", "--no-defaults", "--ephemeral", "--quiet", "--ticket-host", "far", "--root"].map(Into::into);
-    let far = FarSide::Server {
-        program: program.clone(),
-        arguments: serve.into_iter().chain([work.join("far").into()]).collect(),
-        memory_root: None,
-    };
+    let far = emulate::far_server(program.clone(), Some(&work.join("far")), &[])?;
     let setup = Setup::new(EmulatedPath::symmetric(published::path()), SEED, far);
     let command = [program.into(), "demo".into(), "--inside".into(), work.into()];
-    emulator::run(&setup, &command).map_err(crate::cmd::emulate::emulate_error)
+    let document = emulate::run_setup(&setup, &command).map_err(crate::cmd::emulate::emulate_error)?;
+    Ok(document.outcome)
 }
 
 /// Converts the exit status of the process inside. This process has already printed its error.

@@ -10,9 +10,6 @@ use lfn_core::link::settings::{HopSettings, SettingsError, SettingsHint, nearest
 
 use crate::exit::Failure;
 
-/// Default MTU of the interfaces, bytes.
-pub const DEFAULT_MTU: u32 = 1500;
-
 /// Settings of one link, and the MTU from its profile.
 #[derive(Debug, Default)]
 pub struct Hop {

@@ -7,10 +7,10 @@ use lfn_core::link::profile::{BUILT_IN, Profile};
 use lfn_core::link::settings::nearest_word;
 use lfn_core::link::trace::{self, BuiltInTrace, LinkTrace};
 
-use super::link::DEFAULT_MTU;
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::Output;
+use lfn_api::emulate::DEFAULT_MTU;
 
 /// Prints all built-in profiles and traces, or the one called `name`.
 pub fn run(name: Option<&str>, output: Output) -> Result<Exit, Failure> {

@@ -18,12 +18,11 @@ use std::time::Duration;
 
 use dry_run::DryRun;
 use flags::{SettingFlags, settings_error};
-use lfn_api::emulate::{EmulateRequestError, far_server};
+use lfn_api::documents::EmulateDocument;
+use lfn_api::emulate::{self, DEFAULT_MTU, EmulateRequest, EmulateRequestError, EmulatedLinks, RequestedFarSide};
 use lfn_core::units::{BitRate, Bytes};
-use lfn_net::emulator::{
-    self, CommandExit, EmulateError, EmulatedPath, FarSide, LogFiles, NamespaceRef, Placement, RunOutcome, Setup,
-};
-use link::{DEFAULT_MTU, Hop, spec_error};
+use lfn_net::emulator::{self, CommandExit, EmulateError, LogFiles, NamespaceRef, Placement, RunOutcome, Setup};
+use link::{Hop, spec_error};
 
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::command_line::quote;
@@ -161,7 +160,9 @@ pub fn run(mut args: EmulateArgs, program: &clap::Command) -> Result<Exit, Failu
         return Err(unexpected_word(word, program));
     }
     if args.dry_run.is_requested()? {
-        return args.dry_run.run(&args.path()?, args.seed()?, args.output.open()?);
+        let path = args.path()?.path().map_err(settings_error)?;
+        let seed = args.seed.map_or_else(emulate::random_seed, Ok)?;
+        return args.dry_run.run(&path, seed, args.output.open()?);
     }
     if args.output.format() != OutputFormat::Text {
         return Err(Failure::usage(
@@ -172,21 +173,11 @@ pub fn run(mut args: EmulateArgs, program: &clap::Command) -> Result<Exit, Failu
     let mut setup = args.setup()?;
     let output = args.output.open()?;
     setup.watch.log = args.log.as_deref().map(log::open).transpose()?;
-    let mut printed = Vec::new();
-    for warning in setup.paths.iter().flat_map(EmulatedPath::warnings) {
-        // Parallel paths often have the same warnings.
-        if !printed.contains(&warning) {
-            print::message(format_args!("lfn: {warning}\n"));
-            printed.push(warning);
-        }
+    for warning in emulate::warnings(&setup) {
+        print::message(format_args!("lfn: {warning}\n"));
     }
-    let outcome = match emulator::run(&setup, &args.command) {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            setup.watch.log.iter().for_each(LogFiles::discard);
-            return Err(emulate_error(error));
-        }
-    };
+    let document = emulate::run_setup(&setup, &args.command).map_err(emulate_error)?;
+    let outcome = &document.outcome;
     if let Some(ending) = outcome.far.filter(|ending| *ending != CommandExit::Exited(0)) {
         print::message(format_args!("lfn: the far command {ending} before CMD ended\n"));
     }
@@ -197,13 +188,14 @@ pub fn run(mut args: EmulateArgs, program: &clap::Command) -> Result<Exit, Failu
     {
         print::error(format_args!("lfn: not accurate: {}: {}\n", inaccuracy.direction, inaccuracy.cause));
     }
-    finish_run(&outcome, output, setup.watch.log.as_ref())
+    finish_run(&document, output, setup.watch.log.as_ref())
 }
 
 /// Writes the report and the end of the log, and prints every error.
-fn finish_run(outcome: &RunOutcome, output: Output, log: Option<&LogFiles>) -> Result<Exit, Failure> {
+fn finish_run(document: &EmulateDocument, output: Output, log: Option<&LogFiles>) -> Result<Exit, Failure> {
+    let outcome = &document.outcome;
     let logged = log.zip(outcome.log.as_ref()).map_or(Ok(()), |(file, account)| log::report_log(file, account));
-    let reported = report::write(output, outcome);
+    let reported = report::write(output, document);
     let broken = outcome.link_failure.as_ref().map(Failure::msg);
     let mut failures: Vec<Failure> = [logged.err(), reported.err(), broken].into_iter().flatten().collect();
     let Some(last) = failures.pop() else { return Ok(exit_code(outcome)) };
@@ -219,27 +211,33 @@ fn finish_run(outcome: &RunOutcome, output: Output, log: Option<&LogFiles>) -> R
 
 impl EmulateArgs {
     fn setup(&self) -> Result<Setup, Failure> {
-        let (calibrate, force) = (!self.no_calibration, self.force);
-        let mut setup = Setup {
-            placement: self.placement(),
-            calibrate,
-            force,
-            large_buffers: self.large_buffers,
-            quiet: print::settings::is_quiet(),
-            ..Setup::new(self.path()?, self.seed()?, self.far_side()?)
-        };
-        for spec in &self.parallel {
-            let links: Vec<_> = spec.split(';').map(|link| link.trim().to_owned()).collect();
-            setup.paths.push(self.path_from_specs("parallel", &links)?);
-        }
-        setup.check().map_err(emulate_error)?;
+        let request = self.request()?;
+        let mut setup = request.setup(std::env::current_exe()?).map_err(request_error)?;
+        setup.quiet = print::settings::is_quiet();
         let has_shell = matches!(setup.placement, Placement::Namespaces { near: None, .. });
         setup.watch.live = print::emulate::live::live_output(self.live, has_shell || !self.command.is_empty());
         Ok(setup)
     }
 
+    fn request(&self) -> Result<EmulateRequest, Failure> {
+        let mut request = EmulateRequest {
+            seed: self.seed,
+            far: self.far_side()?,
+            placement: self.placement(),
+            calibrate: !self.no_calibration,
+            force: self.force,
+            large_buffers: self.large_buffers,
+            ..EmulateRequest::new(self.path()?, self.command.clone())
+        };
+        for spec in &self.parallel {
+            let links: Vec<_> = spec.split(';').map(|link| link.trim().to_owned()).collect();
+            request.paths.push(self.path_from_specs("parallel", &links)?);
+        }
+        Ok(request)
+    }
+
     /// Returns the first path: from --link, or from the profile and the flags.
-    fn path(&self) -> Result<EmulatedPath, Failure> {
+    fn path(&self) -> Result<EmulatedLinks, Failure> {
         if let (Some(spec), Some(key)) = (self.link.first(), self.settings.first()) {
             return Err(Failure::usage(format!("--{key} cannot be combined with --link"))
                 .hint(format!("add the setting to the link: --link {spec},{key}=…")));
@@ -249,18 +247,22 @@ impl EmulateArgs {
         }
         let mut hop = self.profile.as_deref().map(Hop::from_profile).transpose()?.unwrap_or_default();
         hop.settings.overlay(&self.settings.read()?);
-        EmulatedPath::new(&[hop.settings], self.mtu()?.or(hop.mtu).unwrap_or(DEFAULT_MTU)).map_err(settings_error)
+        let mtu = self.mtu()?.or(hop.mtu).unwrap_or(DEFAULT_MTU);
+        let links = EmulatedLinks { links: vec![hop.settings], mtu };
+        links.path().map_err(settings_error)?;
+        Ok(links)
     }
 
     /// Returns a path of links in series. --link is given once for each link, --parallel once for all links.
-    fn path_from_specs(&self, flag: &str, specs: &[String]) -> Result<EmulatedPath, Failure> {
+    fn path_from_specs(&self, flag: &str, specs: &[String]) -> Result<EmulatedLinks, Failure> {
         let hops = specs.iter().map(|spec| Hop::from_spec(flag, spec)).collect::<Result<Vec<_>, _>>()?;
         // The interfaces have the smallest MTU of all links. A link without an MTU has the default.
         let min_mtu = hops.iter().map(|hop| hop.mtu.unwrap_or(DEFAULT_MTU)).min().unwrap_or(DEFAULT_MTU);
         let mtu = self.mtu()?.unwrap_or(min_mtu);
-        let settings: Vec<_> = hops.into_iter().map(|hop| hop.settings).collect();
+        let links = EmulatedLinks { links: hops.into_iter().map(|hop| hop.settings).collect(), mtu };
         let separator = if flag == "parallel" { "; " } else { " --link " };
-        EmulatedPath::new(&settings, mtu).map_err(|error| spec_error(flag, &specs.join(separator), error))
+        links.path().map_err(|error| spec_error(flag, &specs.join(separator), error))?;
+        Ok(links)
     }
 
     /// Returns the MTU from the command line, or the MTU of the bridged interfaces.
@@ -268,14 +270,6 @@ impl EmulateArgs {
         match self.placement() {
             Placement::Bridge(interfaces) => emulator::bridge_mtu(&interfaces).map(Some).map_err(emulate_error),
             Placement::Namespaces { .. } => Ok(self.mtu),
-        }
-    }
-
-    fn seed(&self) -> Result<u64, Failure> {
-        match self.seed {
-            Some(seed) => Ok(seed),
-            // 32 bits, so that the number is short enough to type.
-            None => Ok(u64::from(getrandom::u32().map_err(|e| Failure::msg(format!("no random seed: {e}")))?)),
         }
     }
 
@@ -288,36 +282,35 @@ impl EmulateArgs {
         Placement::Namespaces { near: attachment(near), far: attachment(far) }
     }
 
-    fn far_side(&self) -> Result<FarSide, Failure> {
+    fn far_side(&self) -> Result<RequestedFarSide, Failure> {
         if !self.bridge.is_empty() {
-            return Ok(FarSide::Nothing);
+            return Ok(RequestedFarSide::Nothing);
         }
         match self.far_command.as_deref().map(str::trim) {
             Some("") => {
                 Err(Failure::usage("--far-command is empty")
                     .hint("to run nothing on the far side, use --far-command none"))
             }
-            Some("none") => Ok(FarSide::Nothing),
-            Some(line) => Ok(FarSide::Shell(line.to_owned())),
-            None => self.server(),
+            Some("none") => Ok(RequestedFarSide::Nothing),
+            Some(line) => Ok(RequestedFarSide::Shell(line.to_owned())),
+            None => Ok(RequestedFarSide::Server {
+                root: self.far_root.clone(),
+                iperf3: !self.no_iperf3,
+                any_port: self.attach_far.is_some(),
+            }),
         }
     }
+}
 
-    fn server(&self) -> Result<FarSide, Failure> {
-        // In an existing namespace, the usual ports belong to its own services.
-        let ports: &[&str] = match (&self.attach_far, self.no_iperf3) {
-            (Some(_), _) => &["--port", "0"],
-            (None, false) => &["--iperf3"],
-            (None, true) => &[],
-        };
-        let server = far_server(std::env::current_exe()?, self.far_root.as_deref(), ports);
-        server.map_err(|error| match &error {
-            EmulateRequestError::NoFarRoot(root) => {
-                let hint = format!("mkdir -p {}", quote(root.as_os_str()));
-                Failure::new(error).hint(hint)
-            }
-            _ => error.into(),
-        })
+/// Describes an error of the request.
+fn request_error(error: EmulateRequestError) -> Failure {
+    match error {
+        EmulateRequestError::Emulate(error) => emulate_error(error),
+        EmulateRequestError::NoFarRoot(root) => {
+            let hint = format!("mkdir -p {}", quote(root.as_os_str()));
+            Failure::new(EmulateRequestError::NoFarRoot(root)).hint(hint)
+        }
+        error => error.into(),
     }
 }
 

@@ -2,13 +2,12 @@
 
 use crate::exit::Failure;
 use crate::print::output::Output;
-use lfn_api::documents::{EmulateDocument, EmulateSchema};
-use lfn_net::emulator::RunOutcome;
+use lfn_api::documents::EmulateDocument;
 use lfn_sys::process::{self, signal::SIGXFSZ};
 
 /// Writes the report, if it is requested.
-pub fn write(mut output: Output, outcome: &RunOutcome) -> Result<(), Failure> {
+pub fn write(mut output: Output, document: &EmulateDocument) -> Result<(), Failure> {
     // A file size limit (`ulimit -f`) becomes an error of write(2). CMD has ended and does not inherit this.
     let _ = process::ignore_signal(SIGXFSZ);
-    output.write_report(&EmulateDocument { schema: EmulateSchema::Current, outcome: outcome.clone() })
+    output.write_report(document)
 }

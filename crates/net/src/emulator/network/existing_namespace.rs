@@ -15,12 +15,13 @@ use lfn_core::units::Bytes;
 use lfn_sys::namespace::{NetNamespace, UserNamespace};
 use lfn_sys::netlink::Netlink;
 use lfn_sys::sysctl;
+use serde::{Deserialize, Serialize};
 
 use super::addresses::{PREFIX_V4, PathEnd};
 use crate::emulator::error::{EmulateError, system_error};
 
 /// Network namespace that the user selected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NamespaceRef {
     Process(u32),
     /// A name that `ip netns add` created.
