@@ -7,6 +7,7 @@
 
 pub mod copy;
 pub mod documents;
+pub mod dry_run;
 pub mod emulate;
 pub mod emulator_env;
 mod error_kind;
@@ -21,6 +22,7 @@ pub mod ssh;
 pub mod test;
 
 pub use copy::copy;
+pub use dry_run::dry_run;
 pub use emulate::emulate;
 pub use error_kind::ErrorKind;
 pub use plan::plan;

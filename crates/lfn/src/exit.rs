@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use lfn_api::ErrorKind;
 use lfn_api::copy::CopyError;
 use lfn_api::copy::places::CopyPlaceError;
+use lfn_api::dry_run::DryRunError;
 use lfn_api::emulate::EmulateRequestError;
 use lfn_api::hosts::HostError;
 use lfn_api::serve::ServeStartError;
@@ -167,7 +168,7 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
             })*
         };
     }
-    find!(HostError, SshError, CopyPlaceError, CopyError, ShowError, EmulateRequestError, ServeStartError);
+    find!(HostError, SshError, CopyPlaceError, CopyError, ShowError, EmulateRequestError, DryRunError, ServeStartError);
     (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))
 }
 

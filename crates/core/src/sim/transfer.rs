@@ -163,6 +163,11 @@ impl Transfer {
         }
     }
 
+    /// Returns the payload to transfer.
+    pub fn size(&self) -> Bytes {
+        self.load.size
+    }
+
     /// Returns the payload that arrived so far.
     pub fn arrived(&self) -> Bytes {
         let sinks = &self.network.far;

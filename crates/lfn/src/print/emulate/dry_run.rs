@@ -3,96 +3,28 @@
 use std::io;
 use std::time::Duration;
 
-use lfn_api::documents::{
-    DryRunDocument, DryRunSchema, ModelledTransfer, PredictedTransfer, QueueingDelayFigures, SenderCounts,
-    SimulatedDirection,
-};
-use lfn_core::figure::Figure;
+use lfn_api::documents::ModelledTransfer;
+use lfn_api::dry_run::DryRunReport;
 use lfn_core::link::{DropCause, LinkStats, PacketCount};
 use lfn_core::path::PathProfile;
 use lfn_core::plan::reasons::per_cent;
-use lfn_core::sim::transfer::{QueueingTime, TransferLoad, TransferOutcome, TransferReport};
-use lfn_core::tcp_model::{Congestion, GoodputLimit, Prediction, TransferPhases};
+use lfn_core::sim::transfer::{TransferLoad, TransferReport};
+use lfn_core::tcp_model::{Congestion, GoodputLimit};
 use lfn_core::units::{Ratio, show_duration};
 
 use crate::print;
 use crate::print::label_columns::Page;
 
-/// A simulated transfer and its prediction.
-pub struct DryRunReport {
-    /// Figures of the path, with the MTU that the senders know.
-    pub path: PathProfile,
-    /// Seed of the random numbers.
-    pub seed: u64,
-    /// Size and settings of the transfer.
-    pub load: TransferLoad,
-    /// Steady goodput of the formulas.
-    pub predicted: Prediction,
-    /// Time of the formulas; none if the transfer never ends.
-    pub predicted_time: Option<TransferPhases>,
-    /// Figures of the simulation.
-    pub transfer: TransferReport,
-    /// Real time of the computation.
-    pub computed_in: Duration,
+/// Text of a dry run.
+struct DryRunPage<'a>(&'a DryRunReport);
+
+/// Prints a dry run as a page on standard output.
+pub fn print(report: &DryRunReport) -> io::Result<()> {
+    print::result(&DryRunPage(report).text())
 }
 
-impl DryRunReport {
-    /// Prints a page on stdout.
-    pub fn text(&self) -> io::Result<()> {
-        print::result(&self.page())
-    }
-
-    /// Returns the document. Its figures do not depend on the machine or the time.
-    pub fn document(&self) -> DryRunDocument {
-        let TransferReport { senders, links: [forward, back], duplicates, waiting, steps, .. } = &self.transfer;
-        DryRunDocument {
-            schema: DryRunSchema::Current,
-            path: self.path,
-            seed: self.seed,
-            size_bytes: self.load.size,
-            streams: self.load.streams,
-            congestion: self.load.settings.congestion,
-            window_bytes: self.load.settings.window,
-            mss_bytes: self.load.settings.mss,
-            max_merged_segments: self.load.settings.range_segments,
-            complete: self.is_complete(),
-            simulated: self.simulated(),
-            predicted: PredictedTransfer {
-                time: self.predicted_time.map(|time| time.total()),
-                goodput: self.predicted_time.map(|time| self.load.size.per(time.total())),
-                steady_goodput: self.predicted.goodput,
-                limited_by: self.predicted.limit,
-                start_up: self.predicted_time.map(|time| time.handshake + time.slow_start),
-            },
-            senders: SenderCounts {
-                retransmitted_segments: senders.retransmitted,
-                timeouts: senders.timeouts,
-                loss_events: senders.loss_events,
-                ecn_events: senders.ecn_events,
-                undone_reductions: senders.undone_reductions,
-                duplicate_segments: *duplicates,
-                max_cwnd_segments: Figure::new(senders.max_window).unwrap_or_default(),
-            },
-            forward: direction_json(forward),
-            back: direction_json(back),
-            queueing_delay: delays(waiting),
-            steps: *steps,
-        }
-    }
-
-    fn simulated(&self) -> ModelledTransfer {
-        let TransferReport { time, arrived, steady, .. } = self.transfer;
-        ModelledTransfer {
-            time,
-            received_bytes: arrived,
-            goodput: arrived.per(time),
-            steady_goodput: steady.map(|(_, goodput)| goodput),
-            start_up: steady.map(|(began, _)| began),
-            utilisation: Ratio::new(self.utilisation()).unwrap_or_default(),
-        }
-    }
-
-    fn page(&self) -> String {
+impl DryRunPage<'_> {
+    fn text(&self) -> String {
         let mut page = Page::default();
         self.add_settings(&mut page);
         page.gap();
@@ -101,49 +33,52 @@ impl DryRunReport {
         self.add_counters(&mut page);
         page.gap();
         page.list("why", &self.reasons());
-        let TransferLoad { settings, .. } = self.load;
+        let TransferLoad { settings, .. } = self.0.load;
         let grain = match settings.range_segments {
             1 => "each packet separately".to_owned(),
             grain => format!("up to {grain} packets together"),
         };
-        page.row("computed", format!("in {}, {} steps, {grain}", show_duration(self.computed_in), self.transfer.steps));
+        page.row(
+            "computed",
+            format!("in {}, {} steps, {grain}", show_duration(self.0.computed_in), self.0.transfer.steps),
+        );
         page.text()
     }
 
     fn add_settings(&self, page: &mut Page) {
-        let PathProfile { capacity, base_rtt, mtu, queue, loss, .. } = self.path;
+        let PathProfile { capacity, base_rtt, mtu, queue, loss, .. } = self.0.path;
         let queue = queue.map(|queue| format!(", queue {queue}")).unwrap_or_default();
         let loss = if loss.get() > 0.0 { format!(", loss {}", per_cent(loss)) } else { String::new() };
-        let (rtt, seed) = (show_duration(base_rtt), self.seed);
+        let (rtt, seed) = (show_duration(base_rtt), self.0.seed);
         page.row("dry run", format!("{rtt}, {capacity}{queue}{loss}, MTU {mtu}, seed {seed}"));
-        let TransferLoad { size, streams, settings } = self.load;
+        let TransferLoad { size, streams, settings } = self.0.load;
         let each = if streams == 1 { "1 stream".to_owned() } else { format!("{streams} streams") };
         let ecn = if settings.ecn { ", ECN" } else { "" };
         page.row("transfer", format!("{size}, {each}, {}, window {}{ecn}", settings.congestion, settings.window));
     }
 
     fn add_comparison(&self, page: &mut Page) {
-        let ModelledTransfer { time, goodput, utilisation, .. } = self.simulated();
+        let ModelledTransfer { time, goodput, utilisation, .. } = self.0.simulated();
         let row = |one: String, other: String| format!("{one:<18}{other}");
         page.row("", row("simulated".to_owned(), "predicted".to_owned()));
         let never = || "never".to_owned();
         let time = show_duration(time);
-        let time = if self.is_complete() { time } else { format!("not in {time}") };
-        let predicted_time = self.predicted_time.map(|time| show_duration(time.total()));
+        let time = if self.0.is_complete() { time } else { format!("not in {time}") };
+        let predicted_time = self.0.predicted_time.map(|time| show_duration(time.total()));
         page.row("time", row(time, predicted_time.unwrap_or_else(never)));
-        let predicted = self.predicted_time.map(|time| self.load.size.per(time.total()).to_string());
+        let predicted = self.0.predicted_time.map(|time| self.0.load.size.per(time.total()).to_string());
         page.row("goodput", row(goodput.to_string(), predicted.unwrap_or_else(never)));
-        if let Some((began, goodput)) = self.transfer.steady {
-            let start = self.predicted_time.map_or(began, |time| time.handshake + time.slow_start);
+        if let Some((began, goodput)) = self.0.transfer.steady {
+            let start = self.0.predicted_time.map_or(began, |time| time.handshake + time.slow_start);
             page.row("start-up", row(show_duration(began), show_duration(start)));
-            page.row("steady part", row(goodput.to_string(), self.predicted.goodput.to_string()));
+            page.row("steady part", row(goodput.to_string(), self.0.predicted.goodput.to_string()));
         }
         let used = format!("{:.1} %", utilisation.get() * 100.0);
-        page.row("utilisation", row(used, format!("limited by {}", self.predicted.limit)));
+        page.row("utilisation", row(used, format!("limited by {}", self.0.predicted.limit)));
     }
 
     fn add_counters(&self, page: &mut Page) {
-        let TransferReport { senders, links, waiting, .. } = &self.transfer;
+        let TransferReport { senders, links, waiting, .. } = &self.0.transfer;
         let mut sent = vec![format!("{} segments", senders.retransmitted)];
         let counts = [
             (senders.loss_events, "reductions for loss"),
@@ -167,7 +102,7 @@ impl DryRunReport {
 
     /// Returns the events of the simulation that the formulas do not have, or that explain a figure.
     fn reasons(&self) -> Vec<String> {
-        let TransferReport { senders, links: [forward, _], .. } = &self.transfer;
+        let TransferReport { senders, links: [forward, _], .. } = &self.0.transfer;
         let mut reasons = Vec::new();
         let overflowed = forward.dropped[DropCause::Queue].packets;
         if overflowed > 0 {
@@ -182,23 +117,23 @@ impl DryRunReport {
                 senders.timeouts
             ));
         }
-        if self.predicted.limit == GoodputLimit::ReceiveWindow {
-            let needed = self.path.bdp().0.div_ceil(self.load.settings.window.0.max(1));
+        if self.0.predicted.limit == GoodputLimit::ReceiveWindow {
+            let needed = self.0.path.bdp().0.div_ceil(self.0.load.settings.window.0.max(1));
             reasons.push(format!(
                 "The receive window of {} is used up before the first acknowledgement returns. To fill the path, use \
                  {needed} streams or a window {needed} times as large.",
-                self.load.settings.window
+                self.0.load.settings.window
             ));
         }
-        if self.predicted.limit == GoodputLimit::Loss && self.is_faster() {
+        if self.0.predicted.limit == GoodputLimit::Loss && self.is_faster() {
             reasons.push(
                 "Random losses allow a larger window than the formulas, which assume losses at equal distances: 7 % \
                  more for Reno, up to 25 % more for CUBIC."
                     .to_owned(),
             );
         }
-        let trip = self.path.base_rtt.as_secs_f64();
-        if self.load.settings.congestion == Congestion::Bbr && trip > 0.05 && self.transfer.time.as_secs() > 10 {
+        let trip = self.0.path.base_rtt.as_secs_f64();
+        if self.0.load.settings.congestion == Congestion::Bbr && trip > 0.05 && self.0.transfer.time.as_secs() > 10 {
             // Draining to four segments, keeping them for one round trip and at least 200 ms, and filling again.
             let share = Ratio::new(((trip + trip.max(0.2)) / 10.0).min(1.0)).unwrap_or_default();
             reasons.push(format!(
@@ -210,16 +145,7 @@ impl DryRunReport {
     }
 
     fn is_faster(&self) -> bool {
-        self.transfer.steady.is_some_and(|(_, goodput)| goodput.as_f64() > 1.02 * self.predicted.goodput.as_f64())
-    }
-
-    fn is_complete(&self) -> bool {
-        self.transfer.outcome == Some(TransferOutcome::Complete)
-    }
-
-    fn utilisation(&self) -> f64 {
-        let busy = self.transfer.links[0].busy.as_secs_f64();
-        (busy / self.transfer.time.as_secs_f64().max(1e-9)).min(1.0)
+        self.0.transfer.steady.is_some_and(|(_, goodput)| goodput.as_f64() > 1.02 * self.0.predicted.goodput.as_f64())
     }
 }
 
@@ -234,20 +160,4 @@ fn dropped(link: &LinkStats) -> String {
 fn dropped_by(count: PacketCount, word: &str, link: &LinkStats) -> String {
     let share = Ratio::new(count.packets as f64 / link.offered.packets.max(1) as f64).unwrap_or_default();
     format!("{} packets by {word} ({})", count.packets, per_cent(share))
-}
-
-fn direction_json(link: &LinkStats) -> SimulatedDirection {
-    let dropped = DropCause::ALL.iter().map(|cause| (*cause, link.dropped[*cause].packets));
-    SimulatedDirection {
-        offered_packets: link.offered.packets,
-        forwarded_packets: link.forwarded.packets,
-        dropped_packets: dropped.filter(|(_, packets)| *packets > 0).collect(),
-        marked_packets: link.marked.packets,
-        queue_peak_bytes: link.queue_peak,
-    }
-}
-
-fn delays(waiting: &QueueingTime) -> QueueingDelayFigures {
-    let QueueingTime { mean, p50, p95, p99, max } = *waiting;
-    QueueingDelayFigures { mean, p50, p95, p99, max }
 }
