@@ -62,7 +62,7 @@ impl RunningServer {
 impl Drop for RunningServer {
     fn drop(&mut self) {
         self.immediate.store(true, Ordering::Relaxed);
-        // Who wants the error calls stop().
+        // stop() returns the error.
         let _ = self.end();
     }
 }

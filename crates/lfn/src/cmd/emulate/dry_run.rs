@@ -1,4 +1,4 @@
-//! `lfn emulate --dry-run`: the flags, the progress bar and the result of [`lfn_api::dry_run`].
+//! `lfn emulate --dry-run`: the flags, the progress bar and the result of [`lfn_api::dry_run()`].
 
 use std::time::{Duration, Instant};
 

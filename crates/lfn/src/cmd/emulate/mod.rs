@@ -1,7 +1,7 @@
 //! `lfn emulate`: sets up the emulated link, runs a command over it, and reports how accurate the emulation was.
 //!
 //! [`flags`] has the flags from core's table of settings. [`running`] has the commands for a running emulation. Core
-//! interprets the settings ([`EmulatedPath::new`]). `lfn-net` creates the namespaces.
+//! interprets the settings ([`emulate::EmulatedLinks::path`]). `lfn-net` creates the namespaces.
 
 mod dry_run;
 mod flags;

@@ -32,7 +32,7 @@ pub struct MetricsError {
     source: io::Error,
 }
 
-/// Answers scrapes.
+/// Server that answers scrapes of its metrics.
 #[derive(Debug)]
 pub struct MetricsServer {
     listener: TcpListener,
