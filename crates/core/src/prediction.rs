@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::diagnose::Figures;
+use crate::evidence::figures::Figures;
 use crate::path::PathProfile;
 use crate::tcp_model::{self, Congestion, FlowParameters, GoodputLimit, Prediction};
 use crate::units::{BitRate, Bytes};

@@ -1,6 +1,6 @@
 //! The accuracy of the steady goodput while a test runs: its 95 % interval, from the bytes of equal slices of time.
 //!
-//! The steady part begins where it begins in the report ([`diagnose::steady_part`]): one rule, on whole intervals, or
+//! The steady part begins where it begins in the report ([`figures::steady_part`]): one rule, on whole intervals, or
 //! `--omit`. Its slices depend on each other; [`BatchMeans`] computes the accuracy of their mean. A test stops only
 //! with [`MIN_BLOCKS`] blocks that are long enough, so that a few lucky blocks do not stop it. The repeated check still
 //! costs some of the 95 %; the tests in this file measure how much.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::diagnose;
+use crate::evidence::figures;
 use crate::path::seconds;
 use crate::stats::{self, BatchMeans};
 use crate::units::{BitRate, Bytes, Ratio};
@@ -57,8 +57,8 @@ pub fn estimate(intervals: &[Interval], omit: Option<Duration>) -> Option<Goodpu
 
 /// Estimates the goodput and returns whether the estimate may end a test.
 fn estimate_and_check(intervals: &[Interval], omit: Option<Duration>) -> Option<(GoodputEstimate, bool)> {
-    let whole = diagnose::full_intervals(intervals);
-    let begin = diagnose::steady_part(whole, omit)?.start;
+    let whole = figures::full_intervals(intervals);
+    let begin = figures::steady_part(whole, omit)?.start;
     let steady: Vec<Slice> = whole.iter().filter(|interval| interval.start >= begin).flat_map(slices).collect();
     let rates: Vec<stats::RateSample> = steady.iter().map(Slice::rate).collect();
     let means = BatchMeans::from_samples(&rates).filter(|known| known.mean > 0.0)?;
@@ -236,7 +236,7 @@ mod tests {
         let teeth = (0..2000).map(|i| 1.0 - 0.3 * (1.0 - f64::from(i % 80) / 80.0).powi(3));
         let intervals = intervals(&ramp.chain(teeth).map(|share| (MEAN * share) as u64).collect::<Vec<_>>());
         let found = estimate(&intervals, None).unwrap();
-        let steady = diagnose::steady_part(&intervals, None).unwrap();
+        let steady = figures::steady_part(&intervals, None).unwrap();
         // Slices that fill no whole block are removed too.
         assert!(found.start >= steady.start && found.start < steady.start + found.block, "{found:?} {steady:?}");
         assert!((SLICE * 30..=SLICE * 60).contains(&steady.start), "{steady:?}");

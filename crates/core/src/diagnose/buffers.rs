@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::window::{autotuning_command, window_limited};
-use super::{Cause, Figures, Finding, Remedy, figures_map, finding};
+use super::{Cause, Finding, Remedy, figures_map, finding};
+use crate::evidence::figures::Figures;
 use crate::units::{Bytes, show_duration};
 
 /// Minimum share of the busy time limited by the send buffer (`bench/findings`).
@@ -177,7 +178,8 @@ mod tests {
     fn small_send_buffer() -> Figures {
         let mut figures = half_bdp_window();
         let flow = &mut figures.streams[0];
-        flow.snd_wnd = flow.snd_wnd.map(|_| crate::diagnose::Spread { min: 9 << 20, median: 9 << 20, max: 9 << 20 });
+        flow.snd_wnd =
+            flow.snd_wnd.map(|_| crate::evidence::figures::Spread { min: 9 << 20, median: 9 << 20, max: 9 << 20 });
         flow.receiver_socket.window_requested_bytes = None;
         flow.sndbuf_limited = Duration::from_secs(20);
         flow.sender_socket.sndbuf_requested_bytes = Some(Bytes(4 << 20));
@@ -209,8 +211,9 @@ mod tests {
         flow.goodput.0 = 38_860_000;
         flow.cwnd = Bytes(867_400);
         flow.rtt = Duration::from_millis(51);
-        flow.snd_wnd = Some(crate::diagnose::Spread { min: 1_876_000, median: 1_876_000, max: 1_876_000 });
-        figures.steady = figures.steady.map(|steady| super::super::SteadyPart { goodput: flow.goodput, ..steady });
+        flow.snd_wnd = Some(crate::evidence::figures::Spread { min: 1_876_000, median: 1_876_000, max: 1_876_000 });
+        figures.steady =
+            figures.steady.map(|steady| crate::evidence::figures::SteadyPart { goodput: flow.goodput, ..steady });
         figures
     }
 

@@ -7,10 +7,11 @@
 use serde_json::json;
 
 use super::drops::{receive_drops, send_drops};
-use super::figures::DatagramFigures;
 use super::limit::raise_limits;
 use super::processor::busy_processes;
-use super::{Cause, Figures, Finding, Remedy, figures_map};
+use super::{Cause, Finding, Remedy, figures_map};
+use crate::evidence::figures::DatagramFigures;
+use crate::evidence::figures::Figures;
 use crate::prediction::ExpectedRange;
 use crate::tcp_model::Prediction;
 use crate::udp::figures::{UdpReceived, UdpSent};

@@ -7,9 +7,10 @@
 
 use serde_json::json;
 
-use super::figures::HostFigures;
 use super::window::autotuning_command;
-use super::{Cause, Figures, Finding, Remedy, figures_map, finding, path};
+use super::{Cause, Finding, Remedy, figures_map, finding, path};
+use crate::evidence::figures::Figures;
+use crate::evidence::figures::HostFigures;
 use crate::units::Bytes;
 
 /// Minimum number of drops and minimum share of the packets, for BBR and for counters that count other events too.
@@ -173,7 +174,7 @@ mod tests {
     fn slowed_by_loss() -> Figures {
         let mut figures = half_goodput();
         let goodput = BitRate(200_000);
-        figures.steady = figures.steady.map(|steady| super::super::SteadyPart { goodput, ..steady });
+        figures.steady = figures.steady.map(|steady| crate::evidence::figures::SteadyPart { goodput, ..steady });
         figures.streams[0].goodput = goodput;
         figures.streams[0].mss = 1448;
         figures

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Cause, Figures};
+use super::Cause;
+use crate::evidence::figures::Figures;
 use crate::units::BitRate;
 
 /// One cause that limits a load, with its evidence and its remedy.

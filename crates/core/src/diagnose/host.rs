@@ -5,8 +5,9 @@
 
 use serde_json::json;
 
-use super::figures::WorkerTime;
-use super::{Cause, Figures, Finding, Remedy, figures_map, finding};
+use super::{Cause, Finding, Remedy, figures_map, finding};
+use crate::evidence::figures::WorkerTime;
+use crate::evidence::figures::{Figures, StreamFigures};
 use crate::units::{BitRate, Bytes};
 
 /// Maximum share of the time with data to send, for a sender without enough data (`bench/findings`).
@@ -99,7 +100,7 @@ struct UnreadBacklog {
     max_window: u64,
 }
 
-fn unread_backlog(flow: &super::StreamFigures) -> Option<UnreadBacklog> {
+fn unread_backlog(flow: &StreamFigures) -> Option<UnreadBacklog> {
     let window = flow.snd_wnd?;
     let stopped = flow.busy > std::time::Duration::ZERO
         && flow.rwnd_limited.as_secs_f64() >= MIN_RWND_LIMITED_SHARE * flow.busy.as_secs_f64();
@@ -143,9 +144,10 @@ pub(super) fn competing_traffic(figures: &Figures) -> Option<Finding> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::{Cause, HostFigures, Spread, StreamFigures, rule_findings};
+    use super::super::{Cause, rule_findings};
     use super::*;
     use crate::diagnose::window::tests::half_bdp_window;
+    use crate::evidence::figures::{HostFigures, Spread, StreamFigures};
     use crate::host::{Interface, InterfaceCounters, QdiscCounters};
     use std::time::Duration;
 

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::{Cause, Figures, Finding, Remedy, figures_map, finding};
+use super::{Cause, Finding, Remedy, figures_map, finding};
+use crate::evidence::figures::Figures;
 use crate::units::BitRate;
 
 /// Minimum goodput as a share of the limit. Retransmissions and the ends of a test take the rest.

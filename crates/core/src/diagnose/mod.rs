@@ -1,6 +1,7 @@
 //! Diagnosis of a finished load: rules turn [`Evidence`] into findings and a verdict.
 //!
-//! [`diagnose`] is the only place where a finding is made. It reduces the evidence to [`Figures`] and runs the table of
+//! [`diagnose`] is the only place where a finding is made. It reduces the evidence to
+//! [`Figures`] and runs the table of
 //! `rules`. Each rule is one function of the figures. A rule names a cause only if the figures show it. The finding has
 //! these figures, the remedy as a command with its host, and the predicted goodput. A full path, or evidence without a
 //! clear sign, gives no finding: the limit of the path is a verdict.
@@ -16,7 +17,6 @@ mod cause;
 mod copy;
 mod datagrams;
 mod drops;
-mod figures;
 mod finding;
 mod host;
 mod limit;
@@ -38,16 +38,13 @@ pub use catalogue::{
     BoundSide, FindingsDocument, FindingsSchema, ListedFinding, ListedRule, ListedThreshold, list_findings,
 };
 pub use cause::{CAUSES, Cause, CauseEntry};
-pub use figures::{
-    EvidenceKind, Figures, HostFigures, SendTotals, Spread, Standstill, SteadyPart, StreamFigures, WorkerTime,
-};
-pub(crate) use figures::{full_intervals, steady_part};
 pub use finding::{Finding, Remedy};
 use finding::{figures_map, finding};
 pub use verdict::{Verdict, VerdictLimit};
 
 use serde::{Deserialize, Serialize};
 
+use crate::evidence::figures::{EvidenceKind, Figures};
 use crate::evidence::{Evidence, LoadKind};
 use crate::prediction::{self, ExpectedRange};
 use crate::tcp_model::Prediction;
@@ -95,7 +92,7 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
 }
 
 /// Returns the findings and the verdict of the figures of one load.
-fn diagnose_figures(figures: &Figures) -> Diagnosis {
+pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
     let mut findings = rule_findings(figures);
     if !findings.iter().any(Finding::is_limit) {
         let unexplained = run_rules(figures, |cause| cause == Cause::Unexplained);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Cause, Figures, Finding, Remedy, figures_map, finding};
+use super::{Cause, Finding, Remedy, figures_map, finding};
+use crate::evidence::figures::{Figures, HostFigures, SendTotals, StreamFigures};
 use crate::path::PathProfile;
 use crate::tcp_model::{self, Congestion, congestion_loss_budget};
 use crate::units::{BitRate, Ratio, show_duration};
@@ -154,8 +155,8 @@ fn group_digits(number: f64) -> String {
 /// overflows, or acknowledgements that come late.
 pub(super) fn retransmissions(figures: &Figures) -> Option<Finding> {
     // The losses of slow start may be repaired in the steady window.
-    let later: Vec<super::SendTotals> = figures.streams.iter().map(|flow| flow.sent_later).collect::<Option<_>>()?;
-    let sum = |figure: fn(&super::SendTotals) -> u64| later.iter().map(figure).fold(0, u64::saturating_add);
+    let later: Vec<SendTotals> = figures.streams.iter().map(|flow| flow.sent_later).collect::<Option<_>>()?;
+    let sum = |figure: fn(&SendTotals) -> u64| later.iter().map(figure).fold(0, u64::saturating_add);
     let resent = sum(|totals| totals.resent_bytes);
     let share = resent as f64 / sum(|totals| totals.sent_bytes).max(1) as f64;
     if share <= MAX_RETRANSMITTED_SHARE {
@@ -195,8 +196,8 @@ pub(super) fn retransmissions(figures: &Figures) -> Option<Finding> {
 
 /// Returns the retransmitted share of the sent payload; none if a stream does not report it.
 pub(super) fn retransmitted_share(figures: &Figures) -> Option<f64> {
-    let moved: Vec<super::SendTotals> = figures.streams.iter().map(|flow| flow.sent).collect::<Option<_>>()?;
-    let sum = |figure: fn(&super::SendTotals) -> u64| moved.iter().map(figure).fold(0, u64::saturating_add);
+    let moved: Vec<SendTotals> = figures.streams.iter().map(|flow| flow.sent).collect::<Option<_>>()?;
+    let sum = |figure: fn(&SendTotals) -> u64| moved.iter().map(figure).fold(0, u64::saturating_add);
     let sent = sum(|totals| totals.sent_bytes);
     (sent > 0).then(|| sum(|totals| totals.resent_bytes) as f64 / sent as f64)
 }
@@ -304,7 +305,7 @@ pub(super) fn queueing(figures: &Figures) -> Option<Finding> {
 
 /// Finds a path MTU that is smaller than the MTU of both interfaces.
 pub(super) fn small_mtu(figures: &Figures) -> Option<Finding> {
-    let mtu = |host: &super::HostFigures| host.interface.as_ref().filter(|i| !i.loopback).map(|i| i.mtu_bytes);
+    let mtu = |host: &HostFigures| host.interface.as_ref().filter(|i| !i.loopback).map(|i| i.mtu_bytes);
     let (sender, receiver) = (mtu(&figures.sender)?, mtu(&figures.receiver)?);
     let by_tcp = figures.streams.iter().map(|flow| flow.pmtu).filter(|mtu| *mtu > 0).min();
     // TCP knows a small MTU from ICMP, but not a black hole. Acknowledged probes show both.
@@ -382,7 +383,7 @@ pub(super) fn congestion_control(figures: &Figures) -> Option<Finding> {
     Some(finding)
 }
 
-fn has_other_congestion_control(flow: &super::StreamFigures) -> bool {
+fn has_other_congestion_control(flow: &StreamFigures) -> bool {
     let socket = &flow.sender_socket;
     let requested = socket.congestion_requested.as_ref().or(socket.congestion_planned.as_ref());
     !socket.congestion.is_empty() && requested.is_some_and(|requested| *requested != socket.congestion)
@@ -390,9 +391,10 @@ fn has_other_congestion_control(flow: &super::StreamFigures) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Cause, SendTotals, Spread, SteadyPart, StreamFigures, rule_findings};
+    use super::super::{Cause, rule_findings};
     use super::*;
     use crate::diagnose::window::tests::half_bdp_window;
+    use crate::evidence::figures::{SendTotals, Spread, SteadyPart, StreamFigures};
     use crate::host::Interface;
     use crate::units::Bytes;
 

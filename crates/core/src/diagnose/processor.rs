@@ -5,8 +5,9 @@
 
 use serde_json::json;
 
-use super::figures::{HostFigures, WorkerTime};
-use super::{Cause, Figures, Finding, Remedy, figures_map, finding};
+use super::{Cause, Finding, Remedy, figures_map, finding};
+use crate::evidence::figures::Figures;
+use crate::evidence::figures::{HostFigures, StreamFigures, WorkerTime};
 use crate::prediction;
 
 /// Minimum share of the time in which a CPU-bound thread runs or waits for a CPU.
@@ -26,7 +27,7 @@ pub(super) fn processor(figures: &Figures) -> Option<Finding> {
         return None;
     }
     let waited = if has_short_queue(figures) { MIN_WAITING_SHORT_QUEUE } else { MIN_WAITING };
-    let workers = |pick: fn(&super::StreamFigures) -> Option<&WorkerTime>| {
+    let workers = |pick: fn(&StreamFigures) -> Option<&WorkerTime>| {
         let all = figures.streams.iter().enumerate().filter_map(move |(n, flow)| Some((n, pick(flow)?)));
         all.filter(|(_, worker)| worker.demand() >= MIN_DEMAND || worker.waiting >= waited)
             .max_by(|a, b| a.1.demand().total_cmp(&b.1.demand()))
@@ -169,8 +170,9 @@ fn softirq_bound(figures: &Figures, host: &HostFigures) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::super::host::tests::{causes, first_finding, half_goodput};
-    use super::super::{StreamFigures, rule_findings};
+    use super::super::rule_findings;
     use super::*;
+    use crate::evidence::figures::StreamFigures;
     use crate::host::Interface;
     use crate::units::{BitRate, Bytes};
 

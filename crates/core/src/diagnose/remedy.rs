@@ -1,6 +1,7 @@
 //! Remedies that repeat the load with other flags.
 
-use super::{Figures, Remedy};
+use super::Remedy;
+use crate::evidence::figures::Figures;
 use crate::evidence::{LoadKind, TypedArgument};
 
 /// Flags that another flag replaces: the flag of a remedy, and the flags that are removed with it.

@@ -5,12 +5,13 @@
 
 use std::time::Duration;
 
-use super::figures::EvidenceKind::{self, *};
 use super::{
-    Cause, Figures, Finding, bottleneck, buffers, copy, datagrams, drops, host, limit, path, processor, random_loss,
-    standstill, startup, unexplained, window,
+    Cause, Finding, bottleneck, buffers, copy, datagrams, drops, host, limit, path, processor, random_loss, standstill,
+    startup, unexplained, window,
 };
 use crate::evidence::LoadKind::{self, Copy, Datagrams, Tcp};
+use crate::evidence::figures::EvidenceKind::{self, *};
+use crate::evidence::figures::Figures;
 use crate::units::BitRate;
 
 /// One rule: the cause that it finds, and the conditions.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Cause, Figures, Finding, Remedy, figures_map, finding};
+use super::{Cause, Finding, Remedy, figures_map, finding};
+use crate::evidence::figures::Figures;
 use crate::units::{BitRate, show_duration};
 
 /// Minimum time without arrivals. A shorter one can be a single time-out of the sender (RFC 6298 section 2.4).

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Cause, Figures, Finding, Remedy, figures_map, finding};
+use super::{Cause, Finding, Remedy, figures_map, finding};
+use crate::evidence::figures::Figures;
 use crate::prediction;
 use crate::units::show_duration;
 
@@ -90,9 +91,10 @@ fn longer_test(figures: &Figures, start_up: Duration) -> Remedy {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{SteadyPart, rule_findings};
+    use super::super::rule_findings;
     use super::*;
     use crate::diagnose::window::tests::half_bdp_window;
+    use crate::evidence::figures::SteadyPart;
     use crate::units::{BitRate, Bytes};
 
     /// A path that was filled after `start` of 30 s.

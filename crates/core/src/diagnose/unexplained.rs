@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::path::retransmitted_share;
-use super::{Cause, Figures, Finding, figures_map, finding};
+use super::{Cause, Finding, figures_map, finding};
+use crate::evidence::figures::Figures;
 use crate::prediction;
 use crate::units::show_duration;
 

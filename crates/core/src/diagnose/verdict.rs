@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::bottleneck::CopyBottleneck;
 use super::copy::bottleneck;
 use super::datagrams::late_sender;
-use super::{Cause, Figures, Finding};
+use super::{Cause, Finding};
 use crate::evidence::LoadKind;
+use crate::evidence::figures::Figures;
 use crate::prediction::ExpectedRange;
 use crate::tcp_model::{GoodputLimit, Prediction};
 use crate::udp::ramp::RampReport;
@@ -178,7 +179,7 @@ fn is_limited_by_pacing(figures: &Figures, goodput: BitRate) -> bool {
 
 /// Returns true if the kernel of the sender reports that neither a window nor a buffer stopped the sender.
 fn looks_limited_by_path(figures: &Figures) -> bool {
-    let sum = |figure: fn(&super::StreamFigures) -> std::time::Duration| -> f64 {
+    let sum = |figure: fn(&crate::evidence::figures::StreamFigures) -> std::time::Duration| -> f64 {
         figures.streams.iter().map(|flow| figure(flow).as_secs_f64()).sum()
     };
     let stopped = sum(|flow| flow.rwnd_limited) + sum(|flow| flow.sndbuf_limited);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Cause, Figures, Finding, Remedy, StreamFigures, figures_map, finding};
+use super::{Cause, Finding, Remedy, figures_map, finding};
+use crate::evidence::figures::{Figures, StreamFigures};
 use crate::plan;
 use crate::units::{BitRate, Bytes, show_duration};
 use crate::wire::measure::Kernel;
@@ -156,9 +157,10 @@ pub(super) fn autotuning_command(key: &str, [least, first, most]: [u64; 3], need
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::figures::{DatagramFigures, Spread};
-    use super::super::{SteadyPart, rule_findings};
+    use super::super::rule_findings;
     use super::*;
+    use crate::evidence::figures::SteadyPart;
+    use crate::evidence::figures::{DatagramFigures, Spread};
     use crate::evidence::{LoadKind, TypedArgument};
     use crate::path::PathProfile;
     use crate::wire::measure::{SocketReport, TestDirection};
@@ -176,10 +178,10 @@ pub(crate) mod tests {
             window_scaling: true,
             ..Kernel::default()
         };
-        let host = |name: &str| super::super::HostFigures {
+        let host = |name: &str| crate::evidence::figures::HostFigures {
             name: name.into(),
             kernel: Some(kernel.clone()),
-            ..super::super::HostFigures::default()
+            ..crate::evidence::figures::HostFigures::default()
         };
         let goodput = BitRate(67_400_000);
         Figures {

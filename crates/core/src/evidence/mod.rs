@@ -7,6 +7,7 @@
 
 mod copy;
 mod ends;
+pub mod figures;
 
 use std::time::Duration;
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Figure;
-use crate::diagnose::{Diagnosis, Figures, SteadyPart, diagnose};
+use crate::diagnose::{Diagnosis, diagnose};
+use crate::evidence::figures::{Figures, SteadyPart};
 use crate::evidence::{Evidence, LoadKind, PerEnd, Side};
 use crate::path::seconds;
 use crate::stopping_rule::{self, GoodputEstimate};

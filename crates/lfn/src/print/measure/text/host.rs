@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lfn_core::diagnose::{Figures, HostFigures};
+use lfn_core::evidence::figures::{Figures, HostFigures};
 use lfn_core::host::{NoteLevel, ThreadTime};
 use lfn_core::report::Run;
 use lfn_core::units::show_duration;

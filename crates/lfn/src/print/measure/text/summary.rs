@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lfn_core::diagnose::{Figures, StreamFigures, VerdictLimit};
+use lfn_core::diagnose::VerdictLimit;
+use lfn_core::evidence::figures::{Figures, StreamFigures};
 use lfn_core::iperf3::LoadProtocol;
 use lfn_core::report::Run;
 use lfn_core::tcp_model::GoodputLimit;

@@ -1,7 +1,8 @@
-//! Figures of the diagnosis: the figures of both ends of one test, reduced to its steady part.
+//! Figures of the evidence: those of both ends of one load, reduced to its steady part.
 //!
 //! The record is here; its parts are computed from the reports in the sibling modules: the steady window in
-//! `steady_window`, the figures of a stream in `stream`, those of a host in `host`. The rules read only the record.
+//! `steady_window`, the figures of a stream in `stream`, those of a host in `host`. The rules of the diagnosis read only
+//! the record.
 
 mod host;
 mod kinds;
@@ -169,7 +170,7 @@ impl Figures {
     }
 
     /// Returns the CPU time of lfn's own threads on the host of one end, in CPUs.
-    pub(super) fn own_load(&self, sends: bool) -> f64 {
+    pub(crate) fn own_load(&self, sends: bool) -> f64 {
         let ran = |worker: &Option<WorkerTime>| worker.map_or(0.0, |worker| worker.running);
         let of = |flow: &StreamFigures| match sends {
             _ if self.is_one_host => ran(&flow.sender_thread) + ran(&flow.receiver_thread),
@@ -193,7 +194,7 @@ impl Figures {
     }
 
     /// Returns the words for the sender's end and the receiver's end in the messages of a copy.
-    pub(super) fn ends_in_words(&self) -> (&'static str, &'static str) {
+    pub(crate) fn ends_in_words(&self) -> (&'static str, &'static str) {
         match self.direction {
             TestDirection::Forward => ("near", "far"),
             TestDirection::Reverse => ("far", "near"),
@@ -260,9 +261,9 @@ impl DatagramFigures {
 
 #[cfg(test)]
 mod tests {
-    use super::super::window::tests::half_bdp_window;
     use super::*;
     use crate::diagnose::diagnose_figures;
+    use crate::diagnose::half_bdp_window;
     use crate::evidence::HostNames;
     use crate::tcp_info::TcpInfo;
     use crate::units::Ratio;
