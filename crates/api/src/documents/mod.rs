@@ -4,6 +4,7 @@
 //! generated from these types. The documents of tests are in [`lfn_core::report`] and [`lfn_core::stamp`].
 
 mod clean;
+mod copy;
 mod dry_run;
 mod emulate;
 mod hosts;
@@ -18,6 +19,7 @@ mod tokens;
 mod verify;
 
 pub use clean::{CleanDocument, CleanSchema, FoundLeftover};
+pub use copy::{CopyDocument, CopyLine, CopyProgressFigures, CopyProgressLine, CopySchema, FailedCopy, FinishedCopy};
 pub use dry_run::{
     DryRunDocument, DryRunSchema, ModelledTransfer, PredictedTransfer, QueueingDelayFigures, SenderCounts,
     SimulatedDirection,

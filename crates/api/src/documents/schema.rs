@@ -109,6 +109,8 @@ fn all_schemas() -> Vec<DocumentSchema> {
         ),
         schema::<PacketLogLine>("lfn.emulate.log.2", "A line of lfn emulate --log, lfn.emulate.log/2", Forbidden),
         schema::<DryRunDocument>("lfn.dry-run.2", "Result of lfn emulate --dry-run, lfn.dry-run/2", Forbidden),
+        schema::<CopyDocument>("lfn.copy.3", "Result of lfn copy, lfn.copy/3", Forbidden),
+        schema::<CopyLine>("lfn.copy.event.3", "A line of lfn copy --output ndjson", Forbidden),
         schema::<CleanDocument>("lfn.clean.2", "Result of lfn copy --clean, lfn.clean/2", Forbidden),
         schema::<VerifyDocument>("lfn.verify.2", "Result of lfn verify, lfn.verify/2", Forbidden),
         schema::<ServeDocument>("lfn.serve.1", "First line of lfn serve --json, lfn.serve/1", Forbidden),

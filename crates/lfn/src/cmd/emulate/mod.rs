@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use dry_run::DryRun;
 use flags::{SettingFlags, settings_error};
+use lfn_api::command_line::quote;
 use lfn_api::emulate::{EmulateRequestError, far_server};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::emulator::{
@@ -26,7 +27,6 @@ use lfn_net::emulator::{
 use link::{DEFAULT_MTU, Hop, spec_error};
 
 use crate::cli::output::{OutputArgs, TextOrJson};
-use crate::command_line::quote;
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::{Output, OutputFormat};
