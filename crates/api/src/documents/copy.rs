@@ -166,9 +166,15 @@ pub enum CopyLine {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum CopyProgressLine {
     /// Progress, at most once a second.
-    Progress(CopyProgressFigures),
+    Progress {
+        #[serde(flatten)]
+        figures: CopyProgressFigures,
+    },
     /// The number of streams or the congestion control changed.
-    Streams(StreamChange),
+    Streams {
+        #[serde(flatten)]
+        change: StreamChange,
+    },
     /// The connection is lost.
     Disconnected {
         /// Cause of the loss.

@@ -168,7 +168,7 @@ impl<'a> CopyProgress<'a> {
         let due = self.last_event.get().is_none_or(|last| look.at >= last + EVENT_INTERVAL);
         if self.mode.ndjson && due {
             self.last_event.set(Some(look.at));
-            print_line(&CopyProgressLine::Progress(self.figures(extent, look, current)));
+            print_line(&CopyProgressLine::Progress { figures: self.figures(extent, look, current) });
         }
     }
 
@@ -176,7 +176,7 @@ impl<'a> CopyProgress<'a> {
     pub fn streams_changed(&self, change: &StreamChange) {
         self.streams.set(change.streams);
         if self.mode.ndjson {
-            print_line(&CopyProgressLine::Streams(change.clone()));
+            print_line(&CopyProgressLine::Streams { change: change.clone() });
         }
     }
 
