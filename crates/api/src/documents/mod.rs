@@ -5,6 +5,7 @@
 
 mod clean;
 mod copy;
+mod demo;
 mod dry_run;
 mod emulate;
 mod hosts;
@@ -21,6 +22,7 @@ mod verify;
 
 pub use clean::{CleanDocument, CleanLine, CleanSchema, FoundLeftover};
 pub use copy::{CopyDocument, CopyLine, CopyProgressFigures, CopyProgressLine, CopySchema, FailedCopy, FinishedCopy};
+pub use demo::{DemoDocument, DemoFigure, DemoResults, DemoRow, DemoSchema, HostComparison, RateSpread, WindowPoint};
 pub use dry_run::{
     DryRunDocument, DryRunSchema, ModelledTransfer, PredictedTransfer, QueueingDelayFigures, SenderCounts,
     SimulatedDirection,

@@ -157,6 +157,7 @@ fn all_schemas() -> Vec<DocumentSchema> {
             "Result of lfn hosts remove, lfn.hosts.remove/1",
             Forbidden,
         ),
+        schema::<DemoDocument>("lfn.demo.2", "Result of lfn demo, lfn.demo/2", ReadFromJson),
         schema::<VersionDocument>("lfn.version.1", "Result of lfn version, lfn.version/1", Forbidden),
         schema::<DefaultsDocument>("lfn.defaults.1", "Result of lfn defaults, lfn.defaults/1", Forbidden),
     ]
