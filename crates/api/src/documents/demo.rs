@@ -80,10 +80,10 @@ pub struct WindowPoint {
     /// Receive window of the test.
     #[serde(rename = "window_bytes")]
     pub window: Bytes,
-    /// Goodput of 1995.
+    /// Goodput published in 1995.
     #[serde(rename = "published_bits_per_second")]
     pub published: BitRate,
-    /// Predicted steady goodput.
+    /// Steady goodput from the model.
     #[serde(rename = "predicted_bits_per_second")]
     pub predicted: BitRate,
     /// Measured steady goodput; null if no run reached its steady part.

@@ -190,6 +190,17 @@ fn stored_schemas_are_those_of_the_types() {
     }
 }
 
+#[test]
+fn every_schema_is_in_the_table_of_formats() {
+    let table = include_str!("../../../../doc/reference/formats.md");
+    for DocumentSchema { name, .. } in all_schemas() {
+        assert!(
+            table.contains(&format!("(../schema/{name}.schema.json)")),
+            "{name} is not in doc/reference/formats.md"
+        );
+    }
+}
+
 /// Every object is closed and every key has a description.
 #[test]
 fn every_key_of_a_schema_has_a_description() {

@@ -61,7 +61,7 @@ pub enum ServerLogEvent {
         /// Time that the client waited.
         waited_seconds: Figure,
     },
-    /// A session starts.
+    /// The server started a session.
     Opened {
         #[serde(flatten)]
         session: LoggedSession,
@@ -72,7 +72,7 @@ pub enum ServerLogEvent {
         #[serde(flatten)]
         granted: LoggedGrant,
     },
-    /// A session ended.
+    /// The server ended a session.
     Ended {
         #[serde(flatten)]
         session: LoggedSession,
@@ -92,7 +92,7 @@ pub enum ServerLogEvent {
         requested: LoggedRequest,
         /// Kind of the reason.
         code: RefusalCode,
-        /// Reason in words.
+        /// The reason in words.
         error: String,
     },
     /// A connection was closed before it belonged to a session.
@@ -101,7 +101,7 @@ pub enum ServerLogEvent {
         client: String,
         /// Kind of the reason.
         reason: RefusedReason,
-        /// Reason in words.
+        /// The reason in words.
         error: String,
     },
     /// No connection can be accepted.
@@ -153,7 +153,7 @@ pub struct LoggedSession {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LoggedRequest {
-    /// Number of streams.
+    /// Number of requested streams.
     pub requested_streams: u16,
     /// Duration of the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]

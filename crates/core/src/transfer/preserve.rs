@@ -34,7 +34,7 @@ impl Preserve {
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SkippedEntries {
-    /// Symbolic links.
+    /// Symbolic links of the source.
     pub links: u64,
     /// Devices, FIFOs and sockets are never copied.
     pub special: u64,

@@ -22,14 +22,14 @@ pub struct AuditLine {
     pub event: AuditEvent,
 }
 
-/// A recorded event.
+/// An event of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum AuditEvent {
     /// The server opened the audit log.
     Started,
-    /// A session started.
+    /// The server started a session.
     Opened {
         #[serde(flatten)]
         session: AuditedSession,
@@ -40,10 +40,10 @@ pub enum AuditEvent {
         session: AuditedSession,
         /// Kind of the reason.
         code: RefusalCode,
-        /// Reason in words.
+        /// The reason in words.
         outcome: String,
     },
-    /// A session ended.
+    /// The server ended a session.
     Ended {
         #[serde(flatten)]
         session: AuditedSession,
@@ -106,7 +106,7 @@ pub struct AuditedCopy {
     pub links: u64,
     /// Entries that were up to date.
     pub skipped: u64,
-    /// Entries that failed.
+    /// Entries that failed at either end.
     pub failed: u64,
     /// Bytes that an earlier copy had left.
     pub resumed_bytes: Bytes,
