@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{Args as _, Command};
 use lfn_api::copy::ends::EndNames;
 use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
-use lfn_api::copy::{CopyError, CopyRequest, find_direction, prepare};
-use lfn_api::documents::{CopyDocument, FailedCopy};
+use lfn_api::copy::{CopyError, CopyRequest, CopyResult, find_direction, prepare};
+use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy};
 use lfn_core::diagnose::bottleneck::RecentSamples;
 use lfn_core::evidence::ProgressSample;
 use lfn_core::transfer::options::TransferOptions;
@@ -29,7 +29,7 @@ use crate::exit::{Exit, Failure};
 use crate::print::{
     self,
     copy::{CopyProgress, CopyReport, ProgressMode, print_entry},
-    output::{OutputFormat, print_document},
+    output::{Output, OutputFormat, print_document},
     settings::{is_quiet, is_verbose},
 };
 use crate::repeat::typed_flags;
@@ -113,25 +113,33 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         Some(Err(failure)) => (None, Some(failure)),
         manifest_files => (manifest_files.and_then(Result::ok), None),
     };
-    let outcome = &result.outcome;
-    // If the only entry failed, its error line is the complete text output.
-    let only_failure = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
     *is_printed = true;
     let mut document = result.document();
     document.manifest_files = manifest_files;
     document.entries = keeps_entries(args).then(|| take(&mut *entries.lock().unwrap_or_else(PoisonError::into_inner)));
-    CopyReport { result: &result, document: &document }.print(output, only_failure.is_some())?;
+    let exit = print_result(&result, &document, &ends, output)?;
+    manifest_error.map_or(Ok(exit), Err)
+}
+
+/// Prints the result and its failures, and returns the exit code.
+fn print_result(
+    result: &CopyResult,
+    document: &FinishedCopy,
+    ends: &EndNames,
+    output: Output,
+) -> Result<Exit, Failure> {
+    let outcome = &result.outcome;
+    // If the only entry failed, its error line is the complete text output.
+    let only_failure = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
+    CopyReport { result, document }.print(output, only_failure.is_some())?;
     if let Some(failure) = only_failure {
         let exit = if failure.disk_full { Exit::Incomplete } else { Exit::Failed };
         return Err(Failure::msg(ends.describe(failure)).with_exit(exit));
     }
-    print_failures(outcome, &ends);
+    print_failures(outcome, ends);
     print_skipped(outcome);
     if result.prepared.options.selection.preserve.owners {
         print_unused_account_sources();
-    }
-    if let Some(failure) = manifest_error {
-        return Err(failure);
     }
     // A full disk or an exhausted quota exits with 3: with more space the same command resumes.
     Ok(match &outcome.tally {
