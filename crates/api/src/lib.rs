@@ -5,6 +5,7 @@
 //! enums. Each error has a kind, and most errors have a hint: one action that fixes the cause.
 #![forbid(unsafe_code)]
 
+pub mod command_line;
 pub mod copy;
 pub mod documents;
 pub mod dry_run;

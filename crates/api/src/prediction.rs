@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use lfn_core::path::PathProfile;
+use lfn_core::path::{PathProfile, seconds};
 use lfn_core::tcp_model::{self, Congestion, FlowParameters};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::session::Protection;
 use lfn_net::transfer::CopyOutcome;
+use serde::Serialize;
 
 /// Inputs of the prediction: the figures of the path and the settings of the streams.
 #[derive(Debug, Clone, Default)]
@@ -19,20 +20,20 @@ pub struct Predictor {
 }
 
 /// Predicted figures of one copy.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CopyPrediction {
     /// Steady goodput, after slow start.
     #[serde(rename = "goodput_bits_per_second")]
     pub goodput: BitRate,
     /// From the dial to the receiver's last message.
-    #[serde(serialize_with = "seconds")]
-    #[serde(rename = "seconds")]
+    #[serde(rename = "seconds", with = "seconds")]
     pub time: Duration,
     /// Size divided by time.
     #[serde(rename = "average_goodput_bits_per_second")]
     pub average_goodput: BitRate,
     /// Slow start, a part of `time`.
-    #[serde(rename = "slow_start_seconds", serialize_with = "seconds")]
+    #[serde(rename = "slow_start_seconds", with = "seconds")]
     pub slow_start: Duration,
 }
 
@@ -93,8 +94,4 @@ impl Predictor {
             (None, None) => None,
         }
     }
-}
-
-fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(time.as_secs_f64())
 }

@@ -6,7 +6,6 @@
 
 mod cli;
 mod cmd;
-mod command_line;
 #[cfg(test)]
 mod doc_examples;
 mod exit;

@@ -1,9 +1,9 @@
 //! The flags of the user in the hints of findings: a hint repeats the command with one more flag.
 
 use clap::{Arg, Command};
+use lfn_api::command_line::quote;
 use lfn_core::evidence::TypedArgument;
 
-use crate::command_line::quote;
 use crate::typed;
 
 /// Flags that change the output or the direction. The direction of a finding replaces that of the user.

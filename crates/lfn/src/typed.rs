@@ -3,7 +3,7 @@
 use std::env;
 use std::ops::Range;
 
-use crate::command_line::{join, quote};
+use lfn_api::command_line::{join, quote};
 
 /// Returns the words of the command line after `lfn`. Bytes that are no UTF-8 become U+FFFD, so the words are for
 /// messages and for comparisons with names of lfn.

@@ -121,6 +121,7 @@ fn copy(ticket: &str, home: &Path) {
         };
         let result = lfn_api::copy(&request, &resolver, &Arc::default(), count).unwrap();
         assert_eq!((result.outcome.bytes, result.outcome.tally.files), (Bytes(3_000_000), 1));
+        assert_document(&result.document());
         assert!(result.prepared.choice.streams > 0 && events.load(Ordering::Relaxed) > 0);
     }
     assert_eq!(fs::read(&source).unwrap(), fs::read(&back).unwrap());

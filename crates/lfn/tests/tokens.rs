@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use lfn_net::server::sandbox::{SandboxStatus, restrict};
 use serde_json::Value;
+use support::schema::assert_valid;
 use support::server::{assert_refused, text};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -333,6 +334,7 @@ fn audit_log_is_complete_and_required() {
         assert!(Instant::now() < deadline, "{text}");
         thread::sleep(Duration::from_millis(20));
     };
+    lines.iter().for_each(|line| assert_valid("lfn.serve.audit.1", line));
     let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
     assert_eq!(events, ["started", "opened", "ended", "denied"]);
     let ended = &lines[2];

@@ -11,12 +11,16 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use support::lfn;
+use support::schema::assert_valid;
 
 fn verify(directory: &Path, args: &[&str]) -> (Option<i32>, Vec<String>, String) {
     let Output { status, stdout, stderr } = lfn().arg("verify").args(args).current_dir(directory).output().unwrap();
     let mut lines: Vec<String> = String::from_utf8(stdout).unwrap().lines().map(str::to_owned).collect();
     let last = lines.len().saturating_sub(1);
     lines[..last].sort();
+    if args.contains(&"--output=ndjson") {
+        lines.iter().for_each(|line| assert_valid("lfn.verify.event.2", &serde_json::from_str(line).unwrap()));
+    }
     (status.code(), lines, String::from_utf8(stderr).unwrap())
 }
 

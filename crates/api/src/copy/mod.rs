@@ -1,53 +1,31 @@
-//! The verb `copy`: an upload, a download, a local or a third-party copy with its prediction.
+//! The verb `copy`: an upload, a download, a local or a third-party copy with its prediction and its findings.
 //!
 //! [`copy()`] does all. A program that shows the prediction before the copy calls its parts: [`find_direction`], then
 //! [`prepare`], then [`PreparedCopy::run`].
 
 pub mod ends;
 mod error;
+mod evidence;
 pub mod places;
+mod prepare;
+mod result;
 mod source_size;
 mod streams;
 
-use std::ffi::OsString;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use lfn_core::evidence::ProgressSample;
-use lfn_core::path::PathProfile;
-use lfn_core::transfer::options::TransferOptions;
-use lfn_core::transfer::overwrite::OverwritePolicy;
-use lfn_core::transfer::streams::{CountReason, StreamChange, StreamPlan};
-use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::copy::{EntryEvent, Selection};
-use lfn_net::session::dial::{Target, TcpConnection};
-use lfn_net::session::{Protection, SessionError};
-use lfn_net::transfer::{
-    ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, EntryListener, ListedTotals, TransferError, download,
-    third_party_copy, upload,
-};
+use lfn_core::transfer::streams::StreamChange;
+use lfn_core::wire::copy::EntryEvent;
+use lfn_net::transfer::{ConnectionEvent, CopyObserver, EntryListener, ListedTotals};
 
-use crate::emulator_env::EmulatorEnvironment;
-use crate::prediction::Predictor;
-use crate::resolve::{ReachedServer, ServerResolver};
-use places::{CopyPlaceError, Direction, direction, refuse_missing_colon};
+use crate::resolve::ServerResolver;
 
 pub use error::CopyError;
+pub use prepare::{CopyRequest, PreparedCopy, find_direction, prepare};
+pub use result::CopyResult;
 pub use streams::StreamOptions;
-
-/// Options of a copy.
-#[derive(Debug, Clone, Default)]
-pub struct CopyRequest {
-    /// Sources, then the destination, each as `lfn copy` takes it.
-    pub places: Vec<OsString>,
-    /// Rules for existing files.
-    pub overwrite: OverwritePolicy,
-    /// Filter of the entries, and attributes to preserve.
-    pub selection: Selection,
-    /// Verification, syncing and reporting.
-    pub transfer: TransferOptions,
-    pub streams: StreamOptions,
-}
 
 /// Event of a running copy. Several threads report events.
 #[derive(Debug)]
@@ -62,29 +40,6 @@ pub enum CopyEvent<'a> {
     Entry(&'a EntryEvent),
     /// All results of entries are discarded: a new session reports them again.
     EntriesReset,
-}
-
-/// A finished copy with its settings and its prediction.
-#[derive(Debug)]
-pub struct CopyResult {
-    pub outcome: CopyOutcome,
-    pub prepared: PreparedCopy,
-}
-
-/// A copy whose servers are reached and whose streams are planned.
-#[derive(Debug)]
-pub struct PreparedCopy {
-    places: Vec<OsString>,
-    direction: Direction,
-    far: ReachedServer,
-    /// Receiving server of a third-party copy.
-    other: Option<ReachedServer>,
-    pub options: CopyOptions,
-    /// Settings of the streams with their reasons.
-    pub choice: StreamPlan,
-    pub predictor: Predictor,
-    /// Bytes that a send buffer of the sender holds, if known.
-    pub send_buffer: Option<Bytes>,
 }
 
 /// Copies, and returns the result. A set `interrupted` ends the copy; the same call resumes it.
@@ -103,119 +58,10 @@ pub fn copy(
         move || reset(&CopyEvent::EntriesReset),
         |_| {},
     );
-    let outcome = prepared.run(CopyObserver {
+    prepared.run(CopyObserver {
         observer: &mut |totals, sample| on_event(&CopyEvent::Progress { totals, sample }),
         change: &mut |change| on_event(&CopyEvent::Streams(change)),
         connection: &mut |connection| on_event(&CopyEvent::Connection(connection)),
         interrupted,
-    })?;
-    Ok(CopyResult { outcome, prepared })
-}
-
-/// Returns the direction of the copy. Refuses places that are probably mistakes, before a server is reached.
-pub fn find_direction(request: &CopyRequest, resolver: &ServerResolver) -> Result<Direction, CopyError> {
-    if request.places.len() < 2 {
-        return Err(CopyPlaceError::NoPlaces.into());
-    }
-    refuse_missing_colon(&request.places, &resolver.environment)?;
-    let mut direction = direction(&request.places, request.overwrite, &request.selection)?;
-    direction.start_at_home(|host| resolver.is_over_ssh(host))?;
-    request.streams.check()?;
-    Ok(direction)
-}
-
-/// Reaches the servers and plans the streams.
-pub fn prepare(
-    direction: Direction,
-    request: &CopyRequest,
-    resolver: &ServerResolver,
-    interrupted: &Arc<AtomicBool>,
-) -> Result<PreparedCopy, CopyError> {
-    let find_or_start = |host, allow_third_party| {
-        let reached = resolver.find_or_start(host, allow_third_party, interrupted);
-        // The terminal interrupts ssh too, so that the connection fails at the same time.
-        reached.map_err(|error| if interrupted.load(Ordering::Relaxed) { CopyError::Interrupted } else { error.into() })
-    };
-    let is_local = direction.is_local();
-    let far = find_or_start(direction.host(), direction.other_host().is_some())?;
-    let other = direction.other_host().map(|host| find_or_start(host, false)).transpose()?;
-    let is_one_server = other.as_ref().is_some_and(|other| other.target.is_same_server(&far.target));
-    let mut transfer_options = request.transfer.clone();
-    transfer_options.same_host = is_local || direction.is_on_one_host() || is_one_server;
-    transfer_options.multiple_sources = direction.has_several_sources();
-    let streams = &request.streams;
-    let path =
-        if is_local { None } else { path_profile(&direction, streams.rate, &far.target, &resolver.environment)? };
-    // The send buffer of the other host is unknown before the session.
-    let send_buffer = if direction.near_sends() { streams::send_buffer() } else { None };
-    let choice = streams.plan_streams(path.as_ref(), direction.size(), send_buffer);
-    // No other user can read data that stays on this host, unless that user can read the files.
-    let protection = if is_local { Protection::Clear } else { streams.protection() };
-    let congestion = choice.congestion.unwrap_or_default();
-    let predictor =
-        Predictor { path, rate: streams.rate, congestion, streams: choice.streams, protection: Some(protection) };
-    let options = CopyOptions {
-        streams: choice.streams,
-        max_streams: choice.max_streams,
-        grows_with_list: choice.streams_reason == CountReason::UnknownSize,
-        block: choice.block,
-        protection,
-        congestion: streams.congestion_request(&choice),
-        pace: choice.pace,
-        predicted: predictor.predict(Bytes(0), None).map(|predicted| predicted.goodput),
-        selection: request.selection.clone(),
-        transfer_options,
-        listener: EntryListener::default(),
-        retry_for: streams.retry_for,
-    };
-    Ok(PreparedCopy { places: request.places.clone(), direction, far, other, options, choice, predictor, send_buffer })
-}
-
-impl PreparedCopy {
-    /// Reports whether this host sends; in a third-party copy, whether the first server sends.
-    pub fn near_sends(&self) -> bool {
-        self.direction.near_sends()
-    }
-
-    /// Copies to the end.
-    pub fn run(&self, watch: CopyObserver<'_>) -> Result<CopyOutcome, CopyError> {
-        let far = &self.far.target;
-        let result = match self.direction.clone() {
-            Direction::Upload(from, _, to) => upload(far, &from, to, &self.options, watch),
-            Direction::Download(_, from, to) => download(far, from, &to, &self.options, watch),
-            Direction::ThirdParty { from, to, .. } => {
-                let receiver = self.other.as_ref().map_or(far, |other| &other.target);
-                third_party_copy(far, from, receiver, to, &self.options, watch)
-            }
-        };
-        result.map_err(|error| match error {
-            TransferError::Session(SessionError::Unreachable { address, source }) if self.direction.is_local() => {
-                CopyError::Loopback { address, source }
-            }
-            error => CopyError::from_transfer(error, &self.places),
-        })
-    }
-}
-
-/// Returns the figures of the path before the copy, as far as known: those of the emulator, or the capacity of `rate`
-/// with the RTT of one extra connection.
-fn path_profile(
-    direction: &Direction,
-    rate: Option<BitRate>,
-    target: &Target,
-    emulator: &EmulatorEnvironment,
-) -> Result<Option<PathProfile>, CopyError> {
-    // A sending server uses the return path.
-    let known = match direction {
-        Direction::Upload(..) => emulator.path()?,
-        Direction::Download(..) => emulator.return_path()?,
-        // The path between two servers is unknown here, and this host's RTT does not apply to it.
-        Direction::ThirdParty { .. } => return Ok(None),
-    };
-    let Some(capacity) = rate else { return Ok(known) };
-    if let Some(path) = known {
-        return Ok(Some(PathProfile { capacity, ..path }));
-    }
-    // An unreachable server is dialled again by the copy itself, which then reports the error.
-    Ok(TcpConnection::connect(target).ok().map(|connection| PathProfile::new(capacity, connection.min_rtt())))
+    })
 }

@@ -24,6 +24,17 @@ pub struct CleanDocument {
     pub errors: u64,
 }
 
+/// A line of `lfn copy --clean --output ndjson`. The last line is the result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum CleanLine {
+    /// Files of one interrupted copy.
+    File(FoundLeftover),
+    /// Result of the search, without its files.
+    Result(CleanDocument),
+}
+
 /// Files of one interrupted copy, with their host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -4,6 +4,8 @@
 //! generated from these types. The documents of tests are in [`lfn_core::report`] and [`lfn_core::stamp`].
 
 mod clean;
+mod copy;
+mod demo;
 mod dry_run;
 mod emulate;
 mod hosts;
@@ -14,10 +16,13 @@ mod program;
 mod schema;
 mod schema_name;
 mod serve;
+mod server_log;
 mod tokens;
 mod verify;
 
-pub use clean::{CleanDocument, CleanSchema, FoundLeftover};
+pub use clean::{CleanDocument, CleanLine, CleanSchema, FoundLeftover};
+pub use copy::{CopyDocument, CopyLine, CopyProgressFigures, CopyProgressLine, CopySchema, FailedCopy, FinishedCopy};
+pub use demo::{DemoDocument, DemoFigure, DemoResults, DemoRow, DemoSchema, HostComparison, RateSpread, WindowPoint};
 pub use dry_run::{
     DryRunDocument, DryRunSchema, ModelledTransfer, PredictedTransfer, QueueingDelayFigures, SenderCounts,
     SimulatedDirection,
@@ -37,7 +42,8 @@ pub use program::{
     DefaultKey, DefaultsDocument, DefaultsFile, DefaultsSchema, SetDefault, VersionDocument, VersionSchema,
 };
 pub use serve::{ServeDocument, ServeSchema};
+pub use server_log::{LogLevel, LoggedGrant, LoggedRequest, LoggedSession, ServerLogEvent, ServerLogLine};
 pub use tokens::{
     TokenDocument, TokenEntry, TokenRevokedDocument, TokenRevokedSchema, TokenSchema, TokensDocument, TokensSchema,
 };
-pub use verify::{FileDifference, FileStatus, VerifyCounts, VerifyDocument, VerifySchema};
+pub use verify::{FileDifference, FileStatus, VerifyCounts, VerifyDocument, VerifyLine, VerifySchema};

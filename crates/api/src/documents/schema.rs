@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use lfn_core::diagnose::FindingsDocument;
 use lfn_core::report::{Comparison, ErrorDocument, TestDocument, TestEvent, TuningDocument};
 use lfn_core::stamp::report::StampDocument;
+use lfn_net::server::audit_line::AuditLine;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
@@ -60,6 +61,7 @@ fn strict(schema: &mut Schema, floats: Floats) {
         Some("uint32") => _ = schema.insert("maximum".into(), u32::MAX.into()),
         _ => {}
     }
+    move_keys_into_variants(schema);
     if schema.get("properties").is_some() && schema.get("additionalProperties").is_none() {
         schema.insert("additionalProperties".into(), false.into());
     }
@@ -70,6 +72,28 @@ fn strict(schema: &mut Schema, floats: Floats) {
     }
     if let Some(Value::String(text)) = schema.get_mut("description") {
         *text = prose(text);
+    }
+}
+
+/// Moves the keys of an object with a flattened enum into the variants, so that each variant can be closed.
+fn move_keys_into_variants(schema: &mut Schema) {
+    let is_variant = |variant: &Value| variant.get("properties").is_some() && variant.get("$ref").is_none();
+    let is_flattened = schema.get("properties").is_some()
+        && schema.get("oneOf").and_then(Value::as_array).is_some_and(|variants| variants.iter().all(is_variant));
+    if !is_flattened {
+        return;
+    }
+    let (properties, required) = (schema.remove("properties"), schema.remove("required"));
+    for name in ["additionalProperties", "unevaluatedProperties"] {
+        schema.remove(name);
+    }
+    for variant in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let (Some(Value::Object(common)), Value::Object(own)) = (&properties, &mut variant["properties"]) {
+            own.extend(common.clone());
+        }
+        if let (Some(Value::Array(common)), Value::Array(own)) = (&required, &mut variant["required"]) {
+            own.extend(common.iter().cloned());
+        }
     }
 }
 
@@ -109,8 +133,14 @@ fn all_schemas() -> Vec<DocumentSchema> {
         ),
         schema::<PacketLogLine>("lfn.emulate.log.2", "A line of lfn emulate --log, lfn.emulate.log/2", Forbidden),
         schema::<DryRunDocument>("lfn.dry-run.2", "Result of lfn emulate --dry-run, lfn.dry-run/2", Forbidden),
+        schema::<CopyDocument>("lfn.copy.3", "Result of lfn copy, lfn.copy/3", Forbidden),
+        schema::<CopyLine>("lfn.copy.event.3", "A line of lfn copy --output ndjson, version 3", Forbidden),
         schema::<CleanDocument>("lfn.clean.2", "Result of lfn copy --clean, lfn.clean/2", Forbidden),
+        schema::<CleanLine>("lfn.clean.event.2", "A line of lfn copy --clean --output ndjson, version 2", Forbidden),
         schema::<VerifyDocument>("lfn.verify.2", "Result of lfn verify, lfn.verify/2", Forbidden),
+        schema::<VerifyLine>("lfn.verify.event.2", "A line of lfn verify --output ndjson, version 2", Forbidden),
+        schema::<ServerLogLine>("lfn.serve.log.1", "A line of lfn serve --log-format json, version 1", Forbidden),
+        schema::<AuditLine>("lfn.serve.audit.1", "A line of lfn serve --audit FILE, version 1", Forbidden),
         schema::<ServeDocument>("lfn.serve.1", "First line of lfn serve --json, lfn.serve/1", Forbidden),
         schema::<Announcement>("lfn.stdio.1", "First line of lfn serve --stdio, lfn.stdio/1", Forbidden),
         schema::<TokenDocument>("lfn.token.1", "Result of lfn token add, lfn.token/1", Forbidden),
@@ -127,6 +157,7 @@ fn all_schemas() -> Vec<DocumentSchema> {
             "Result of lfn hosts remove, lfn.hosts.remove/1",
             Forbidden,
         ),
+        schema::<DemoDocument>("lfn.demo.2", "Result of lfn demo, lfn.demo/2", ReadFromJson),
         schema::<VersionDocument>("lfn.version.1", "Result of lfn version, lfn.version/1", Forbidden),
         schema::<DefaultsDocument>("lfn.defaults.1", "Result of lfn defaults, lfn.defaults/1", Forbidden),
     ]
@@ -156,6 +187,17 @@ fn stored_schemas_are_those_of_the_types() {
     for file in files.filter(|name| name.ends_with(".json")) {
         let is_known = schemas.iter().any(|schema| format!("{}.schema.json", schema.name) == file);
         assert!(is_known, "{file} belongs to no document");
+    }
+}
+
+#[test]
+fn every_schema_is_in_the_table_of_formats() {
+    let table = include_str!("../../../../doc/reference/formats.md");
+    for DocumentSchema { name, .. } in all_schemas() {
+        assert!(
+            table.contains(&format!("(../schema/{name}.schema.json)")),
+            "{name} is not in doc/reference/formats.md"
+        );
     }
 }
 

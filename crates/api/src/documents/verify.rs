@@ -19,6 +19,17 @@ pub struct VerifyDocument {
     pub differences: Option<Vec<FileDifference>>,
 }
 
+/// A line of `lfn verify --output ndjson`. The last line is the result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum VerifyLine {
+    /// A file that differs.
+    Difference(FileDifference),
+    /// Result of the check, without its differences.
+    Result(VerifyDocument),
+}
+
 /// Numbers of checked files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -3,29 +3,32 @@
 use std::ops::Add;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::tcp_info::TcpInfo;
 use crate::units::{BitRate, Bytes};
 
 /// Time that one side's streams spent since the copy began, in seconds, summed over the streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StreamTime {
     /// Reading the source or writing the destination.
-    #[serde(rename = "disk_seconds")]
+    #[serde(rename = "disk_seconds", with = "finite_seconds")]
     pub disk: f64,
-    #[serde(rename = "hash_seconds")]
+    /// Computing and checking digests.
+    #[serde(rename = "hash_seconds", with = "finite_seconds")]
     pub hash: f64,
     /// Writing to or reading from the network, including waiting.
-    #[serde(rename = "network_seconds")]
+    #[serde(rename = "network_seconds", with = "finite_seconds")]
     pub network: f64,
     /// Part of the network time: waiting for this server's rate limiter.
-    #[serde(rename = "rate_limited_seconds", default)]
+    #[serde(rename = "rate_limited_seconds", default, with = "finite_seconds")]
     pub rate_limited: f64,
 }
 
 /// Kernel counters of the sender's data streams, summed over the streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct SocketEvidence {
     /// Receive windows that the peer offers (`tcpi_snd_wnd`), bytes; 0 if the kernel does not report them.
     #[serde(rename = "receive_window_bytes")]
@@ -34,10 +37,13 @@ pub struct SocketEvidence {
     #[serde(rename = "congestion_window_bytes")]
     pub congestion_window: Bytes,
     /// Seconds with data in flight (`tcpi_busy_time`).
+    #[serde(with = "finite_seconds")]
     pub busy_seconds: f64,
     /// Seconds limited by the receive window (`tcpi_rwnd_limited`).
+    #[serde(with = "finite_seconds")]
     pub rwnd_limited_seconds: f64,
     /// Seconds limited by the send buffer (`tcpi_sndbuf_limited`).
+    #[serde(with = "finite_seconds")]
     pub sndbuf_limited_seconds: f64,
     /// Count of retransmitted segments (`tcpi_total_retrans`).
     pub retransmits: u64,
@@ -45,15 +51,46 @@ pub struct SocketEvidence {
     #[serde(default)]
     pub segments_sent: u64,
     /// Maximum smoothed RTT of the streams at present (`tcpi_rtt`), seconds.
-    #[serde(default)]
+    #[serde(default, with = "finite_seconds")]
     pub rtt_seconds: f64,
     /// The sender changed its congestion control to BBR during the copy.
     #[serde(default)]
     pub switched_to_bbr: bool,
     /// Minimum RTT of the streams (`tcpi_min_rtt`), seconds.
+    #[serde(with = "finite_seconds")]
     pub min_rtt_seconds: f64,
     /// Streams in slow start (`tcpi_snd_cwnd` < `tcpi_snd_ssthresh`).
     pub in_slow_start: u16,
+}
+
+/// Serde form of seconds. The counters of a peer can add up to infinity, which JSON cannot hold; the largest number
+/// replaces it.
+#[expect(non_camel_case_types, reason = "serde expects the path of a module here")]
+enum finite_seconds {}
+
+impl finite_seconds {
+    fn serialize<S: Serializer>(seconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(if seconds.is_finite() { *seconds } else { f64::MAX })
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        f64::deserialize(deserializer)
+    }
+}
+
+#[cfg(any(test, feature = "schema"))]
+impl schemars::JsonSchema for finite_seconds {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "FiniteSeconds".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "number" })
+    }
 }
 
 /// Counters of both sides at one moment, cumulative since the copy began.

@@ -10,7 +10,10 @@ use serde_json::Value;
 
 use crate::figure::Figure;
 use crate::path::{optional_seconds, seconds};
+use crate::session::SessionId;
 use crate::transfer::byte_string::ByteString;
+use crate::transfer::digest::Digest;
+use crate::transfer::entry::Name;
 use crate::units::Ratio;
 
 impl JsonSchema for seconds {
@@ -80,6 +83,36 @@ impl JsonSchema for ByteString {
                 }
             ]
         })
+    }
+}
+
+impl JsonSchema for Name {
+    fn schema_name() -> Cow<'static, str> {
+        "Name".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        ByteString::json_schema(generator)
+    }
+}
+
+impl JsonSchema for Digest {
+    fn schema_name() -> Cow<'static, str> {
+        "Digest".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "description": "BLAKE3 digest of a file.", "type": "string", "pattern": "^[0-9a-f]{64}$" })
+    }
+}
+
+impl JsonSchema for SessionId {
+    fn schema_name() -> Cow<'static, str> {
+        "SessionId".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "description": "Identifier of a session.", "type": "string", "pattern": "^[0-9a-f]{32}$" })
     }
 }
 

@@ -46,6 +46,7 @@ pub struct TransferOptions {
 
 /// Method that verifies blocks at the other end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verify {
     /// BLAKE3: detects errors and intentional changes. The joined digest is that of `b3sum`.
@@ -59,6 +60,7 @@ pub enum Verify {
 
 /// When data is synced to disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FsyncPolicy {
     /// Each file, before it gets its final name.

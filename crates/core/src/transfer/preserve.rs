@@ -31,8 +31,10 @@ impl Preserve {
 
 /// Source entries that were not listed, or not with their own kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SkippedEntries {
+    /// Symbolic links of the source.
     pub links: u64,
     /// Devices, FIFOs and sockets are never copied.
     pub special: u64,
@@ -41,9 +43,13 @@ pub struct SkippedEntries {
 /// Entries that lack a requested attribute, because the receiver lacks permission or its file system does not support
 /// the attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Unpreserved {
+    /// Entries with another owner or group.
     pub owners: u64,
+    /// Entries without some extended attributes.
     pub xattrs: u64,
+    /// Entries without their access control list.
     pub acls: u64,
 }

@@ -259,15 +259,17 @@ fn describe_buffers(path: &PathProfile, needed: Bytes, requested: &RequestedStre
 
 /// A change of the streams during a copy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StreamChange {
     /// Time since the copy began.
-    #[serde(rename = "seconds", with = "crate::units::seconds")]
+    #[serde(rename = "seconds", with = "crate::path::seconds")]
     pub at: Duration,
     /// New number of streams.
     pub streams: u16,
     /// New congestion control of the sender, if it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
+    /// Reason for the change.
     #[serde(deserialize_with = "bounded::text")]
     pub reason: String,
 }

@@ -16,6 +16,7 @@ pub struct Refusal {
 
 /// Reason for a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalCode {
     /// The server does not know the token.

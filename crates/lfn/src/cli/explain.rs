@@ -5,10 +5,10 @@ use std::path::Path;
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use lfn_api::command_line::join;
 use lfn_core::units::{BitRate, QuantityError, parse_unit_duration};
 
 use crate::cmd;
-use crate::command_line::join;
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::suggest;

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::support::schema::check_document;
 use crate::support::server::{Server, text};
-use crate::{Pair, finish, names, wait_for};
+use crate::{Pair, event_lines, finish, names, wait_for};
 
 /// Creates the files of a copy of 5000 bytes that was interrupted three days ago, before it received a block.
 pub fn left(directory: &Path, name: &str) {
@@ -45,8 +45,7 @@ fn ndjson_prints_one_line_per_file_and_the_counts() {
     (0..3).for_each(|n| left(&pair.near("in"), &format!("f{n}")));
     let report = pair.near("found.json");
     let flags = ["--clean", "in", "--output", "ndjson", "--report", report.to_str().unwrap()];
-    let output = pair.copy(&flags);
-    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = event_lines("lfn.clean.event.2", &pair.copy(&flags));
     let (counts, files) = lines.split_last().unwrap();
     assert_eq!((files.len(), &counts["counts"]["stale"]), (3, &3.into()), "{lines:?}");
     assert!(counts.get("files").is_none(), "{counts}");

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::support::server::text;
-use super::{Pair, names, write};
+use super::{Pair, event_lines, names, write};
 
 /// Lines of a dry run: word and path.
 type Plan = BTreeSet<(String, String)>;
@@ -171,8 +171,7 @@ fn dry_run_creates_no_destination() {
     let document = pair.copy(&["-n", "--json", "src/d/a", "far:b"]).stdout;
     let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
     assert_eq!(document["entries"], serde_json::json!([entry]));
-    let reported = text(&pair.copy(&["-n", "--output", "ndjson", "src/d/a", "far:b"]).stdout);
-    let lines: Vec<serde_json::Value> = reported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = event_lines("lfn.copy.event.3", &pair.copy(&["-n", "--output", "ndjson", "src/d/a", "far:b"]));
     let (report, events) = lines.split_last().unwrap();
     assert!(events.contains(&entry), "{events:?}");
     assert_eq!((&report["dry_run"], &report["counts"]["files"]), (&true.into(), &1.into()));

@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use serde_json::Value;
-
 use crate::support::server::{Server, kill};
-use crate::{Pair, finish, names, text, wait_for, write};
+use crate::{Pair, event_lines, finish, names, text, wait_for, write};
 
 /// A copy so long that every fault meets it while it runs.
 const ENDLESS: &str = "random:1000TiB";
@@ -59,8 +57,7 @@ fn goodput_counts_only_transferred_bytes() {
         assert!(!said.contains("goodput") && !said.contains("limit"), "{said}");
     }
     write(&pair.near("tree/b"), 3_000_000);
-    let said = pair.copy(&["tree", "far:", "--output", "ndjson"]);
-    let lines: Vec<Value> = text(&said.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = event_lines("lfn.copy.event.3", &pair.copy(&["tree", "far:", "--output", "ndjson"]));
     let last = lines.last().unwrap();
     assert_eq!((&last["moved_bytes"], &last["bytes"]), (&3_000_000.into(), &8_000_001.into()), "{last}");
     // Data that the receiver cannot store does not count.

@@ -31,6 +31,7 @@ use lfn_core::transfer::content::fill_random;
 use lfn_core::units::BitRate;
 use serde_json::Value;
 use support::lfn;
+use support::schema::{assert_valid, check_document};
 use support::server::{Server, text};
 
 /// A command that runs longer than this hangs.
@@ -140,11 +141,21 @@ fn read_in_background(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8
     })
 }
 
-/// Returns the JSON report of a successful copy.
+/// Returns the JSON report of a successful copy, after a check with its schema.
 #[track_caller]
 fn report_of(args: &[&str], output: &Output) -> Value {
     assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    let report = serde_json::from_slice(&output.stdout).unwrap();
+    check_document(&report).unwrap_or_else(|fault| panic!("{args:?}: {fault}"));
+    report
+}
+
+/// Returns the lines of `--output ndjson`, after a check with their schema.
+#[track_caller]
+fn event_lines(schema: &str, output: &Output) -> Vec<Value> {
+    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter().for_each(|line| assert_valid(schema, line));
+    lines
 }
 
 fn names(directory: &Path) -> Vec<String> {

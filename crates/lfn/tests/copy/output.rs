@@ -1,15 +1,17 @@
 //! Output of `lfn copy`: names, progress, quiet, JSON of failures, hints for rsync's flags, and the number of streams.
 
 use std::fs;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use lfn_core::path::PathProfile;
 use lfn_core::units::BitRate;
 use serde_json::Value;
 
-use super::support::server::{Server, text};
-use super::{Pair, finish, write};
+use super::support::schema::{assert_valid, check_document};
+use super::support::server::{Server, kill, text};
+use super::{Pair, event_lines, finish, write};
 
 /// Creates a tree with three files in two directories.
 fn create_tree(pair: &Pair) {
@@ -144,6 +146,8 @@ fn early_failure_prints_a_json_result() {
             assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output.stderr));
             let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}"));
             assert_eq!((&result["schema"], &result["exit_code"]), (&"lfn.copy/3".into(), &code.into()), "{result}");
+            check_document(&result).unwrap();
+            assert_valid("lfn.copy.event.3", &result);
             assert!(result["error"].as_str().unwrap().contains(error), "{result}");
             assert_eq!(result["sources"][0], args[0]);
             assert!(text(&output.stderr).starts_with("lfn: "), "{}", text(&output.stderr));
@@ -157,6 +161,71 @@ fn early_failure_prints_a_json_result() {
     let output = pair.copy(&["a", "far:b/", "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), report["failures"].as_array().unwrap().len()), (Some(1), 1), "{report}");
+    check_document(&report).unwrap();
+}
+
+/// Returns the names of the events in their order, without repetitions.
+fn event_names(lines: &[Value]) -> Vec<&str> {
+    let mut names: Vec<_> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
+    names.dedup();
+    names
+}
+
+#[test]
+fn each_line_of_ndjson_has_a_schema() {
+    let pair = Pair::new();
+    create_tree(&pair);
+    fs::write(pair.near("tree/b\n"), "2").unwrap();
+    for (args, entries) in [(&["-n"][..], 6), (&["-v", "--rate", "100mbit"], 6), (&[], 0)] {
+        let output = pair.copy(&[args, &["tree", "far:", "--output", "ndjson"]].concat());
+        let lines = event_lines("lfn.copy.event.3", &output);
+        let results = lines.iter().filter(|line| line.get("action").is_some()).count();
+        assert_eq!((output.status.code(), results), (Some(0), entries), "{lines:?}");
+        assert_eq!(lines.last().unwrap()["schema"], "lfn.copy/3");
+    }
+}
+
+#[test]
+fn interrupted_copy_has_events_and_a_document() {
+    let pair = Pair::new();
+    let mut child = pair.command(&["random:1TiB", "far:null:", "--output", "ndjson"]).spawn().unwrap();
+    let mut first = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut first).unwrap();
+    kill("INT", child.id());
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    let output = Output { stdout: (first + &rest).into_bytes(), ..child.wait_with_output().unwrap() };
+    let lines = event_lines("lfn.copy.event.3", &output);
+    assert!(event_names(&lines).contains(&"progress"), "{lines:?}");
+    let last = lines.last().unwrap();
+    assert_eq!((output.status.code(), &last["exit_code"]), (Some(130), &130.into()), "{last}");
+    check_document(last).unwrap();
+}
+
+#[test]
+fn lost_connection_is_an_event() {
+    let mut pair = Pair::new();
+    let args = ["random:1TiB", "far:null:", "--output", "ndjson", "--retry-for", "1s"];
+    let mut child = pair.command(&args).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut all = String::new();
+    stdout.read_line(&mut all).unwrap();
+    pair.server.child.kill().unwrap();
+    stdout.read_to_string(&mut all).unwrap();
+    let output = Output { stdout: all.into_bytes(), ..child.wait_with_output().unwrap() };
+    let lines = event_lines("lfn.copy.event.3", &output);
+    assert!(event_names(&lines).contains(&"disconnected"), "{lines:?}");
+    assert!(lines.last().unwrap()["error"].is_string(), "{lines:?}");
+}
+
+#[test]
+fn invalid_copy_document_names_its_field() {
+    let pair = Pair::new();
+    let mut report = pair.copies(&["zero:1000", "far:null:"]);
+    report["counts"]["files"] = "one".into();
+    let fault = check_document(&report).unwrap_err();
+    assert!(fault.contains("lfn.copy.3") && fault.contains("/counts/files"), "{fault}");
 }
 
 #[test]

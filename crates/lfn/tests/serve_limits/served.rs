@@ -14,6 +14,7 @@ use lfn_net::session::queue::QueueOptions;
 use serde_json::Value;
 
 use crate::support;
+use crate::support::schema::assert_valid;
 use crate::support::server::{test, text};
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -72,6 +73,9 @@ impl Served {
         loop {
             let line = self.log.recv_timeout(deadline.saturating_duration_since(Instant::now()));
             let line = line.unwrap_or_else(|_| panic!("never logged: {parts:?}"));
+            if line.starts_with('{') {
+                assert_valid("lfn.serve.log.1", &serde_json::from_str(&line).unwrap());
+            }
             if parts.iter().all(|part| line.contains(part)) {
                 return line;
             }

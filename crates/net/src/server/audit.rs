@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime};
 
 use lfn_core::date::rfc3339;
 use lfn_core::wire::{Refusal, RefusalCode};
-use serde_json::{Value, json};
 
-use super::event::{CopySummary, ServerEvent, SessionInfo};
+use super::audit_line::{AuditEvent, AuditLine, AuditedCopy, AuditedSession};
+use super::event::ServerEvent;
 
 /// An audit log, open for appending.
 #[derive(Debug)]
@@ -44,13 +44,13 @@ impl AuditLog {
             path: path.to_owned(),
             inner: Mutex::new(Inner { file, is_last_line_cut: false, error_reported: false }),
         };
-        audit.lock().append(&json!({ "time": timestamp(), "event": "started" }))?;
+        audit.lock().append(&AuditLine { time: timestamp(), event: AuditEvent::Started })?;
         Ok(audit)
     }
 
     /// Records an event, if it belongs in the audit log.
     pub(super) fn record(&self, event: &ServerEvent<'_>) -> Result<(), AuditError> {
-        let Some(line) = event_line(event) else { return Ok(()) };
+        let Some(line) = event_line(event, timestamp()) else { return Ok(()) };
         let mut inner = self.lock();
         let Err(error) = inner.append(&line) else {
             inner.error_reported = false;
@@ -78,74 +78,36 @@ impl AuditError {
 }
 
 impl Inner {
-    fn append(&mut self, line: &Value) -> io::Result<()> {
+    fn append(&mut self, line: &AuditLine) -> io::Result<()> {
         let start = if self.is_last_line_cut { "\n" } else { "" };
-        let text = format!("{start}{line}\n");
+        // A value sorts the keys.
+        let text = format!("{start}{}\n", serde_json::to_value(line)?);
         let result = self.file.write_all(text.as_bytes());
         self.is_last_line_cut = result.is_err();
         result
     }
 }
 
-fn event_line(event: &ServerEvent<'_>) -> Option<Value> {
-    let mut line = match event {
-        ServerEvent::Opened(info, ..) => session_line(info, "opened"),
-        ServerEvent::Denied(info, refusal) => {
-            let mut line = session_line(info, "denied");
-            line["code"] = json!(refusal.code);
-            line["outcome"] = refusal.message.as_str().into();
-            line
-        }
-        ServerEvent::Ended { info, bytes, time, error, copy_summary } => {
-            let mut line = session_line(info, "ended");
-            line["bytes"] = bytes.0.into();
-            line["seconds"] = json!(time.as_millis() as f64 / 1e3);
-            line["outcome"] = error.map_or("ok".into(), |error| error.to_string().into());
-            if let Some(copy_summary) = copy_summary {
-                add_copy_summary(&mut line, copy_summary);
-            }
-            line
-        }
-        ServerEvent::Stopping { running, .. } => json!({ "event": "stopping", "running": running }),
+/// Returns the line of an event at this time, if the event belongs in the audit log.
+fn event_line(event: &ServerEvent<'_>, time: String) -> Option<AuditLine> {
+    let event = match event {
+        ServerEvent::Opened(info, ..) => AuditEvent::Opened { session: AuditedSession::new(info) },
+        ServerEvent::Denied(info, refusal) => AuditEvent::Denied {
+            session: AuditedSession::new(info),
+            code: refusal.code,
+            outcome: refusal.message.clone(),
+        },
+        ServerEvent::Ended { info, bytes, time, error, copy_summary } => AuditEvent::Ended {
+            session: AuditedSession::new(info),
+            bytes: *bytes,
+            time: Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            outcome: error.map_or("ok".to_owned(), |error| error.to_string()),
+            copy: copy_summary.map(AuditedCopy::new),
+        },
+        ServerEvent::Stopping { running, .. } => AuditEvent::Stopping { running: *running },
         _ => return None,
     };
-    line["time"] = timestamp().into();
-    Some(line)
-}
-
-fn session_line(info: &SessionInfo, event: &str) -> Value {
-    let mut line = json!({ "event": event, "client": info.client.to_string(), "verb": info.verb });
-    if let Some(session) = info.session {
-        line["session"] = json!(session);
-    }
-    if let Some(token) = &info.token {
-        line["token"] = (**token).into();
-    }
-    line["direction"] = if info.sends { "sent" } else { "received" }.into();
-    if !info.paths.is_empty() {
-        line["paths"] = info.paths.as_ref().into();
-    }
-    line
-}
-
-fn add_copy_summary(line: &mut Value, copy_summary: &CopySummary) {
-    let tally = &copy_summary.tally;
-    for (name, count) in [
-        ("files", tally.files),
-        ("directories", tally.directories),
-        ("links", tally.links),
-        ("skipped", tally.skipped),
-        ("failed", tally.failed),
-        ("resumed_bytes", tally.resumed_bytes.0),
-    ] {
-        line[name] = count.into();
-    }
-    if let Some(digest) = copy_summary.digest {
-        line["blake3"] = digest.to_string().into();
-    }
-    if let Some(into) = &copy_summary.directory {
-        line["directory"] = into.as_str().into();
-    }
+    Some(AuditLine { time, event })
 }
 
 fn timestamp() -> String {
@@ -154,9 +116,12 @@ fn timestamp() -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event::{CopySummary, SessionInfo};
     use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+
+    use serde_json::{Value, json};
 
     fn example_session() -> SessionInfo {
         SessionInfo {

@@ -13,6 +13,7 @@ use lfn_core::wire::copy::{CopyJob, CopyRequest, CopyTally, RemoteDestination, R
 use lfn_core::wire::measure::TestDirection;
 use lfn_core::wire::path::MAX_SESSION_TIME;
 use lfn_core::wire::{Refusal, Request};
+use serde::Serialize;
 
 use crate::session::SessionError;
 
@@ -35,7 +36,9 @@ pub struct SessionInfo {
 }
 
 /// Reasons to close a connection that did not become part of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum RefusedReason {
     /// `--allow` and `--deny` exclude the client's address.
     Access,

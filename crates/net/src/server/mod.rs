@@ -8,6 +8,7 @@
 
 mod accept;
 pub mod audit;
+pub mod audit_line;
 mod config;
 mod connection;
 mod datagrams;

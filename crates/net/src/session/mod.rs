@@ -45,6 +45,7 @@ pub(crate) fn min_rtt(socket: &TcpStream) -> Duration {
 
 /// Protection of a data stream's payload. Both kinds are authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Protection {
     Tls,

@@ -12,6 +12,7 @@ use crate::wire::bounded;
 
 /// One of the two ends of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CopyEnd {
     #[default]
@@ -30,10 +31,12 @@ impl std::fmt::Display for CopyEnd {
 
 /// One entry that cannot be copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct EntryFailure {
     /// Entry number, if the entry was listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<u32>,
+    /// Path below the destination.
     pub name: Name,
     /// Description of the failure.
     #[serde(deserialize_with = "bounded::text")]
@@ -48,10 +51,13 @@ pub struct EntryFailure {
 
 /// Result of one entry, or of a destination object that is not in the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct EntryEvent {
     /// Path below the destination.
     pub name: Name,
+    /// Kind of the entry.
     pub kind: ReportedKind,
+    /// Action on the entry.
     pub action: EntryAction,
     /// Length of a file that was copied, or would be copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,6 +69,7 @@ pub struct EntryEvent {
 
 /// Kind of a reported object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReportedKind {
     File,
@@ -73,6 +80,7 @@ pub enum ReportedKind {
 
 /// Action on an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EntryAction {
     /// Created; nothing existed at the path.
@@ -105,10 +113,14 @@ impl EntryAction {
 
 /// Totals of the entries of a copy, as the receiver counted them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CopyTally {
+    /// Files that were written.
     pub files: u64,
+    /// Directories that were created.
     pub directories: u64,
+    /// Links that were created.
     pub links: u64,
     /// Entries that were up to date.
     pub skipped: u64,

@@ -2,22 +2,22 @@
 
 mod args;
 mod clean;
-mod evidence;
 mod flags;
 mod interrupt;
 mod manifest;
 pub mod rsync_flags;
 
-use std::mem;
+use std::mem::take;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use clap::{Args as _, Command};
 use lfn_api::copy::ends::EndNames;
 use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
-use lfn_api::copy::{CopyError, CopyRequest, find_direction, prepare};
+use lfn_api::copy::{CopyError, CopyRequest, CopyResult, find_direction, prepare};
+use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy};
 use lfn_core::diagnose::bottleneck::RecentSamples;
-use lfn_core::diagnose::diagnose;
-use lfn_core::evidence::{Evidence, ProgressSample};
+use lfn_core::evidence::ProgressSample;
 use lfn_core::transfer::options::TransferOptions;
 use lfn_core::transfer::preserve::{SkippedEntries, Unpreserved};
 use lfn_core::transfer::streams::StreamChange;
@@ -28,12 +28,12 @@ use lfn_sys::process::raise_open_file_limit;
 use crate::exit::{Exit, Failure};
 use crate::print::{
     self,
-    copy::{CopyProgress, CopyReport, FailedCopy, ProgressMode, print_entry},
-    output::OutputFormat,
+    copy::{CopyProgress, CopyReport, ProgressMode, print_entry},
+    output::{Output, OutputFormat, print_document},
     settings::{is_quiet, is_verbose},
 };
+use crate::repeat::typed_flags;
 pub use args::CopyArgs;
-use evidence::{copy_evidence, host_names, typed_arguments};
 use interrupt::interrupt_flag;
 use manifest::Manifest;
 
@@ -47,7 +47,10 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
         let format = args.output.format();
         if format.is_json() && !is_printed {
             let places: Vec<_> = args.places.iter().map(|place| without_secrets(place)).collect();
-            FailedCopy { places: &places, failure }.print_json(format);
+            let (error, hint) = failure.lines();
+            let failed = FailedCopy::new(&places, error, hint, failure.exit_code());
+            // The failure itself is reported after this.
+            let _ = print_document(&CopyDocument::Failed(failed), format);
         }
     })
 }
@@ -67,6 +70,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         overwrite: args.overwrite.allowed(),
         streams: args.streams.options(),
         selection,
+        typed_flags: typed_flags(&CopyArgs::augment_args(Command::new("copy"))),
         ..CopyRequest::default()
     };
     let direction = find_direction(&request, &resolver)?;
@@ -76,12 +80,10 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     let interrupted = interrupt_flag()?;
     protect_written_files(args, &direction, &mut request.transfer)?;
     let ends = EndNames::new(&direction);
-    let hosts = host_names(&direction);
     let mut prepared = prepare(direction, &request, &resolver, &interrupted)?;
-    let near_sends = prepared.near_sends();
     let predictor = prepared.predictor.clone();
     let mode = ProgressMode { ndjson: output.format() == OutputFormat::Ndjson, requested: args.progress.progress };
-    let live = CopyProgress::new(&predictor, near_sends, mode);
+    let live = CopyProgress::new(&predictor, prepared.near_sends(), mode);
     let entries = Arc::new(Mutex::new(Vec::new()));
     let (listener, manifest) = event_listener(args, &live, &entries)?;
     prepared.options.listener = listener;
@@ -99,8 +101,8 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         interrupted: &interrupted,
     };
     let result = prepared.run(watch);
-    live.finish(result.as_ref().ok());
-    let outcome = result.map_err(|error| {
+    live.finish(result.as_ref().ok().map(|result| &result.outcome));
+    let result = result.map_err(|error| {
         // Threads that still dial hold the manifest too, and are not waited for.
         manifest.iter().for_each(|manifest| manifest.abandon());
         let interrupted = matches!(error, CopyError::Interrupted) && !args.overwrite.dry_run;
@@ -111,38 +113,33 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         Some(Err(failure)) => (None, Some(failure)),
         manifest_files => (manifest_files.and_then(Result::ok), None),
     };
+    *is_printed = true;
+    let mut document = result.document();
+    document.manifest_files = manifest_files;
+    document.entries = keeps_entries(args).then(|| take(&mut *entries.lock().unwrap_or_else(PoisonError::into_inner)));
+    let exit = print_result(&result, &document, &ends, output)?;
+    manifest_error.map_or(Ok(exit), Err)
+}
+
+/// Prints the result and its failures, and returns the exit code.
+fn print_result(
+    result: &CopyResult,
+    document: &FinishedCopy,
+    ends: &EndNames,
+    output: Output,
+) -> Result<Exit, Failure> {
+    let outcome = &result.outcome;
     // If the only entry failed, its error line is the complete text output.
     let only_failure = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
-    *is_printed = true;
-    let evidence = Evidence {
-        arguments: typed_arguments(&args.places),
-        ..copy_evidence(&outcome, &predictor, prepared.options.streams, near_sends, hosts)
-    };
-    let report = CopyReport {
-        sources: args.places[..args.places.len() - 1].iter().map(|place| without_secrets(place)).collect(),
-        destination: args.places.last().map(|place| without_secrets(place)).unwrap_or_default(),
-        outcome: &outcome,
-        options: &prepared.options,
-        choice: &prepared.choice,
-        near_sends,
-        manifest: manifest_files,
-        entries: keeps_entries(args).then(|| mem::take(&mut *entries.lock().unwrap_or_else(PoisonError::into_inner))),
-        diagnosis: diagnose(&evidence),
-        predictor: &predictor,
-        send_buffer: prepared.send_buffer,
-    };
-    report.print(output, only_failure.is_some())?;
+    CopyReport { result, document }.print(output, only_failure.is_some())?;
     if let Some(failure) = only_failure {
         let exit = if failure.disk_full { Exit::Incomplete } else { Exit::Failed };
         return Err(Failure::msg(ends.describe(failure)).with_exit(exit));
     }
-    print_failures(&outcome, &ends);
-    print_skipped(&outcome);
-    if prepared.options.selection.preserve.owners {
+    print_failures(outcome, ends);
+    print_skipped(outcome);
+    if result.prepared.options.selection.preserve.owners {
         print_unused_account_sources();
-    }
-    if let Some(failure) = manifest_error {
-        return Err(failure);
     }
     // A full disk or an exhausted quota exits with 3: with more space the same command resumes.
     Ok(match &outcome.tally {
@@ -189,7 +186,7 @@ fn event_listener(
     }
     let (printer, name) = (live.printer(), live.name());
     let restarted = file.clone();
-    let take = move |event: &EntryEvent| {
+    let record = move |event: &EntryEvent| {
         if let Some(manifest) = &file {
             manifest.add(event);
         }
@@ -205,7 +202,7 @@ fn event_listener(
         }
     };
     let restart = move || restarted.iter().for_each(|manifest| manifest.restart());
-    let listener = EntryListener::new(take, restart, move |started| name.set(started));
+    let listener = EntryListener::new(record, restart, move |started| name.set(started));
     Ok((listener, manifest))
 }
 

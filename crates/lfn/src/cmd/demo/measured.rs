@@ -1,9 +1,8 @@
-//! Results of the demo: the JSON reports of `lfn test` and `lfn copy`, and the figures that the demo takes from them.
+//! Figures that the demo takes from the documents of `lfn test` and `lfn copy`.
 
 use std::time::Duration;
 
 use lfn_core::units::BitRate;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::published;
@@ -11,16 +10,6 @@ use super::published;
 /// Length of the compared intervals: two round trips. The sender transmits one window in each round trip. An interval
 /// that is not a multiple of the RTT would contain one window more or less.
 pub const INTERVAL: Duration = published::PING_RTT.saturating_mul(2);
-
-/// Reports of the runs, in the JSON of the commands.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct DemoResults {
-    /// Report of the run with the settings of this host.
-    pub default_host: Value,
-    /// For each window of [`super::published::WINDOWS`], the reports of its runs.
-    pub windows: Vec<Vec<Value>>,
-    pub copy: Value,
-}
 
 /// Returns the goodput of each steady interval of a report of `lfn test`, in bit/s, counted by the receiver.
 pub fn steady_intervals(report: &Value) -> Vec<u64> {

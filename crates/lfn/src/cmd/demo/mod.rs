@@ -11,25 +11,31 @@ mod published;
 mod report;
 mod stage;
 
+#[cfg(test)]
+#[allow(dead_code, reason = "the test checks whole documents only")]
+#[path = "../../../tests/support/schema.rs"]
+mod schema;
+
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use lfn_api::documents::{
+    DemoDocument, DemoFigure, DemoResults, DemoRow, DemoSchema, HostComparison, RateSpread, WindowPoint,
+};
 use lfn_api::emulate;
 use lfn_core::plan::{Plan, PlanOptions, plan, predict_goodput};
 use lfn_core::units::{Bytes, show_duration};
-use lfn_net::emulator::{self, CommandExit, EmulatedPath, RunOutcome, Setup};
-use serde::Serialize;
+use lfn_net::emulator::{AccuracyReport, CommandExit, EmulatedPath, RunOutcome, Setup};
 
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
 use crate::exit::{Exit, Failure, without_error_number};
 use crate::print;
 use crate::print::report_file::NamedFile;
 use chart::{Chart, MeasuredPoint};
-use measured::DemoResults;
-use report::{DemoRow, HostComparison, RateSpread};
+use report::{compare_hosts, comparison_lines};
 use stage::DemoPaths;
 
 /// Compare this host as it is and tuned on an emulated satellite link
@@ -59,30 +65,6 @@ const SEED: u64 = 1995;
 /// Picture of a demo without `--plot`.
 const PICTURE: &str = "lfn-demo.svg";
 
-/// Document of the demo.
-#[derive(Serialize)]
-struct Report<'a> {
-    schema: &'static str,
-    experiment: &'static str,
-    plan: &'a Plan,
-    /// This host as it is and tuned; `None` if a run did not reach its steady part.
-    comparison: Option<HostComparison>,
-    rows: &'a [DemoRow],
-    windows: Vec<WindowPoint>,
-    measured: &'a DemoResults,
-    accurate: bool,
-    accuracy_report: &'a emulator::AccuracyReport,
-}
-
-/// Figures of one window in the chart.
-#[derive(Serialize)]
-struct WindowPoint {
-    window_bytes: Bytes,
-    published_bits_per_second: u64,
-    predicted_bits_per_second: u64,
-    measured: Option<RateSpread>,
-}
-
 /// Runs `lfn demo` and returns its exit code.
 pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
     if let Some(work) = &args.inside {
@@ -108,17 +90,16 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
         return Ok(exit_of_inner_process(ending));
     }
     let measured = measured.context("nothing was measured")??;
-    let rows = report::rows(&path, &plan, &measured);
-    let report = Report::new(&plan, &rows, &measured, &outcome);
+    let report = document(&plan, measured, outcome.accuracy_report.clone());
     output.finish(&report, || {
         print_comparison(report.comparison.as_ref())?;
-        print_table(&rows)
+        print_table(&report.rows)
     })?;
     print::message(format_args!(
         "\n{}",
         print::emulate::accuracy::for_stderr(&outcome.accuracy_report, outcome.link_failure.is_some())
     ));
-    let svg = chart(&plan, &report.windows, report.accuracy_report).svg()?;
+    let svg = chart(&plan, &report.windows, &report.accuracy_report).svg()?;
     picture_file.write(|out| out.write_all(svg.as_bytes())).map_err(|error| plot_error(&picture, &error))?;
     print::message(format_args!("\npicture: {}\n", picture.display()));
     Ok(if outcome.accuracy_report.is_accurate() { Exit::Ok } else { Exit::Unreliable })
@@ -222,7 +203,7 @@ fn print_comparison(comparison: Option<&HostComparison>) -> Result<(), Failure> 
     let Some(comparison) = comparison else { return Ok(()) };
     let mut out = print::out();
     writeln!(out, "\nGEO satellite link, 135 Mb/s at 539 ms, one TCP stream after slow start:")?;
-    for line in comparison.lines() {
+    for line in comparison_lines(comparison) {
         writeln!(out, "{}", wrap(&format!("  {line}"), 80))?;
     }
     writeln!(out, "\nThe same path was measured in 1995:")?;
@@ -230,7 +211,7 @@ fn print_comparison(comparison: Option<&HostComparison>) -> Result<(), Failure> 
 }
 
 fn print_table(rows: &[DemoRow]) -> Result<(), Failure> {
-    let text = |figure: &Option<report::Figure>| figure.as_ref().map_or("–".to_owned(), |f| f.text.clone());
+    let text = |figure: &Option<DemoFigure>| figure.as_ref().map_or("–".to_owned(), |f| f.text.clone());
     let head = ["", "published 1995", "predicted", "measured now", "why"].map(str::to_owned);
     let lines = rows.iter().enumerate().map(|(at, row)| {
         [row.quantity.clone(), text(&row.published), text(&row.predicted), text(&row.measured), (at + 1).to_string()]
@@ -271,29 +252,28 @@ fn wrap(text: &str, width: usize) -> String {
     lines.join("\n")
 }
 
-impl<'a> Report<'a> {
-    fn new(plan: &'a Plan, rows: &'a [DemoRow], measured: &'a DemoResults, outcome: &'a RunOutcome) -> Self {
-        let point = |(window, reports): (&published::Window, &Vec<_>)| WindowPoint {
-            window_bytes: window.bytes,
-            published_bits_per_second: window.goodput.0,
-            predicted_bits_per_second: predict_goodput(&plan.path, Some(window.bytes), 1).goodput.0,
-            measured: report::spread(reports),
-        };
-        Report {
-            schema: "lfn.demo/2",
-            experiment: "ACTS 1995",
-            plan,
-            comparison: HostComparison::new(measured),
-            rows,
-            windows: published::WINDOWS.iter().zip(&measured.windows).map(point).collect(),
-            measured,
-            accurate: outcome.accuracy_report.is_accurate(),
-            accuracy_report: &outcome.accuracy_report,
-        }
+/// Returns the document of the demo.
+fn document(plan: &Plan, measured: DemoResults, accuracy_report: AccuracyReport) -> DemoDocument {
+    let point = |(window, reports): (&published::Window, &Vec<_>)| WindowPoint {
+        window: window.bytes,
+        published: window.goodput,
+        predicted: predict_goodput(&plan.path, Some(window.bytes), 1).goodput,
+        measured: report::spread(reports),
+    };
+    DemoDocument {
+        schema: DemoSchema::Current,
+        experiment: "ACTS 1995".to_owned(),
+        plan: plan.clone(),
+        comparison: compare_hosts(&measured),
+        rows: report::rows(&plan.path, plan, &measured),
+        windows: published::WINDOWS.iter().zip(&measured.windows).map(point).collect(),
+        measured,
+        accurate: accuracy_report.is_accurate(),
+        accuracy_report,
     }
 }
 
-fn chart(plan: &Plan, points: &[WindowPoint], accuracy: &emulator::AccuracyReport) -> Chart<'static> {
+fn chart(plan: &Plan, points: &[WindowPoint], accuracy: &AccuracyReport) -> Chart<'static> {
     let bdp = plan.bdp.0 as f64;
     let at = |window: f64| (window, predict_goodput(&plan.path, Some(Bytes(window as u64)), 1).goodput.as_f64());
     // The prediction rises linearly up to the window that fills the path, then stays constant.
@@ -305,12 +285,12 @@ fn chart(plan: &Plan, points: &[WindowPoint], accuracy: &emulator::AccuracyRepor
         bdp,
         predicted,
         predicted_label: format!("predicted: full from {:.1} MB, the BDP without headers", full.0 as f64 / 1e6),
-        published: points.iter().map(|p| (p.window_bytes.0 as f64, p.published_bits_per_second as f64)).collect(),
+        published: points.iter().map(|p| (p.window.0 as f64, p.published.as_f64())).collect(),
         measured: points
             .iter()
             .filter_map(|p| {
                 let RateSpread { min, median, max } = p.measured?;
-                let window = p.window_bytes.0 as f64;
+                let window = p.window.0 as f64;
                 Some(MeasuredPoint { window, min: min.as_f64(), median: median.as_f64(), max: max.as_f64() })
             })
             .collect(),
@@ -320,7 +300,29 @@ fn chart(plan: &Plan, points: &[WindowPoint], accuracy: &emulator::AccuracyRepor
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use lfn_core::units::BitRate;
+    use serde_json::{Value, json};
+
     use super::*;
+
+    #[test]
+    fn document_matches_its_schema() {
+        let plan = plan(&published::path(), &PlanOptions::default()).unwrap();
+        let interval = |start: f64| json!({ "start_seconds": start, "end_seconds": start + 1.1, "steady": true, "goodput_bits_per_second": 9 });
+        let test = json!({ "runs": [{ "intervals": [interval(0.0), interval(1.1)], "findings": [] }] });
+        let windows = published::WINDOWS.map(|_| vec![test.clone()]).to_vec();
+        let measured = DemoResults { default_host: test, windows, copy: json!({ "seconds": 22.5 }) };
+        let accuracy = AccuracyReport { seed: SEED, calibration: None, paths: Vec::new() };
+        let document = document(&plan, measured, accuracy);
+        assert_eq!(document.comparison.as_ref().unwrap().tuned, BitRate(9));
+        let mut value: Value = serde_json::to_value(&document).unwrap();
+        schema::check_document(&value).unwrap();
+        value["rows"][0]["reason"] = Value::Null;
+        let fault = schema::check_document(&value).unwrap_err();
+        assert!(fault.contains("lfn.demo.2") && fault.contains("/rows/0/reason"), "{fault}");
+    }
 
     #[test]
     fn wrapped_lines_are_short_and_keep_every_word() {

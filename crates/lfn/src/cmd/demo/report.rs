@@ -5,89 +5,45 @@
 
 use std::time::Duration;
 
+use lfn_api::documents::{DemoFigure, DemoResults, DemoRow, HostComparison, RateSpread};
+use lfn_core::figure::Figure;
 use lfn_core::geometry;
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{Plan, minimal_window_scale, predict_goodput};
 use lfn_core::tcp_model::{FlowParameters, transfer_time};
 use lfn_core::units::{BitRate, Bytes, show_duration};
-use serde::Serialize;
 use serde_json::Value;
 
-use super::measured::{self, DemoResults, base_rtt, steady_intervals, window_scale};
+use super::measured::{self, base_rtt, steady_intervals, window_scale};
 use super::published::{self, Window};
 
-/// One line of the table.
-#[derive(Debug, Serialize)]
-pub struct DemoRow {
-    pub quantity: String,
-    /// Published figure; `None` if the report has no figure.
-    pub published: Option<Figure>,
-    /// Figure from the model.
-    pub predicted: Option<Figure>,
-    pub measured: Option<Figure>,
-    /// Explanation of the difference, or of the agreement.
-    pub reason: String,
+/// Compares the run with the settings of this host with the runs at one BDP.
+pub fn compare_hosts(measured: &DemoResults) -> Option<HostComparison> {
+    let at_bdp = published::WINDOWS.iter().position(|window| window.share == 1.0)?;
+    let default_host = &measured.default_host;
+    let steady = spread(std::slice::from_ref(default_host)).map(|spread| spread.median);
+    Some(HostComparison {
+        default_host: steady.or_else(|| measured::run_goodput(default_host))?,
+        tuned: spread(measured.windows.get(at_bdp)?)?.median,
+        finding: measured::finding(default_host).map(str::to_owned),
+    })
 }
 
-/// A figure as text and as a number.
-#[derive(Debug, Clone, Serialize)]
-pub struct Figure {
-    pub text: String,
-    /// Seconds, bytes or bit/s.
-    pub value: f64,
-}
-
-/// Spread of the steady goodput over all runs with one window.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct RateSpread {
-    #[serde(rename = "min_bits_per_second")]
-    pub min: BitRate,
-    #[serde(rename = "median_bits_per_second")]
-    pub median: BitRate,
-    #[serde(rename = "max_bits_per_second")]
-    pub max: BitRate,
-}
-
-/// Goodput of one stream with the settings of this host and with those of the plan, after slow start.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HostComparison {
-    #[serde(rename = "default_host_bits_per_second")]
-    pub default_host: BitRate,
-    /// With a window of one BDP.
-    #[serde(rename = "tuned_bits_per_second")]
-    pub tuned: BitRate,
-    /// First finding of the run with the settings of this host.
-    pub finding: Option<String>,
-}
-
-impl HostComparison {
-    /// Compares the run with the settings of this host with the runs at one BDP.
-    pub fn new(measured: &DemoResults) -> Option<Self> {
-        let at_bdp = published::WINDOWS.iter().position(|window| window.share == 1.0)?;
-        let default_host = &measured.default_host;
-        let steady = spread(std::slice::from_ref(default_host)).map(|spread| spread.median);
-        Some(Self {
-            default_host: steady.or_else(|| measured::run_goodput(default_host))?,
-            tuned: spread(measured.windows.get(at_bdp)?)?.median,
-            finding: measured::finding(default_host).map(str::to_owned),
-        })
-    }
-
-    /// Returns the lines of the comparison, without indentation.
-    pub fn lines(&self) -> Vec<String> {
-        let ratio = self.tuned.as_f64() / self.default_host.as_f64().max(1.0);
-        let remark = if agree(self.default_host.as_f64(), self.tuned.as_f64()) || ratio < 1.0 {
-            "this host needs no tuning for this path".to_owned()
-        } else {
-            format!("{ratio:.1} times as fast")
-        };
-        let mut lines = vec![
-            format!("default host: {:>10}", self.default_host.to_string()),
-            format!("tuned:        {:>10}  {remark}", self.tuned.to_string()),
-        ];
-        lines.extend(self.finding.iter().filter(|_| ratio > 1.0 + MAX_DIFFERENCE).map(|why| format!("why: {why}")));
-        lines
-    }
+/// Returns the lines of the comparison, without indentation.
+pub fn comparison_lines(comparison: &HostComparison) -> Vec<String> {
+    let HostComparison { default_host, tuned, finding } = comparison;
+    let ratio = tuned.as_f64() / default_host.as_f64().max(1.0);
+    let remark = if agree(default_host.as_f64(), tuned.as_f64()) || ratio < 1.0 {
+        "this host needs no tuning for this path".to_owned()
+    } else {
+        format!("{ratio:.1} times as fast")
+    };
+    let mut lines = vec![
+        format!("default host: {:>10}", default_host.to_string()),
+        format!("tuned:        {:>10}  {remark}", tuned.to_string()),
+    ];
+    lines.extend(finding.iter().filter(|_| ratio > 1.0 + MAX_DIFFERENCE).map(|why| format!("why: {why}")));
+    lines
 }
 
 /// Maximum relative difference of two figures that agree. Runs of about twenty seconds over this path repeat within it.
@@ -121,7 +77,7 @@ fn rtt_row(measured: &DemoResults) -> DemoRow {
     let rtt = measured.windows.iter().flatten().filter_map(base_rtt).reduce(f64::min);
     DemoRow {
         quantity: "base RTT".into(),
-        published: Some(Figure { text: format!("{} by ping", show_duration(ping)), value: ping.as_secs_f64() }),
+        published: Some(figure(format!("{} by ping", show_duration(ping)), ping.as_secs_f64())),
         predicted: Some(time(predicted)),
         measured: rtt.map(|seconds| time(Duration::from_secs_f64(seconds))),
         reason: format!(
@@ -155,7 +111,7 @@ fn bdp_row(path: &PathProfile, measured: &DemoResults) -> DemoRow {
 fn scale_row(window: &Window, reports: &[Value]) -> DemoRow {
     let predicted = minimal_window_scale(window.bytes);
     let measured = reports.iter().find_map(window_scale);
-    let shift = |scale: f64| Figure { text: format!("{scale}"), value: scale };
+    let shift = |scale: f64| figure(format!("{scale}"), scale);
     let reason = match (predicted, measured) {
         (Some(p), Some(m)) if u64::from(p) == m && p == window.scale => {
             let short = 65_535_u64 << (p - 1);
@@ -188,9 +144,9 @@ fn window_row(path: &PathProfile, window: &Window, reports: &[Value]) -> DemoRow
         quantity: format!("goodput at {} BDP", window.share),
         published: Some(rate(window.goodput)),
         predicted: Some(rate(predicted)),
-        measured: measured.map(|s| Figure {
-            text: format!("{:.1} ({:.1}–{:.1}) Mb/s", mega(s.median), mega(s.min), mega(s.max)),
-            value: s.median.as_f64(),
+        measured: measured.map(|s| {
+            let text = format!("{:.1} ({:.1}–{:.1}) Mb/s", mega(s.median), mega(s.min), mega(s.max));
+            figure(text, s.median.as_f64())
         }),
         reason,
     }
@@ -298,16 +254,21 @@ fn agree(a: f64, b: f64) -> bool {
     (a - b).abs() <= MAX_DIFFERENCE * a.abs().max(b.abs())
 }
 
-fn time(value: Duration) -> Figure {
-    Figure { text: show_duration(value), value: value.as_secs_f64() }
+fn time(value: Duration) -> DemoFigure {
+    figure(show_duration(value), value.as_secs_f64())
 }
 
-fn bytes(value: Bytes) -> Figure {
-    Figure { text: value.exact(), value: value.0 as f64 }
+fn bytes(value: Bytes) -> DemoFigure {
+    figure(value.exact(), value.0 as f64)
 }
 
-fn rate(value: BitRate) -> Figure {
-    Figure { text: value.to_string(), value: value.as_f64() }
+fn rate(value: BitRate) -> DemoFigure {
+    figure(value.to_string(), value.as_f64())
+}
+
+/// Creates a figure. All values come from counts and times, so they are finite.
+fn figure(text: String, value: f64) -> DemoFigure {
+    DemoFigure { text, value: Figure::new(value).unwrap_or_default() }
 }
 
 #[cfg(test)]
@@ -332,7 +293,7 @@ mod tests {
     #[test]
     fn tuned_host_is_compared_with_the_default_host() {
         let results = results(report(40_000_000, Some("the send buffer")), 129_000_000);
-        let lines = HostComparison::new(&results).unwrap().lines();
+        let lines = comparison_lines(&compare_hosts(&results).unwrap());
         let expected =
             ["default host:    40 Mb/s", "tuned:          129 Mb/s  3.2 times as fast", "why: the send buffer"];
         assert_eq!(lines, expected);
@@ -341,7 +302,7 @@ mod tests {
     #[test]
     fn fast_default_host_needs_no_tuning() {
         let results = results(report(128_500_000, Some("start-up")), 129_000_000);
-        let lines = HostComparison::new(&results).unwrap().lines();
+        let lines = comparison_lines(&compare_hosts(&results).unwrap());
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[1].ends_with("this host needs no tuning for this path"), "{lines:?}");
     }

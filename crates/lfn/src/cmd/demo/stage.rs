@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use lfn_api::documents::DemoResults;
 use lfn_core::plan::{PlanOptions, plan};
 use serde_json::Value;
 
-use super::measured::{self, DemoResults};
+use super::measured;
 use super::published;
 use crate::print;
 

@@ -6,10 +6,10 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::Command;
+use lfn_api::command_line::join;
 use lfn_core::link::profile;
 use lfn_core::link::settings::{KEYS, nearest_word};
 
-use crate::command_line::join;
 use crate::exit::Failure;
 
 /// Commands that `lfn emulate` has itself.

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use dry_run::DryRun;
 use flags::{SettingFlags, settings_error};
+use lfn_api::command_line::quote;
 use lfn_api::documents::EmulateDocument;
 use lfn_api::emulate::{self, DEFAULT_MTU, EmulateRequest, EmulateRequestError, EmulatedLinks, RequestedFarSide};
 use lfn_core::units::{BitRate, Bytes};
@@ -25,7 +26,6 @@ use lfn_net::emulator::{self, CommandExit, EmulateError, LogFiles, NamespaceRef,
 use link::{Hop, spec_error};
 
 use crate::cli::output::{OutputArgs, TextOrJson};
-use crate::command_line::quote;
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::{Output, OutputFormat};

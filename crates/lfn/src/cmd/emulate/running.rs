@@ -5,13 +5,13 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
+use lfn_api::command_line;
 use lfn_api::documents::{EmulateShowDocument, EmulateShowSchema};
 use lfn_core::link::settings::{HopSettings, SettingsError, SettingsHint};
 use lfn_net::emulator::control::{self, ControlError, Request, RunStatus};
 
 use super::link::read_trace;
 use crate::cli::output::{OutputArgs, TextOrJson};
-use crate::command_line;
 use crate::exit::{Exit, Failure};
 use crate::print;
 

@@ -4,15 +4,15 @@
 //! reach a terminal. Unauthenticated clients cannot fill a disk: their lines are limited, and the number of suppressed
 //! lines is logged. An iperf3 client that need not authenticate counts as unauthenticated.
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use lfn_core::date::rfc3339;
-use lfn_core::limits::{ResourceGrant, ResourceRequest};
+use lfn_api::documents::ServerLogLine;
 use lfn_net::server::ServerEvent;
-use lfn_net::server::event::{RefusedReason, SessionInfo};
-use lfn_net::session::SessionError;
-use serde_json::{Value, json};
+use lfn_net::server::event::SessionInfo;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
 
 use crate::print;
 use crate::print::settings::is_quiet;
@@ -28,12 +28,6 @@ pub enum LogFormat {
 
 /// Maximum burst of lines from unauthenticated clients, and the interval at which one more line is allowed.
 const UNAUTHENTICATED_LINES: (u32, Duration) = (20, Duration::from_millis(500));
-
-struct LogLine {
-    level: &'static str,
-    event: &'static str,
-    fields: Vec<(&'static str, Value)>,
-}
 
 /// Token bucket for the lines of unauthenticated clients.
 struct LineBudget {
@@ -51,7 +45,7 @@ pub fn log(format: LogFormat, iperf3_is_open: bool) -> impl Fn(&ServerEvent<'_>)
         if is_quiet() {
             return;
         }
-        let mut line = line(event);
+        let mut line = ServerLogLine::new(event, SystemTime::now());
         let budget = match event {
             ServerEvent::Refused(..) | ServerEvent::AcceptFailed(_) => Some(&connections),
             _ => session_of(event).filter(|info| iperf3_is_open && info.verb == "iperf3").map(|_| &iperf3),
@@ -61,13 +55,14 @@ pub fn log(format: LogFormat, iperf3_is_open: bool) -> impl Fn(&ServerEvent<'_>)
             match budget.take(Instant::now()) {
                 None => return,
                 Some(0) => {}
-                Some(suppressed) => line.fields.push(("suppressed_lines", suppressed.into())),
+                Some(suppressed) => line.suppressed_lines = Some(suppressed),
             }
         }
-        let text = render(&line, format, &timestamp(SystemTime::now()));
+        // Every value of a line is text or a finite number, so the conversion to JSON does not fail.
+        let Ok(json) = serde_json::to_string(&line) else { return };
         match format {
-            LogFormat::Text => print::message(text),
-            LogFormat::Json => print::message_json(text),
+            LogFormat::Text => print::message(text_line(&json)),
+            LogFormat::Json => print::message_json(format_args!("{json}\n")),
         }
     }
 }
@@ -108,104 +103,42 @@ fn session_of<'a>(event: &ServerEvent<'a>) -> Option<&'a SessionInfo> {
     }
 }
 
-fn line(event: &ServerEvent<'_>) -> LogLine {
-    let new = |level, event, fields| LogLine { level, event, fields };
-    match event {
-        ServerEvent::Queued(info, expected) => {
-            let mut fields = requested_fields(info);
-            fields.push(("ahead", expected.ahead.into()));
-            fields.push(("expected_wait_seconds", seconds(expected.wait)));
-            new("info", "queued", fields)
-        }
-        ServerEvent::LeftQueue(info, waited) => {
-            let mut fields = session_fields(info);
-            fields.push(("waited_seconds", seconds(Some(*waited))));
-            new("info", "left_queue", fields)
-        }
-        ServerEvent::Opened(info, allowed, waited) => {
-            let mut fields = requested_fields(info);
-            fields.push(("waited_seconds", seconds(Some(*waited))));
-            fields.extend(granted_fields(allowed));
-            new("info", "opened", fields)
-        }
-        ServerEvent::Ended { info, bytes, time, error, .. } => {
-            let mut fields = session_fields(info);
-            fields.extend([("bytes", bytes.0.into()), ("seconds", seconds(Some(*time)))]);
-            fields.extend(error.map(|error| ("error", error_text(error))));
-            new(if error.is_some() { "warn" } else { "info" }, "ended", fields)
-        }
-        ServerEvent::Denied(info, refusal) => {
-            let mut fields = requested_fields(info);
-            fields.extend([("code", json!(refusal.code)), ("error", refusal.message.as_str().into())]);
-            new("warn", "denied", fields)
-        }
-        ServerEvent::Refused(client, reason, why) => {
-            let fields =
-                vec![("client", json!(client.to_string())), ("reason", reason.name().into()), ("error", (*why).into())];
-            // A port scan or a health check. No client was refused.
-            let level = if *reason == RefusedReason::Gone { "info" } else { "warn" };
-            new(level, "refused", fields)
-        }
-        ServerEvent::AcceptFailed(error) => new("error", "accept_failed", vec![("error", error.to_string().into())]),
-        ServerEvent::Stopping { running, drain } => {
-            new("info", "stopping", vec![("running", (*running).into()), ("drain_seconds", seconds(Some(*drain)))])
-        }
-        ServerEvent::FileError(what) => new("error", "file_error", vec![("error", (*what).into())]),
-        ServerEvent::Sandboxed(how) => new("info", "sandboxed", vec![("by", (*how).into())]),
-        ServerEvent::Terminated(sessions) => new("warn", "terminated", vec![("sessions", (*sessions).into())]),
+/// Fields of a line in their order.
+struct LineFields(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for LineFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(LineFieldsVisitor)
     }
 }
 
-fn session_fields(info: &SessionInfo) -> Vec<(&'static str, Value)> {
-    let mut fields = vec![("client", json!(info.client.to_string()))];
-    fields.extend(info.session.map(|id| ("session", json!(id))));
-    fields.extend(info.token.as_deref().map(|token| ("token", token.into())));
-    fields.push(("verb", info.verb.into()));
-    fields
-}
+struct LineFieldsVisitor;
 
-fn requested_fields(info: &SessionInfo) -> Vec<(&'static str, Value)> {
-    let ResourceRequest { streams, time, bytes, rate, .. } = info.requested;
-    let mut fields = session_fields(info);
-    fields.push(("requested_streams", streams.into()));
-    fields.extend(time.map(|time| ("requested_seconds", seconds(Some(time)))));
-    fields.extend(bytes.map(|bytes| ("requested_bytes", bytes.0.into())));
-    fields.extend(rate.map(|rate| ("requested_bits_per_second", rate.0.into())));
-    fields
-}
+impl<'de> Visitor<'de> for LineFieldsVisitor {
+    type Value = LineFields;
 
-fn granted_fields(allowed: &ResourceGrant) -> Vec<(&'static str, Value)> {
-    let ResourceGrant { streams, rate, bytes, time } = *allowed;
-    let mut fields = vec![("granted_streams", streams.into())];
-    fields.extend(time.map(|time| ("granted_seconds", seconds(Some(time)))));
-    fields.extend(bytes.map(|bytes| ("granted_bytes", bytes.0.into())));
-    fields.extend(rate.map(|rate| ("granted_bits_per_second", rate.0.into())));
-    fields
-}
-
-fn seconds(time: Option<Duration>) -> Value {
-    // Milliseconds suffice for a log.
-    time.map_or(Value::Null, |time| json!(time.as_millis() as f64 / 1e3))
-}
-
-fn error_text(error: &SessionError) -> Value {
-    error.to_string().into()
-}
-
-fn render(line: &LogLine, format: LogFormat, time: &str) -> String {
-    let LogLine { level, event, fields } = line;
-    match format {
-        LogFormat::Json => {
-            let head = [("time", Value::from(time)), ("level", (*level).into()), ("event", (*event).into())];
-            let object: Vec<String> =
-                head.iter().chain(fields).map(|(key, value)| format!("{}:{value}", Value::from(*key))).collect();
-            format!("{{{}}}\n", object.join(","))
-        }
-        LogFormat::Text => {
-            let fields: String = fields.iter().map(|(key, value)| format!(" {key}={}", quote(value))).collect();
-            format!("{time} {level:<5} {event:<8}{fields}\n")
-        }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the fields of a line")
     }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<LineFields, M::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(LineFields(fields))
+    }
+}
+
+/// Returns a line of JSON as text: the time, the level and the event, then KEY=VALUE for each other field.
+fn text_line(json: &str) -> String {
+    let Ok(LineFields(fields)) = serde_json::from_str(json) else { return format!("{json}\n") };
+    let (head, fields): (Vec<_>, Vec<_>) =
+        fields.into_iter().partition(|(key, _)| matches!(key.as_str(), "time" | "level" | "event"));
+    let word =
+        |name: &str| head.iter().find(|(key, _)| key == name).and_then(|(_, value)| value.as_str()).unwrap_or("");
+    let fields: String = fields.iter().map(|(key, value)| format!(" {key}={}", quote(value))).collect();
+    format!("{} {:<5} {:<8}{fields}\n", word("time"), word("level"), word("event"))
 }
 
 /// Formats a value without control characters. Quotes the value if it is more than one word.
@@ -215,30 +148,27 @@ fn quote(value: &Value) -> String {
     if !text.is_empty() && text.chars().all(word) { text.clone() } else { format!("{text:?}") }
 }
 
-/// Formats a time of this host's clock.
-fn timestamp(time: SystemTime) -> String {
-    rfc3339(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn peer_text_cannot_move_cursor_or_break_line() {
         let client = "192.0.2.1:7".parse().unwrap();
         let evil = "\u{1b}[2J\nlevel=error \u{9b}x\"";
-        let line = line(&ServerEvent::Refused(client, lfn_net::server::event::RefusedReason::Hello, evil));
-        for format in [LogFormat::Text, LogFormat::Json] {
-            let text = render(&line, format, "now");
-            assert_eq!(text.matches('\n').count(), 1, "{text}");
-            assert!(text.ends_with('\n') && !text[..text.len() - 1].contains('\u{1b}'), "{text:?}");
+        let event = ServerEvent::Refused(client, lfn_net::server::event::RefusedReason::Hello, evil);
+        let line = ServerLogLine::new(&event, SystemTime::UNIX_EPOCH);
+        let json = serde_json::to_string(&line).unwrap();
+        let text = text_line(&json);
+        for line in [&json, text.trim_end_matches('\n')] {
+            assert!(!line.contains('\n') && !line.contains('\u{1b}'), "{line:?}");
         }
-        let json: Value = serde_json::from_str(&render(&line, LogFormat::Json, "now")).unwrap();
-        assert_eq!((&json["client"], &json["error"]), (&json!("192.0.2.1:7"), &json!(evil)));
-        assert!(
-            render(&line, LogFormat::Text, "now").starts_with("now warn  refused  client=192.0.2.1:7 reason=hello ")
-        );
+        let value: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&value["client"], &value["error"]), (&json!("192.0.2.1:7"), &json!(evil)));
+        assert!(json.starts_with("{\"time\":\"1970-01-01T00:00:00.000Z\",\"level\":\"warn\",\"event\":\"refused\","));
+        let start = "1970-01-01T00:00:00.000Z warn  refused  client=192.0.2.1:7 reason=hello error=";
+        assert!(text.starts_with(start) && text.ends_with('\n'), "{text:?}");
     }
 
     #[test]

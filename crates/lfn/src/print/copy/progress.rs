@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lfn_api::documents::{CopyProgressFigures, CopyProgressLine};
 use lfn_api::prediction::{CopyPrediction, Predictor};
 use lfn_core::diagnose::bottleneck::{CopyBottleneck, CurrentProgress};
 use lfn_core::evidence::ProgressSample;
@@ -14,7 +15,6 @@ use lfn_core::transfer::entry::Name;
 use lfn_core::transfer::streams::StreamChange;
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_net::transfer::{ConnectionEvent, CopyOutcome, ListedTotals};
-use serde::Serialize;
 
 use super::progress_line::{CopyState, ProgressLine};
 use crate::exit::without_error_number;
@@ -59,37 +59,6 @@ pub struct CopyProgress<'a> {
     predicted: Cell<Option<CopyPrediction>>,
     streams: Cell<u16>,
     last_event: Cell<Option<Duration>>,
-}
-
-/// One line of JSON.
-#[derive(Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-enum Event<'a> {
-    Progress(&'a ProgressEvent),
-    Streams(&'a StreamChange),
-    Disconnected { reason: String, retry_seconds: f64 },
-    Reconnected { after_seconds: f64 },
-}
-
-/// Progress so far, with the current rate.
-#[derive(Serialize)]
-struct ProgressEvent {
-    seconds: f64,
-    /// Bytes that are done: sent, up to date or skipped.
-    bytes: Bytes,
-    moved_bytes: Bytes,
-    /// Bytes of the listed files.
-    total_bytes: Bytes,
-    /// Files, directories and links that are done.
-    entries: u64,
-    total_entries: u64,
-    /// True if the list is complete.
-    listing_complete: bool,
-    goodput_bits_per_second: BitRate,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    eta_seconds: Option<f64>,
-    limited_by: String,
-    streams: u16,
 }
 
 /// Name of the file that started last, shared with the threads of the copy.
@@ -199,7 +168,7 @@ impl<'a> CopyProgress<'a> {
         let due = self.last_event.get().is_none_or(|last| look.at >= last + EVENT_INTERVAL);
         if self.mode.ndjson && due {
             self.last_event.set(Some(look.at));
-            event(&Event::Progress(&self.now(extent, look, goodput, limit)));
+            print_line(&CopyProgressLine::Progress { figures: self.figures(extent, look, current) });
         }
     }
 
@@ -207,7 +176,7 @@ impl<'a> CopyProgress<'a> {
     pub fn streams_changed(&self, change: &StreamChange) {
         self.streams.set(change.streams);
         if self.mode.ndjson {
-            event(&Event::Streams(change));
+            print_line(&CopyProgressLine::Streams { change: change.clone() });
         }
     }
 
@@ -216,10 +185,10 @@ impl<'a> CopyProgress<'a> {
         let seen = !self.bar.is_hidden();
         match connection {
             ConnectionEvent::Lost { cause: why, retry_for } if self.mode.ndjson => {
-                event(&Event::Disconnected { reason: why.to_string(), retry_seconds: retry_for.as_secs_f64() });
+                print_line(&CopyProgressLine::Disconnected { reason: why.to_string(), retry_for: *retry_for });
             }
             ConnectionEvent::Reconnected { after } if self.mode.ndjson => {
-                event(&Event::Reconnected { after_seconds: after.as_secs_f64() })
+                print_line(&CopyProgressLine::Reconnected { after: *after });
             }
             // The error at the end reports a connection that is not restored.
             _ if is_quiet() && !self.mode.requested => {}
@@ -300,24 +269,18 @@ impl<'a> CopyProgress<'a> {
         }
     }
 
-    fn now(
-        &self,
-        extent: &ListedTotals,
-        sample: &ProgressSample,
-        goodput: BitRate,
-        limit: CopyBottleneck,
-    ) -> ProgressEvent {
-        ProgressEvent {
-            seconds: sample.at.as_secs_f64(),
+    fn figures(&self, extent: &ListedTotals, sample: &ProgressSample, current: CurrentProgress) -> CopyProgressFigures {
+        CopyProgressFigures {
+            time: sample.at,
             bytes: done(extent, sample),
             moved_bytes: sample.bytes,
             total_bytes: extent.bytes,
             entries: extent.finished,
             total_entries: extent.entries,
             listing_complete: extent.complete,
-            goodput_bits_per_second: goodput,
-            eta_seconds: self.left(extent, sample, goodput).map(|left| left.as_secs_f64()),
-            limited_by: limit.display_for_end(self.near_sends),
+            goodput: current.goodput,
+            eta: self.left(extent, sample, current.goodput),
+            limited_by: current.bottleneck.display_for_end(self.near_sends),
             streams: self.streams.get(),
         }
     }
@@ -344,8 +307,8 @@ fn done(extent: &ListedTotals, look: &ProgressSample) -> Bytes {
     Bytes(look.bytes.0.saturating_add(extent.not_needed.0).min(extent.bytes.0))
 }
 
-/// Prints an event. A closed pipe is not an error.
-fn event(event: &Event<'_>) {
+/// Prints a line of JSON. A closed pipe is not an error.
+fn print_line(line: &CopyProgressLine) {
     let mut out = print::json();
-    let _ = serde_json::to_writer(&mut out, event).map_err(std::io::Error::from).and_then(|()| writeln!(out));
+    let _ = serde_json::to_writer(&mut out, line).map_err(std::io::Error::from).and_then(|()| writeln!(out));
 }

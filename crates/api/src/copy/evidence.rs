@@ -1,0 +1,49 @@
+//! Evidence of a finished copy.
+
+use lfn_core::evidence::{CopyEvidence, Evidence, HostNames, ProgressSample, TypedArgument};
+use lfn_core::wire::measure::TestDirection;
+use lfn_net::tester;
+use lfn_net::transfer::CopyOutcome;
+
+use super::places::{Direction, without_secrets};
+use super::prepare::PreparedCopy;
+use crate::command_line::quote;
+use crate::emulator_env;
+
+/// Returns the evidence of a copy.
+pub(super) fn copy_evidence(prepared: &PreparedCopy, outcome: &CopyOutcome) -> Evidence {
+    let streams = outcome.last_stream_count(prepared.options.streams);
+    let predicted = prepared.predictor.predict_outcome(outcome, streams, None);
+    let copy = CopyEvidence {
+        start: ProgressSample::default(),
+        end: ProgressSample { at: outcome.elapsed, bytes: outcome.moved(), ..outcome.sample },
+        streams,
+        predicted: predicted.map(|predicted| predicted.average_goodput),
+        outage: outcome.outage_time,
+        standstill: outcome.standstill_time,
+    };
+    let direction = if prepared.near_sends() { TestDirection::Forward } else { TestDirection::Reverse };
+    let places = prepared.places.iter();
+    let places = places.map(|place| TypedArgument { flag: None, text: quote(without_secrets(place)) });
+    Evidence {
+        hosts: host_names(&prepared.direction),
+        path: prepared.predictor.path,
+        arguments: places.chain(prepared.typed_flags.iter().cloned()).collect(),
+        ..Evidence::of_copy(direction, copy)
+    }
+}
+
+/// Returns the names of the two ends: this host and the server, or the two servers of a third-party copy.
+fn host_names(direction: &Direction) -> HostNames {
+    let typed = |host: &str| without_secrets(host.as_ref());
+    match direction {
+        Direction::Upload(_, host, _) | Direction::Download(host, ..) => {
+            HostNames { near: near_name(), far: typed(host) }
+        }
+        Direction::ThirdParty { sender, receiver, .. } => HostNames { near: typed(sender), far: typed(receiver) },
+    }
+}
+
+fn near_name() -> String {
+    if emulator_env::is_inside() { "near".into() } else { tester::read_kernel().host }
+}

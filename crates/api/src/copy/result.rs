@@ -1,0 +1,160 @@
+//! Result of a copy: the outcome, its limit and findings, and the document.
+
+use lfn_core::diagnose::bottleneck::CopyBottleneck;
+use lfn_core::diagnose::{Diagnosis, diagnose};
+use lfn_core::transfer::streams::{CountReason, DEFAULT_STREAMS, StreamChange};
+use lfn_core::units::show_duration;
+use lfn_core::wire::CongestionRequest;
+use lfn_net::session::SessionError;
+use lfn_net::transfer::{CopyObserver, CopyOutcome, TransferError, download, third_party_copy, upload};
+
+use super::error::CopyError;
+use super::evidence::copy_evidence;
+use super::places::{Direction, without_secrets};
+use super::prepare::PreparedCopy;
+use crate::documents::{CopySchema, FinishedCopy};
+use crate::prediction::CopyPrediction;
+
+/// A finished copy with its settings, its prediction and its diagnosis.
+#[derive(Debug)]
+pub struct CopyResult {
+    /// Result of the transfer.
+    pub outcome: CopyOutcome,
+    /// Settings of the copy.
+    pub prepared: PreparedCopy,
+    /// Limit and findings of the copy.
+    pub diagnosis: Diagnosis,
+}
+
+impl PreparedCopy {
+    /// Copies to the end, and diagnoses the copy.
+    pub fn run(self, watch: CopyObserver<'_>) -> Result<CopyResult, CopyError> {
+        let far = &self.far.target;
+        let result = match self.direction.clone() {
+            Direction::Upload(from, _, to) => upload(far, &from, to, &self.options, watch),
+            Direction::Download(_, from, to) => download(far, from, &to, &self.options, watch),
+            Direction::ThirdParty { from, to, .. } => {
+                let receiver = self.other.as_ref().map_or(far, |other| &other.target);
+                third_party_copy(far, from, receiver, to, &self.options, watch)
+            }
+        };
+        let outcome = result.map_err(|error| match error {
+            TransferError::Session(SessionError::Unreachable { address, source }) if self.direction.is_local() => {
+                CopyError::Loopback { address, source }
+            }
+            error => CopyError::from_transfer(error, &self.places),
+        })?;
+        Ok(CopyResult::new(self, outcome))
+    }
+}
+
+impl CopyResult {
+    /// Diagnoses a finished copy.
+    pub(super) fn new(prepared: PreparedCopy, outcome: CopyOutcome) -> Self {
+        let diagnosis = diagnose(&copy_evidence(&prepared, &outcome));
+        CopyResult { outcome, prepared, diagnosis }
+    }
+
+    /// Returns the document, without entries and manifest.
+    pub fn document(&self) -> FinishedCopy {
+        let CopyResult { outcome, prepared, diagnosis } = self;
+        let (options, choice) = (&prepared.options, &prepared.choice);
+        let mut sources: Vec<_> = prepared.places.iter().map(|place| without_secrets(place)).collect();
+        let destination = sources.pop().unwrap_or_default();
+        let (congestion, congestion_reason) = self.congestion_change().unzip();
+        FinishedCopy {
+            schema: CopySchema::Current,
+            sources,
+            destination,
+            path: outcome.path.clone(),
+            bytes: outcome.bytes,
+            moved_bytes: outcome.moved(),
+            time: outcome.elapsed,
+            goodput: outcome.moved().per(outcome.elapsed),
+            digest: outcome.digest,
+            dry_run: options.transfer_options.dry_run,
+            entries: None,
+            verify: options.transfer_options.verify,
+            fsync: options.transfer_options.fsync,
+            counts: outcome.tally,
+            not_copied: outcome.skipped,
+            manifest_files: None,
+            failures: outcome.failures.clone(),
+            reconnects: outcome.reconnects,
+            disconnected: outcome.outage_time,
+            stalled: outcome.standstill_time,
+            streams_replaced: outcome.replaced,
+            predicted: self.predicted(),
+            limited_by: self.bottleneck().display_for_end(prepared.near_sends()),
+            verdict: diagnosis.verdict.clone(),
+            findings: diagnosis.findings.clone(),
+            missing: diagnosis.missing.clone(),
+            streams: self.streams(),
+            streams_reason: self.streams_reason(),
+            streams_changes: outcome.changes.clone(),
+            block: options.block,
+            block_reason: choice.block_reason.clone(),
+            buffer: choice.buffer,
+            buffer_reason: choice.buffer_reason.clone(),
+            protection: options.protection,
+            congestion: congestion.or(options.congestion.as_ref().map(CongestionRequest::name)).map(str::to_owned),
+            congestion_reason: congestion_reason.unwrap_or(&choice.congestion_reason).to_owned(),
+            pacing: options.pace,
+            sender: outcome.sample.sender,
+            receiver: outcome.sample.receiver,
+            sockets: outcome.sample.sockets,
+        }
+    }
+
+    /// Returns the prediction for the bytes that were sent, if the path is known and any were sent.
+    pub fn predicted(&self) -> Option<CopyPrediction> {
+        self.prepared.predictor.predict_outcome(&self.outcome, self.streams(), None)
+    }
+
+    /// Returns the limit of the whole copy.
+    pub fn bottleneck(&self) -> CopyBottleneck {
+        self.diagnosis.bottleneck.unwrap_or(CopyBottleneck::Unknown)
+    }
+
+    /// Returns the number of streams at the end.
+    pub fn streams(&self) -> u16 {
+        self.outcome.last_stream_count(self.prepared.options.streams)
+    }
+
+    /// Returns the last change of the number of streams, if there was one.
+    pub fn last_count_change(&self) -> Option<&StreamChange> {
+        self.outcome.changes.iter().rfind(|change| change.congestion.is_none())
+    }
+
+    /// Returns the congestion control that the sender changed to and the reason, if there was a change.
+    pub fn congestion_change(&self) -> Option<(&str, &str)> {
+        let mut changes = self.outcome.changes.iter().rev();
+        changes.find_map(|change| Some((change.congestion.as_deref()?, change.reason.as_str())))
+    }
+
+    /// Returns the reason for the number of streams at the start. The times are those of the prediction for the bytes
+    /// that were sent.
+    pub fn streams_reason(&self) -> String {
+        let PreparedCopy { options, choice, predictor, send_buffer, .. } = &self.prepared;
+        let reason = choice.streams_reason;
+        let is_chosen = matches!(reason, CountReason::Faster | CountReason::Size(_) | CountReason::UnknownSize);
+        if !is_chosen || options.streams <= DEFAULT_STREAMS {
+            return reason.to_string();
+        }
+        let (Some(predicted), Some(fewer)) =
+            (self.predicted(), predictor.predict_outcome(&self.outcome, DEFAULT_STREAMS, *send_buffer))
+        else {
+            return reason.to_string();
+        };
+        let gain = if fewer.time > predicted.time {
+            let [time, with_fewer] = [predicted.time, fewer.time].map(show_duration);
+            format!("{time} instead of {with_fewer} with {DEFAULT_STREAMS}")
+        } else {
+            format!("as fast as {DEFAULT_STREAMS}")
+        };
+        match reason {
+            CountReason::Faster => gain,
+            reason => format!("{reason}; {gain}"),
+        }
+    }
+}
