@@ -10,11 +10,10 @@ use crate::time::Instant;
 
 const SLOTS: u64 = 60;
 
-/// Bytes, or nanoseconds, that one client or all clients used.
+/// Bytes, or nanoseconds, that one client or all clients used. Slots that no longer count are removed by the next use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {
     slots: VecDeque<Slot>,
-    used: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,29 +24,25 @@ struct Slot {
 
 impl Usage {
     /// Returns the use in the window that ends now.
-    pub(super) fn used(&mut self, window: Duration, now: Instant) -> u64 {
-        let current = now.as_nanos() / slot_length(window);
-        while let Some(oldest) = self.slots.front().filter(|slot| slot.number + SLOTS < current) {
-            self.used -= oldest.used;
-            self.slots.pop_front();
-        }
-        self.used
+    pub(super) fn used(&self, window: Duration, now: Instant) -> u64 {
+        self.counted_slots(window, now).map(|slot| slot.used).sum()
     }
 
-    /// Returns whether nothing was used in the last window.
-    pub(super) fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+    /// Returns the number of the newest slot.
+    pub(super) fn newest_slot(&self) -> Option<u64> {
+        self.slots.back().map(|slot| slot.number)
     }
 
     /// Adds an amount. The sum saturates at 584 years and 18 EB.
     pub(super) fn add(&mut self, amount: u64, window: Duration, now: Instant) {
-        let amount = amount.min(u64::MAX - self.used(window, now));
-        let number = now.as_nanos() / slot_length(window);
+        let used = self.used(window, now);
+        let (number, counted) = (slot_number(window, now), self.counted_slots(window, now).count());
+        self.slots.drain(..self.slots.len() - counted);
+        let amount = amount.min(u64::MAX - used);
         match self.slots.back_mut().filter(|slot| slot.number >= number) {
             Some(slot) => slot.used += amount,
             None => self.slots.push_back(Slot { number, used: amount }),
         }
-        self.used += amount;
     }
 
     /// Removes an amount that was added and not used, newest first.
@@ -56,15 +51,14 @@ impl Usage {
         for slot in self.slots.iter_mut().rev() {
             let returned = left.min(slot.used);
             slot.used -= returned;
-            self.used -= returned;
             left -= returned;
         }
     }
 
     /// Returns the time until at most `amount` of the use still counts.
     pub(super) fn time_until(&self, amount: u64, window: Duration, now: Instant) -> Duration {
-        let (mut counted, mut until) = (self.used, now);
-        for slot in &self.slots {
+        let (mut counted, mut until) = (self.used(window, now), now);
+        for slot in self.counted_slots(window, now) {
             if counted <= amount {
                 break;
             }
@@ -73,6 +67,16 @@ impl Usage {
         }
         until.saturating_since(now)
     }
+
+    /// Returns the slots whose use counts, oldest first.
+    fn counted_slots(&self, window: Duration, now: Instant) -> impl Iterator<Item = &Slot> {
+        let current = slot_number(window, now);
+        self.slots.iter().skip_while(move |slot| slot.number + SLOTS < current)
+    }
+}
+
+fn slot_number(window: Duration, now: Instant) -> u64 {
+    now.as_nanos() / slot_length(window)
 }
 
 fn slot_length(window: Duration) -> u64 {
@@ -96,7 +100,6 @@ mod tests {
         usage.add(10, WINDOW, at(30));
         assert_eq!([10, 0, 110].map(|left| usage.time_until(left, WINDOW, at(40)).as_secs()), [31, 51, 0]);
         assert_eq!([70, 71, 91].map(|now| usage.used(WINDOW, at(now))), [110, 10, 0]);
-        assert!(usage.is_empty());
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use lfn_core::limits::QueuePosition;
 use lfn_core::session::SessionId;
-use lfn_core::wire::queue::{QueueMessage, QueuePosition, QueueReply};
+use lfn_core::wire::queue::{QueueMessage, QueueReply};
 
 use super::control::QueuePoll;
 use super::{Control, DEAD_PEER_TIMEOUT, SessionError};

@@ -111,10 +111,10 @@ fn session_of<'a>(event: &ServerEvent<'a>) -> Option<&'a SessionInfo> {
 fn line(event: &ServerEvent<'_>) -> LogLine {
     let new = |level, event, fields| LogLine { level, event, fields };
     match event {
-        ServerEvent::Queued(info, expected) => {
+        ServerEvent::Queued(info, position) => {
             let mut fields = requested_fields(info);
-            fields.push(("ahead", expected.ahead.into()));
-            fields.push(("expected_wait_seconds", seconds(expected.wait)));
+            fields.push(("ahead", position.ahead.into()));
+            fields.push(("expected_wait_seconds", seconds(position.expected_wait())));
             new("info", "queued", fields)
         }
         ServerEvent::LeftQueue(info, waited) => {
