@@ -60,54 +60,46 @@ fn ipv6_client_is_its_64_prefix() {
     assert_eq!(of("2001:db8:1:2::1").to_string(), "2001:db8:1:2::/64");
 }
 
-/// Each case has requests (client and streams), and the sessions that start at first and after each end of the oldest
-/// running session.
-#[test]
-fn sessions_start_in_the_order_of_the_queue() {
-    let few_streams = |mut limits: ServerLimits, total, own| {
-        (limits.total.streams, limits.client.streams) = (total, own);
-        limits
-    };
-    let cases: [(&str, ServerLimits, &[(u8, u16)], &[&[u64]]); 4] = [
-        (
-            "first in, first out",
-            sessions(1, 1),
-            &[(0, 1), (0, 1), (1, 1), (2, 1), (1, 1)],
-            &[&[0], &[1], &[2], &[3], &[4]],
-        ),
-        (
-            "a client at its limit is skipped, and its sessions keep their order",
-            few_streams(sessions(4, 2), 1000, 8),
-            &[(0, 6), (0, 4), (0, 1), (1, 8)],
-            &[&[0, 3], &[1, 2]],
-        ),
-        (
-            "a large session that waits for a total limit is not overtaken",
-            few_streams(sessions(4, 1), 10, 1000),
-            &[(0, 6), (0, 1), (1, 8), (2, 1)],
-            &[&[0], &[1, 2, 3]],
-        ),
-        (
-            "a session of another client waits for the limit of clients",
-            ServerLimits { clients: 1, ..sessions(4, 4) },
-            &[(0, 1), (1, 1), (0, 1)],
-            &[&[0], &[1], &[2]],
-        ),
-    ];
-    for (name, limits, requests, expected) in cases {
-        let mut queue = SessionQueue::new(limits);
-        for (who, streams) in requests {
-            request(&mut queue, *who, ResourceRequest { streams: *streams, ..seconds(10) });
-        }
-        let mut running: Vec<u64> = (0..requests.len() as u64).filter(|id| is_running(&queue, *id)).collect();
-        let mut started = vec![running.clone()];
-        while queue.waiting() > 0 {
-            let decisions = queue.end(running.remove(0), at(10));
-            started.push(decisions.iter().map(|decision| decision.id).collect());
-            running.extend(started.last().unwrap());
-        }
-        assert_eq!(started, expected, "{name}");
+/// Returns the sessions that start at first, and after each end of the oldest running session. The requests are clients
+/// with their streams.
+fn order_of_starts(limits: ServerLimits, requests: &[(u8, u16)]) -> Vec<Vec<u64>> {
+    let mut queue = SessionQueue::new(limits);
+    for (who, streams) in requests {
+        request(&mut queue, *who, ResourceRequest { streams: *streams, ..seconds(10) });
     }
+    let mut running: Vec<u64> = (0..requests.len() as u64).filter(|id| is_running(&queue, *id)).collect();
+    let mut starts = vec![running.clone()];
+    while queue.waiting() > 0 {
+        let started: Vec<u64> = queue.end(running.remove(0), at(10)).iter().map(|decision| decision.id).collect();
+        running.extend(&started);
+        starts.push(started);
+    }
+    starts
+}
+
+#[test]
+fn sessions_start_in_order_of_arrival() {
+    let order = order_of_starts(sessions(1, 1), &[(0, 1), (0, 1), (1, 1), (2, 1), (1, 1)]);
+    assert_eq!(order, [[0], [1], [2], [3], [4]]);
+}
+
+#[test]
+fn client_at_its_limit_is_skipped() {
+    let mut limits = sessions(4, 2);
+    limits.client.streams = 8;
+    // Session 2 has room, but another session of its client waits before it.
+    let order = order_of_starts(limits, &[(0, 6), (0, 4), (0, 1), (1, 8)]);
+    assert_eq!(order, [[0, 3], [1, 2]]);
+}
+
+#[test]
+fn session_that_waits_for_a_total_limit_is_not_overtaken() {
+    let mut limits = sessions(4, 1);
+    limits.total.streams = 10;
+    let order = order_of_starts(limits, &[(0, 6), (0, 1), (1, 8), (2, 1)]);
+    assert_eq!(order, [vec![0], vec![1, 2, 3]]);
+    let limits = ServerLimits { clients: 1, ..sessions(4, 4) };
+    assert_eq!(order_of_starts(limits, &[(0, 1), (1, 1), (0, 1)]), [[0], [1], [2]]);
 }
 
 #[test]
@@ -161,30 +153,28 @@ fn impossible_requests_are_refused_at_once() {
     assert_eq!(long.to_string(), "a test of 61 s requested, but the server allows 60 s");
 }
 
-/// Each case has the lengths of both queues, the clients of the accepted sessions and of the refused one, and its error.
+/// Checks the refusal of a client after the sessions of the accepted clients.
+fn check_full_queue(total: u32, own: u32, accepted: &[u8], refused: u8, text: &str) {
+    let mut limits = sessions(1, 1);
+    (limits.total.queue, limits.client.queue) = (total, own);
+    let mut queue = SessionQueue::new(limits);
+    let ids: Vec<u64> = accepted.iter().map(|who| request(&mut queue, *who, seconds(9))).collect();
+    let denial = queue.request(client(refused), seconds(9), at(0)).unwrap_err();
+    assert_eq!((denial.to_string(), denial.hint()), (text.into(), format!("try again in {} s", 9 * ids.len() + 1)));
+    // A session that ends or leaves gives its place to another.
+    queue.end(*ids.last().unwrap(), at(1));
+    request(&mut queue, refused, seconds(9));
+}
+
 #[test]
 fn full_queue_refuses_with_a_hint() {
-    let none = "and no session may wait";
-    let cases: [([u32; 2], &[u8], u8, LimitScope, String); 7] = [
-        ([3, 2], &[0, 0, 0], 0, LimitScope::Client, "and 2 sessions of this client are waiting".into()),
-        ([3, 2], &[0, 0, 0, 1], 2, LimitScope::Total, "and 3 sessions of all clients together are waiting".into()),
-        ([0, 9], &[0], 0, LimitScope::Client, none.into()),
-        ([0, 9], &[0], 1, LimitScope::Total, none.into()),
-        ([9, 0], &[0], 0, LimitScope::Client, none.into()),
-        ([9, 0], &[0], 1, LimitScope::Total, none.into()),
-        ([0, 0], &[0], 1, LimitScope::Total, none.into()),
-    ];
-    for ([total, own], accepted, refused, limited_by, text) in cases {
-        let mut limits = sessions(1, 1);
-        (limits.total.queue, limits.client.queue) = (total, own);
-        let mut queue = SessionQueue::new(limits);
-        let ids: Vec<u64> = accepted.iter().map(|who| request(&mut queue, *who, seconds(9))).collect();
-        let denial = queue.request(client(refused), seconds(9), at(0)).unwrap_err();
-        assert_eq!(denial.to_string(), format!("{}, {text}", limited_by.full_message()));
-        assert_eq!(denial.hint(), format!("try again in {} s", 9 * ids.len() + 1));
-        // A session that ends or leaves gives its place to another.
-        queue.end(*ids.last().unwrap(), at(1));
-        request(&mut queue, refused, seconds(9));
+    let own = "this client has reached its limit on the server, and";
+    check_full_queue(3, 2, &[0, 0, 0], 0, &format!("{own} 2 sessions of this client are waiting"));
+    let total = "the server is full, and 3 sessions of all clients together are waiting";
+    check_full_queue(3, 2, &[0, 0, 0, 1], 2, total);
+    for [total, client] in [[0, 9], [9, 0], [0, 0]] {
+        check_full_queue(total, client, &[0], 0, &format!("{own} no session may wait"));
+        check_full_queue(total, client, &[0], 1, "the server is full, and no session may wait");
     }
 }
 

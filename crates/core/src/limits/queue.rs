@@ -171,20 +171,20 @@ impl SessionQueue {
         let WaitingSession { client, limited_by, .. } = *self.waiting.get(&id)?;
         let own_limit = limited_by == LimitScope::Client;
         let whose = own_limit.then_some(client);
-        let counts = |other: Client| whose.is_none_or(|whose| whose == other);
-        let running: Vec<&RunningSession> = self.running_of(whose).collect();
-        let ahead: Vec<&WaitingSession> =
-            self.waiting.range(..id).map(|(_, session)| session).filter(|session| counts(session.client)).collect();
-        let left = |session: &&RunningSession| {
+        let left = |session: &RunningSession| {
             let left = (session.started_at + session.request.expected_time()?).saturating_since(now);
             (!left.is_zero()).then_some(left)
         };
-        let times = running.iter().map(left).chain(ahead.iter().map(|session| session.request.expected_time()));
-        let sum = |sum: Duration, time: Option<Duration>| Some(sum.saturating_add(time.or(self.mean_time)?));
-        let wait = times.into_iter().try_fold(Duration::ZERO, sum);
-        let parallel = u32::try_from(running.len().max(1)).unwrap_or(u32::MAX);
+        let mut times: Vec<Option<Duration>> = self.running_of(whose).map(left).collect();
+        let running = times.len();
+        times.extend(
+            self.waiting_of(whose).take_while(|(other, _)| **other < id).map(|(_, s)| s.request.expected_time()),
+        );
+        let sum = |sum: Duration, time: &Option<Duration>| Some(sum.saturating_add(time.or(self.mean_time)?));
+        let wait = times.iter().try_fold(Duration::ZERO, sum);
+        let parallel = u32::try_from(running.max(1)).unwrap_or(u32::MAX);
         Some(QueuePosition {
-            ahead: u32::try_from(ahead.len()).unwrap_or(u32::MAX),
+            ahead: u32::try_from(times.len() - running).unwrap_or(u32::MAX),
             expected_wait_seconds: wait.map(|wait| (wait / parallel).into()),
             own_limit,
         })
@@ -218,13 +218,10 @@ impl SessionQueue {
     /// sessions may use the same bytes.
     pub fn affords(&self, id: u64, all: Bytes, requested: Bytes, now: Instant) -> Result<(), Denial> {
         let Some(&RunningSession { client, taken, .. }) = self.running.get(&id) else { return Ok(()) };
-        let Some(quota) = self.quotas.smallest(QuotaResource::Bytes, client, now) else { return Ok(()) };
-        let allowance = taken.0.saturating_add(quota.left);
-        if all.0 <= allowance {
-            return Ok(());
-        }
-        let remaining = allowance.saturating_sub(all.0.saturating_sub(requested.0));
-        Err(quota.denial(Some(requested.0), remaining, now))
+        let Some(mut quota) = self.quotas.smallest(QuotaResource::Bytes, client, now) else { return Ok(()) };
+        let earlier = Bytes(all.0.saturating_sub(requested.0));
+        quota.left = taken.0.saturating_add(quota.left).saturating_sub(earlier.0);
+        quota.check(Some(requested.0), now).map(drop)
     }
 
     /// Returns the denial of a session whose quota of bytes is exhausted, if any.
@@ -271,7 +268,7 @@ impl SessionQueue {
     fn queue_denial(&self, id: u64, now: Instant) -> Option<Denial> {
         let WaitingSession { client, limited_by, .. } = *self.waiting.get(&id)?;
         self.limits.scopes(client).into_iter().find_map(|ScopedLimits { scope, whose, limits }| {
-            let waiting = self.waiting_of(whose) - 1;
+            let waiting = self.waiting_of(whose).count() - 1;
             let wait = || self.position(id, now).and_then(|position| position.expected_wait());
             (waiting >= limits.queue as usize).then(|| Denial::QueueFull { limited_by, scope, waiting, wait: wait() })
         })
@@ -334,7 +331,7 @@ impl SessionQueue {
             if let Some(total) = limits.rate {
                 let even = (total.0 / u64::from(limits.sessions)).max(1);
                 let free = total.0.saturating_sub(used_rate.0);
-                let takers = (self.waiting_of(whose) as u64).clamp(1, u64::from(limits.sessions - sessions));
+                let takers = (self.waiting_of(whose).count() as u64).clamp(1, u64::from(limits.sessions - sessions));
                 rate = Some(share_of_rate(even, free, takers, rate).ok_or(scope)?);
             }
         }
@@ -351,9 +348,9 @@ impl SessionQueue {
         self.running.values().filter(|session| !session.request.uncounted).filter(counts)
     }
 
-    /// Returns the number of waiting sessions of one client or of all clients.
-    fn waiting_of(&self, whose: Option<Client>) -> usize {
-        self.waiting.values().filter(|session| whose.is_none_or(|whose| whose == session.client)).count()
+    /// Returns the waiting sessions of one client or of all clients, in order of arrival.
+    fn waiting_of(&self, whose: Option<Client>) -> impl Iterator<Item = (&u64, &WaitingSession)> {
+        self.waiting.iter().filter(move |(_, session)| whose.is_none_or(|whose| whose == session.client))
     }
 }
 

@@ -74,10 +74,7 @@ impl Quotas {
         requested: Option<u64>,
         now: Instant,
     ) -> Result<Option<u64>, Denial> {
-        match self.smallest(resource, client, now) {
-            Some(quota) if quota.left < requested.unwrap_or(0).max(1) => Err(quota.denial(requested, quota.left, now)),
-            quota => Ok(quota.map(|quota| quota.left)),
-        }
+        self.smallest(resource, client, now).map(|quota| quota.check(requested, now)).transpose()
     }
 
     /// Returns the account of a client. If there are too many, the client whose last use is oldest is forgotten.
@@ -94,18 +91,21 @@ impl Quotas {
 }
 
 impl Quota<'_> {
-    /// Returns the denial of a request that exceeds the quota, with the time until enough is left.
-    pub(super) fn denial(&self, requested: Option<u64>, remaining: u64, now: Instant) -> Denial {
-        let Quota { resource, scope, limit, window, usage, .. } = *self;
+    /// Returns what is left, if it is not zero and covers the request. The denial has the time until enough is left.
+    pub(super) fn check(&self, requested: Option<u64>, now: Instant) -> Result<u64, Denial> {
+        let Quota { resource, scope, limit, window, usage, left: remaining } = *self;
+        if remaining >= requested.unwrap_or(0).max(1) {
+            return Ok(remaining);
+        }
         let max_used = limit.saturating_sub(requested.unwrap_or(resource.minimum()));
         let retry_after = usage.map_or(Duration::ZERO, |usage| usage.time_until(max_used, window, now));
-        Denial::Quota { resource, scope, requested, remaining, limit, window, retry_after }
+        Err(Denial::Quota { resource, scope, requested, remaining, limit, window, retry_after })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use core::net::Ipv4Addr;
 
     use super::*;
     use crate::limits::ResourceLimits;

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,7 +23,7 @@ use super::rate_limiter::{ByteQuota, Exhausted, RateLimiter};
 /// Admission control of a server, for all its protocols.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    inner: Arc<Inner>,
+    state: Arc<Mutex<State>>,
 }
 
 /// Outcome of a request for a session.
@@ -68,18 +67,13 @@ struct Place(Session);
 /// A session by its id in the queue.
 #[derive(Clone, Debug)]
 struct Session {
-    inner: Arc<Inner>,
+    state: Arc<Mutex<State>>,
     id: u64,
 }
 
 #[derive(Debug)]
-struct Inner {
-    origin: Instant,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
 struct State {
+    origin: Instant,
     queue: SessionQueue,
     /// Turns of the waiting sessions, by their id.
     turns: HashMap<u64, Arc<Turn>>,
@@ -88,18 +82,19 @@ struct State {
 impl Admission {
     /// Creates the admission control without any sessions.
     pub fn new(limits: ServerLimits) -> Self {
-        let state = State { queue: SessionQueue::new(limits), turns: HashMap::new() };
-        Admission { inner: Arc::new(Inner { origin: Instant::now(), state: Mutex::new(state) }) }
+        let state = State { origin: Instant::now(), queue: SessionQueue::new(limits), turns: HashMap::new() };
+        Admission { state: Arc::new(Mutex::new(state)) }
     }
 
     /// Requests admission for a session.
     pub fn request(&self, peer: IpAddr, requested: ResourceRequest) -> AdmissionOutcome {
-        let mut state = self.inner.lock();
-        let id = match state.queue.request(Client::of(peer), requested, self.inner.now()) {
+        let mut state = lock(&self.state);
+        let now = state.now();
+        let id = match state.queue.request(Client::of(peer), requested, now) {
             Ok(id) => id,
             Err(denial) => return AdmissionOutcome::Refused(refusal(&denial)),
         };
-        let place = Place(Session { inner: self.inner.clone(), id });
+        let place = Place(Session { state: self.state.clone(), id });
         if let Some(allowed) = state.queue.grant(id) {
             return AdmissionOutcome::Granted(Grant::new(place, allowed));
         }
@@ -120,19 +115,19 @@ impl Admission {
 
     /// Stops admission. Waiting sessions are refused.
     pub fn stop(&self) {
-        let mut state = self.inner.lock();
+        let mut state = lock(&self.state);
         let decisions = state.queue.stop();
         state.deliver(decisions);
     }
 
     /// Returns the number of running sessions.
     pub fn running(&self) -> usize {
-        self.inner.lock().queue.running()
+        lock(&self.state).queue.running()
     }
 
     /// Returns the number of waiting sessions.
     pub fn waiting(&self) -> usize {
-        self.inner.lock().queue.waiting()
+        lock(&self.state).queue.waiting()
     }
 }
 
@@ -180,12 +175,6 @@ impl Grant {
         self.rate_limiter.clone()
     }
 
-    /// Counts payload that did not pass the rate limiter. A refusal means the session must end.
-    pub fn count_bytes(&self, bytes: Bytes) -> Result<(), Refusal> {
-        let _ = self.rate_limiter.count_and_wait(bytes.0, &AtomicBool::new(true));
-        self.check()
-    }
-
     /// Accounts for the time and the bytes of the session until now. Call it regularly while the session runs. A
     /// refusal means the session must end.
     pub fn check(&self) -> Result<(), Refusal> {
@@ -211,10 +200,11 @@ impl Drop for Grant {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Session { inner, id } = &self.0;
-        let mut state = inner.lock();
+        let Session { state, id } = &self.0;
+        let mut state = lock(state);
+        let now = state.now();
         state.turns.remove(id);
-        let decisions = state.queue.end(*id, inner.now());
+        let decisions = state.queue.end(*id, now);
         state.deliver(decisions);
     }
 }
@@ -236,24 +226,23 @@ impl ByteQuota for Session {
 impl Session {
     /// Runs a function on the queue, with the id of the session and the time.
     fn with<T>(&self, function: impl FnOnce(&mut SessionQueue, u64, time::Instant) -> T) -> T {
-        let mut state = self.inner.lock();
-        function(&mut state.queue, self.id, self.inner.now())
+        let mut state = lock(&self.state);
+        let now = state.now();
+        function(&mut state.queue, self.id, now)
     }
 }
 
-impl Inner {
-    /// Returns the time since the start. Call it while you hold the lock, so that the queue's time never goes back.
+/// No thread panics while it holds the lock, and the state is consistent after every statement.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// Returns the time since the start. Callers hold the lock, so the time of the queue never goes back.
     fn now(&self) -> time::Instant {
         time::Instant::ZERO + self.origin.elapsed()
     }
 
-    /// No thread panics while it holds the lock, and the state is consistent after every statement.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
     /// Wakes the threads of sessions that need not wait any longer.
     fn deliver(&mut self, decisions: Vec<QueueDecision>) {
         for QueueDecision { id, outcome } in decisions {
@@ -347,13 +336,17 @@ mod tests {
     fn unmoved_bytes_return_to_the_quota() {
         let client = ResourceLimits { bytes: Some(Bytes(1000)), ..ServerLimits::default().client };
         let admission = Admission::new(ServerLimits { client, ..ServerLimits::default() });
+        let count = |grant: &Grant, bytes| {
+            let _ = grant.rate_limiter().charge(bytes);
+            grant.check()
+        };
         let AdmissionOutcome::Granted(first) = enter(&admission) else { panic!("the first goes in") };
-        first.count_bytes(Bytes(300)).unwrap();
+        count(&first, 300).unwrap();
         drop(first);
         let AdmissionOutcome::Granted(second) = enter(&admission) else { panic!("700 are left") };
         assert_eq!(second.allowed().bytes, Some(Bytes(700)));
-        second.count_bytes(Bytes(700)).unwrap();
-        assert_eq!(second.count_bytes(Bytes(1)).unwrap_err().code, RefusalCode::Quota);
+        count(&second, 700).unwrap();
+        assert_eq!(count(&second, 1).unwrap_err().code, RefusalCode::Quota);
         drop(second);
         let AdmissionOutcome::Refused(refusal) = enter(&admission) else { panic!("nothing is left") };
         assert!(refusal.message.contains("0 B of 1 kB per 24 h left"), "{}", refusal.message);
