@@ -7,8 +7,8 @@ use lfn_api::emulator_env::EmulatorEnvironment;
 use lfn_api::resolve::ServerResolver;
 use lfn_api::resolve_event::ResolveEvent;
 use lfn_api::ssh::PortRange;
+use lfn_core::limits::QueuePosition;
 use lfn_core::units::{parse_unit_duration, show_duration};
-use lfn_core::wire::queue::QueuePosition;
 use lfn_net::session::queue::QueueOptions;
 
 use crate::{print, typed};
@@ -80,8 +80,7 @@ pub fn emulator() -> &'static EmulatorEnvironment {
 
 /// Prints one line on standard error for each change of the queue position.
 fn print_queue_position(place: &QueuePosition) {
-    let wait = place.expected_wait_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.get()).ok());
-    let wait = wait.map_or("for an unknown time".into(), |wait| {
+    let wait = place.expected_wait().map_or("for an unknown time".into(), |wait| {
         format!("about {}", show_duration(Duration::from_secs(wait.as_secs() + 1)))
     });
     print::message(format_args!("lfn: {}, waiting {wait} ({} ahead)\n", place.reason(), place.ahead));

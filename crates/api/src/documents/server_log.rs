@@ -50,7 +50,7 @@ pub enum ServerLogEvent {
         #[serde(flatten)]
         requested: LoggedRequest,
         /// Sessions that wait before this one.
-        ahead: usize,
+        ahead: u32,
         /// Estimate of the wait; null if unknown.
         expected_wait_seconds: Option<Figure>,
     },
@@ -212,11 +212,11 @@ fn level(event: &ServerEvent<'_>) -> LogLevel {
 impl ServerLogEvent {
     fn new(event: &ServerEvent<'_>) -> Self {
         match event {
-            ServerEvent::Queued(info, expected) => ServerLogEvent::Queued {
+            ServerEvent::Queued(info, position) => ServerLogEvent::Queued {
                 session: LoggedSession::new(info),
                 requested: LoggedRequest::new(&info.requested),
-                ahead: expected.ahead,
-                expected_wait_seconds: expected.wait.map(milliseconds),
+                ahead: position.ahead,
+                expected_wait_seconds: position.expected_wait().map(milliseconds),
             },
             ServerEvent::LeftQueue(info, waited) => {
                 ServerLogEvent::LeftQueue { session: LoggedSession::new(info), waited_seconds: milliseconds(*waited) }

@@ -36,6 +36,24 @@ impl QuotaResource {
             QuotaResource::Time => show_duration(Duration::from_nanos(amount)),
         }
     }
+
+    /// Returns the instruction to use at most an amount.
+    fn use_less(self, amount: u64) -> String {
+        match self {
+            QuotaResource::Bytes => format!("copy {} or less", Bytes(amount)),
+            QuotaResource::Time => format!("use --time {} or less", Duration::from_nanos(amount).as_secs_f64()),
+        }
+    }
+
+    /// Returns the flag of `lfn serve` that sets the quota.
+    fn flag(self, scope: LimitScope) -> &'static str {
+        match (self, scope) {
+            (QuotaResource::Bytes, LimitScope::Client) => "--client-bytes",
+            (QuotaResource::Bytes, LimitScope::Total) => "--max-bytes",
+            (QuotaResource::Time, LimitScope::Client) => "--client-time",
+            (QuotaResource::Time, LimitScope::Total) => "--max-time",
+        }
+    }
 }
 
 impl fmt::Display for QuotaResource {
@@ -78,14 +96,18 @@ pub enum Denial {
         retry_after: Duration,
     },
     /// The queue is full.
-    #[error("{}, and {}", .limited_by.full_message(), queue_state(*.waiting, *.scope))]
+    #[error(
+        "{}, and {}",
+        .limited_by.full_message(),
+        if *.waiting == 0 { "no session may wait".into() } else { format!("{waiting} sessions of {scope} are waiting") }
+    )]
     QueueFull {
         /// Scope of the limit that the session would wait for.
         limited_by: LimitScope,
         /// Scope of the full queue.
         scope: LimitScope,
         /// Count of waiting sessions.
-        waiting: u32,
+        waiting: usize,
         /// Estimated wait behind these sessions, if known.
         wait: Option<Duration>,
     },
@@ -102,29 +124,12 @@ impl Denial {
             Denial::Streams { max, .. } => format!("use --streams {max} or fewer"),
             Denial::Time { max, .. } => format!("use --time {} or less, or fewer records", max.as_secs_f64()),
             Denial::Quota { resource, scope, remaining, retry_after, .. } => {
-                let (less, flag) = match (resource, scope) {
-                    (QuotaResource::Bytes, LimitScope::Client) => ("copy", "--client-bytes"),
-                    (QuotaResource::Bytes, LimitScope::Total) => ("copy", "--max-bytes"),
-                    (QuotaResource::Time, LimitScope::Client) => ("use --time", "--client-time"),
-                    (QuotaResource::Time, LimitScope::Total) => ("use --time", "--max-time"),
-                };
-                let left = match resource {
-                    QuotaResource::Bytes => Bytes(remaining).to_string(),
-                    QuotaResource::Time => Duration::from_nanos(remaining).as_secs_f64().to_string(),
-                };
-                let less = if remaining == 0 { String::new() } else { format!("{less} {left} or less, or ") };
-                format!("{less}{}; {flag} of lfn serve sets the limit", later(retry_after))
+                let less = if remaining == 0 { String::new() } else { resource.use_less(remaining) + ", or " };
+                format!("{less}{}; {} of lfn serve sets the limit", later(retry_after), resource.flag(scope))
             }
             Denial::QueueFull { wait: Some(wait), .. } => later(wait),
             Denial::QueueFull { wait: None, .. } => "try again later".into(),
             Denial::Stopping => "try again when the server is running again, or use another server".into(),
         }
-    }
-}
-
-fn queue_state(waiting: u32, scope: LimitScope) -> String {
-    match waiting {
-        0 => "no session may wait".into(),
-        waiting => format!("{waiting} sessions of {scope} are waiting"),
     }
 }

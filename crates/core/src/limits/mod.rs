@@ -5,12 +5,12 @@
 //! for resources that are in use at the same time (clients, sessions, streams, rate). Bytes and time are counted over a
 //! window, and return only with time. A session that exceeds them is refused, and learns when to try again.
 
-mod accounts;
 mod denial;
 mod queue;
+mod quotas;
 mod resources;
 mod usage;
 
 pub use denial::{Denial, QuotaResource};
-pub use queue::{QueueDecision, QueueEstimate, SessionQueue};
+pub use queue::{QueueDecision, QueuePosition, SessionQueue};
 pub use resources::{Client, LimitScope, ResourceGrant, ResourceLimits, ResourceRequest, ServerLimits};

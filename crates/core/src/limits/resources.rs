@@ -104,6 +104,24 @@ impl Default for ServerLimits {
     }
 }
 
+/// Limits of one scope, and the client whose sessions they count: `None` counts all clients.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScopedLimits {
+    pub(super) scope: LimitScope,
+    pub(super) whose: Option<Client>,
+    pub(super) limits: ResourceLimits,
+}
+
+impl ServerLimits {
+    /// Returns the limits that apply to the sessions of a client.
+    pub(super) fn scopes(&self, client: Client) -> [ScopedLimits; 2] {
+        [
+            ScopedLimits { scope: LimitScope::Client, whose: Some(client), limits: self.client },
+            ScopedLimits { scope: LimitScope::Total, whose: None, limits: self.total },
+        ]
+    }
+}
+
 /// Resources that a session requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceRequest {
@@ -124,9 +142,10 @@ pub struct ResourceRequest {
 }
 
 impl ResourceRequest {
-    /// Returns the expected duration of the session, if its time, or its bytes and rate are known.
+    /// Returns the expected time to the end of the session, if its time, or its bytes and rate are known.
     pub(super) fn expected_time(&self) -> Option<Duration> {
-        self.time.or_else(|| Some(self.rate?.time_for(self.bytes?)))
+        let time = self.time.or_else(|| Some(self.rate?.time_for(self.bytes?)))?;
+        Some(time.saturating_add(self.grace))
     }
 }
 

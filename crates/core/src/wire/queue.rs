@@ -8,8 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::figure::Figure;
-use crate::limits::LimitScope;
+use crate::limits::QueuePosition;
 use crate::session::SessionId;
 
 /// Messages of the server while a session waits.
@@ -20,27 +19,6 @@ pub enum QueueMessage {
     Waiting(QueuePosition),
     /// The session is admitted: the client must open its data streams with this id.
     Turn { session: SessionId },
-}
-
-/// Position of a session in the queue.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct QueuePosition {
-    /// Sessions that wait before it for the same limit.
-    pub ahead: u32,
-    /// Estimate of the remaining wait; absent if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_wait_seconds: Option<Figure>,
-    /// The session waits for its own client's limit, not for the limit of all clients.
-    #[serde(default)]
-    pub own_limit: bool,
-}
-
-impl QueuePosition {
-    /// Returns why the session waits.
-    pub fn reason(&self) -> &'static str {
-        let scope = if self.own_limit { LimitScope::Client } else { LimitScope::Total };
-        scope.full_message()
-    }
 }
 
 /// Messages of a waiting client.
@@ -54,6 +32,7 @@ pub enum QueueReply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::Figure;
     use crate::wire::{Frame, FrameKind, FrameReader, Refusal, encode};
 
     #[test]

@@ -19,7 +19,7 @@ use super::{interface_mtu, mtu, server};
 use crate::session::SessionError;
 use crate::session::datagram::PATH_STREAM;
 use crate::session::dial::{self, Target, TcpConnection};
-use crate::session::queue::{self, QueueOutcome};
+use crate::session::queue;
 
 /// Maximum time to open the datagram stream.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -103,9 +103,7 @@ fn endpoints(connection: &TcpConnection) -> Result<Endpoints, SessionError> {
 fn measure_mtus(target: &Target, connection: TcpConnection, endpoints: Endpoints) -> Result<MtuReport, SessionError> {
     let mut session = dial::new_session_id()?;
     let mut control = connection.open_control(target, session, Request::Path(PathRequest::default()))?;
-    if let QueueOutcome::AfterWait(turn) =
-        queue::wait_for_admission(&mut control, &target.queue, target.connect_timeout, None, || ())?
-    {
+    if let Some(turn) = queue::wait_for_admission(&mut control, &target.queue, target.connect_timeout, None, || ())? {
         session = turn;
     }
     let ready: PathReady = control.recv(target.connect_timeout, "before the path probes")?;

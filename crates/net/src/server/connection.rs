@@ -210,7 +210,7 @@ fn admit(
         AdmissionOutcome::Refused(refusal) => Err(SessionError::Refused(refusal)),
         AdmissionOutcome::Queued(waiting) => {
             shared.registry.reject_streams(holder.hash.scope(id));
-            shared.log(ServerEvent::Queued(info, waiting.estimate()));
+            shared.log(ServerEvent::Queued(info, waiting.position()));
             control.allow_small_messages();
             let (grant, session) = queue_wait::wait_for_turn(control, waiting)?;
             control.allow_large_messages();

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lfn_core::limits::{QueueEstimate, ResourceGrant, ResourceRequest};
+use lfn_core::limits::{QueuePosition, ResourceGrant, ResourceRequest};
 use lfn_core::session::{Fingerprint, SessionId};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::digest::Digest;
@@ -82,7 +82,7 @@ impl RefusedReason {
 #[derive(Debug)]
 pub enum ServerEvent<'a> {
     /// A session waits in the queue.
-    Queued(&'a SessionInfo, QueueEstimate),
+    Queued(&'a SessionInfo, QueuePosition),
     /// A waiting client disconnected, after this wait.
     LeftQueue(&'a SessionInfo, Duration),
     /// A session started, after this wait.

@@ -1,17 +1,14 @@
 //! The wait of a session in the queue. Its data streams are closed, its client receives the place in the queue
 //! regularly, and the client must confirm that it is still connected when its turn comes.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use lfn_core::session::SessionId;
-use lfn_core::wire::queue::{QueueMessage, QueuePosition, QueueReply};
+use lfn_core::wire::queue::{QueueMessage, QueueReply};
 use lfn_core::wire::{Refusal, RefusalCode};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::time::Timespec;
 
-use crate::limits::admission::{Grant, LimitScope, QueueEstimate, WaitingSession};
-use crate::session::{Control, QueuePoll, SessionError};
+use crate::limits::admission::{Grant, WaitingSession};
+use crate::session::{Control, QueuePoll, SessionError, dial};
 
 /// Interval of the reports to a waiting client; each one is also a sign of life.
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);
@@ -25,55 +22,24 @@ pub(super) fn wait_for_turn(
     control: &mut Control,
     mut waiting: WaitingSession,
 ) -> Result<(Grant, SessionId), SessionError> {
-    let grant = loop {
-        let expected = waiting.estimate();
-        control.send_queue(&QueueMessage::Waiting(queue_place(&expected)))?;
-        if let Some(turn) = wait_until_report(control, &mut waiting)? {
-            break turn.map_err(SessionError::Refused)?;
+    let mut report_at = Instant::now();
+    let turn = loop {
+        let now = Instant::now();
+        if now >= report_at {
+            control.send_queue(&QueueMessage::Waiting(waiting.position()))?;
+            report_at = now + REPORT_INTERVAL;
         }
+        if let Some(turn) = waiting.wait(Some(control.socket()), report_at.saturating_duration_since(now)) {
+            break turn;
+        }
+        // Messages that the client sent before it learned of the wait are skipped. Its disconnect is an error.
+        control.skip(Duration::from_millis(1), "while it waited in the queue")?;
     };
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|e| SessionError::Io { peer: "the kernel", source: e.into() })?;
-    let session = SessionId(bytes);
+    let grant = turn.map_err(SessionError::Refused)?;
+    let session = dial::new_session_id()?;
     control.send_queue(&QueueMessage::Turn { session })?;
     wait_for_confirmation(control)?;
     Ok((grant, session))
-}
-
-fn queue_place(expected: &QueueEstimate) -> QueuePosition {
-    let ahead = u32::try_from(expected.ahead).unwrap_or(u32::MAX);
-    let own_limit = expected.limited_by == LimitScope::Client;
-    QueuePosition { ahead, expected_wait_seconds: expected.wait.map(|wait| wait.into()), own_limit }
-}
-
-/// Waits until the next report to the client is due, and reads the client's messages meanwhile. Returns the outcome if
-/// the turn came.
-fn wait_until_report(
-    control: &mut Control,
-    waiting: &mut WaitingSession,
-) -> Result<Option<Result<Grant, Refusal>>, SessionError> {
-    let report_at = Instant::now() + REPORT_INTERVAL;
-    loop {
-        let left = report_at.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(waiting.take_outcome());
-        }
-        let (turn, has_input) = {
-            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            let turn = waiting.as_fd();
-            let mut both = [PollFd::new(&turn, PollFlags::IN), PollFd::new(control.socket(), PollFlags::IN)];
-            // An interrupted wait counts as a finished one.
-            let _ = poll(&mut both, Some(&timeout));
-            (!both[0].revents().is_empty(), !both[1].revents().is_empty())
-        };
-        if turn && let Some(turn) = waiting.take_outcome() {
-            return Ok(Some(turn));
-        }
-        if has_input {
-            // Messages that the client sent before it learned of the wait are skipped. Its disconnect is an error.
-            control.skip(Duration::from_millis(1), "while it waited in the queue")?;
-        }
-    }
 }
 
 /// Skips messages that the client sent before its turn, up to its confirmation.

@@ -24,9 +24,9 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
+use lfn_core::limits::QueuePosition;
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::show_duration;
-use lfn_core::wire::queue::QueuePosition;
 use lfn_core::wire::{FrameError, Refusal};
 use lfn_sys::tcp;
 
@@ -165,8 +165,7 @@ pub(crate) fn is_timeout(error: &io::Error) -> bool {
 
 /// Returns the place in the queue, as the end of a sentence.
 fn queue_text(place: &QueuePosition) -> String {
-    let seconds = place.expected_wait_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.get()).ok());
-    let wait = seconds.map_or("wait unknown".to_owned(), |wait| format!("about {}", show_duration(wait)));
+    let wait = place.expected_wait().map_or("wait unknown".into(), |wait| format!("about {}", show_duration(wait)));
     format!(": {} ahead in the queue, {wait}", place.ahead)
 }
 

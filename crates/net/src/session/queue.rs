@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use lfn_core::limits::QueuePosition;
 use lfn_core::session::SessionId;
-use lfn_core::wire::queue::{QueueMessage, QueuePosition, QueueReply};
+use lfn_core::wire::queue::{QueueMessage, QueueReply};
 
 use super::control::QueuePoll;
 use super::{Control, DEAD_PEER_TIMEOUT, SessionError};
@@ -27,43 +28,30 @@ impl Default for QueueOptions {
     }
 }
 
-/// Result of the admission of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QueueOutcome {
-    /// Admitted without a wait, or interrupted. The server's first message is still to be read.
-    Immediate,
-    /// Admitted after a wait. The client dials the data streams with this id.
-    AfterWait(SessionId),
-}
-
-/// Waits until the server admits the session. `on_queued` is called once if the session must wait: data streams that
-/// are already connected become useless.
+/// Waits until the server admits the session. Returns the id for the data streams if the session had to wait. `None`
+/// means that the server's first message is still to be read, or that `interrupted` is set.
+///
+/// `on_queued` is called once if the session must wait: data streams that are already connected become useless.
 pub(crate) fn wait_for_admission(
     control: &mut Control,
     options: &QueueOptions,
     first_timeout: Duration,
     interrupted: Option<&AtomicBool>,
     on_queued: impl FnOnce(),
-) -> Result<QueueOutcome, SessionError> {
+) -> Result<Option<SessionId>, SessionError> {
     let (peer, begun) = (control.peer(), Instant::now());
     let (mut last_frame_at, mut timeout, mut last) = (begun, first_timeout, None::<QueuePosition>);
     let mut on_queued = Some(on_queued);
-    loop {
-        if interrupted.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-            // The caller knows about the interrupt; the wait is over.
-            return Ok(QueueOutcome::Immediate);
-        }
+    while !interrupted.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
         let while_doing =
             if last.is_some() { "while this client waited in its queue" } else { "before its first message" };
         match control.poll_queue(POLL_INTERVAL.min(timeout), while_doing)? {
-            QueuePoll::Other if last.is_none() => return Ok(QueueOutcome::Immediate),
+            QueuePoll::Other if last.is_none() => return Ok(None),
             // A refusal, or an unexpected message, which then fails to decode.
-            QueuePoll::Other => {
-                return control.recv::<()>(POLL_INTERVAL, while_doing).map(|()| QueueOutcome::Immediate);
-            }
+            QueuePoll::Other => return control.recv::<()>(POLL_INTERVAL, while_doing).map(|()| None),
             QueuePoll::Frame(QueueMessage::Turn { session }) => {
                 control.send_queue(&QueueReply::Ready)?;
-                return Ok(QueueOutcome::AfterWait(session));
+                return Ok(Some(session));
             }
             QueuePoll::Frame(QueueMessage::Waiting(place)) => {
                 (last_frame_at, timeout) = (Instant::now(), DEAD_PEER_TIMEOUT);
@@ -85,4 +73,5 @@ pub(crate) fn wait_for_admission(
             return Err(SessionError::Timeout { peer, after: timeout, while_doing });
         }
     }
+    Ok(None)
 }

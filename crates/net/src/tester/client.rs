@@ -33,7 +33,7 @@ use super::options::{self, SocketOptions};
 use super::probe::LatencyProbes;
 use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::{self, Target, TcpConnection};
-use crate::session::queue::{self, QueueOutcome};
+use crate::session::queue;
 use crate::session::{Control, Protection, SessionError, min_rtt};
 
 /// Maximum sleep of the client, so that it notices an interrupt soon.
@@ -92,17 +92,17 @@ fn run_tcp(
         }
     };
     let mut dialled = Some(dialled);
-    let entered =
+    let turn =
         queue::wait_for_admission(&mut control, &target.queue, target.connect_timeout, Some(&test.stop), || {
             drop(dialled.take())
         })?;
     if test.stop.load(Ordering::Relaxed) {
         return Err(TestError::Stopped);
     }
-    let (meter, dialer) = match (entered, dialled) {
-        (QueueOutcome::AfterWait(session), _) => dial_streams(target, session, &request, &near, &kernel)?,
-        (QueueOutcome::Immediate, Some(dialled)) => dialled,
-        (QueueOutcome::Immediate, None) => return Err(unexpected_message()),
+    let (meter, dialer) = match (turn, dialled) {
+        (Some(session), _) => dial_streams(target, session, &request, &near, &kernel)?,
+        (None, Some(dialled)) => dialled,
+        (None, None) => return Err(unexpected_message()),
     };
     let new = TcpTestClient::new(test, target.silence_timeout, request, control, meter, watch);
     TcpTestClient { barrier, ..new }.run(target, dialer, kernel)

@@ -41,7 +41,7 @@ use super::stream_pool::StreamPool;
 use super::stream_set::StreamSet;
 use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::{self, Target};
-use crate::session::queue::{self, QueueOutcome};
+use crate::session::queue;
 use crate::session::{Control, DEAD_PEER_TIMEOUT, DataStream, Protection, SessionError};
 
 /// Default time for reconnecting after a lost connection.
@@ -502,14 +502,10 @@ impl PendingSession {
             *was_admitted = true;
             waits();
         };
-        let entered = queue::wait_for_admission(control, &queue_patience, DEAD_PEER_TIMEOUT, Some(interrupted), waits)?;
+        let turn = queue::wait_for_admission(control, &queue_patience, DEAD_PEER_TIMEOUT, Some(interrupted), waits)?;
         if interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
-        let turn = match entered {
-            QueueOutcome::Immediate => None,
-            QueueOutcome::AfterWait(session) => Some(session),
-        };
         if turn.is_some() {
             course.on_admitted(asked.elapsed());
         }

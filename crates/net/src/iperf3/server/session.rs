@@ -161,11 +161,11 @@ impl IperfSession {
             AdmissionOutcome::Refused(refusal) => return Err(Error::Limit(refusal)),
             AdmissionOutcome::Queued(waiting) => waiting,
         };
-        (self.shared.log)(ServerEvent::Queued(info, waiting.estimate()));
+        (self.shared.log)(ServerEvent::Queued(info, waiting.position()));
         let timeout = self.shared.config.timeouts.queue_timeout;
         let deadline = Instant::now() + timeout;
         while Instant::now() < deadline {
-            if let Some(outcome) = waiting.wait(POLL_INTERVAL) {
+            if let Some(outcome) = waiting.wait(None, POLL_INTERVAL) {
                 return outcome.map_err(Error::Limit);
             }
             self.check_quiet("while it waited in the queue")?;

@@ -20,7 +20,7 @@ use super::ramp_steps::{PendingStep, RampSender, StepTimeout};
 use super::server::rate_share;
 use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::{self, Target, TcpConnection};
-use crate::session::queue::{self, QueueOutcome};
+use crate::session::queue;
 use crate::session::{Control, DatagramStream, SessionError};
 use crate::tester::client_end::{server_reason, unexpected_message};
 use crate::tester::clock::{self, ClockProbes};
@@ -45,10 +45,10 @@ pub(in crate::tester) fn run(
     let request = TestRequest { interval: test.interval(rtt), ..test.request.clone() };
     let mut session = dial::new_session_id()?;
     let mut control = connection.open_control(target, session, Request::Test(Box::new(request.clone())))?;
-    if let QueueOutcome::AfterWait(other) =
+    if let Some(turn) =
         queue::wait_for_admission(&mut control, &target.queue, target.connect_timeout, Some(&test.stop), || {})?
     {
-        session = other;
+        session = turn;
     }
     if test.stop.load(Ordering::Relaxed) {
         return Err(TestError::Stopped);

@@ -24,7 +24,7 @@ use super::base_dir::BaseDir;
 use super::serve::root;
 use crate::server::ServerSession;
 use crate::session::dial::{self, Target};
-use crate::session::queue::{self, QueueOutcome};
+use crate::session::queue;
 use crate::session::{DEAD_PEER_TIMEOUT, SessionError};
 
 /// Interval at which a waiting client checks whether it was interrupted.
@@ -91,9 +91,8 @@ pub fn clean_remote(
         return Err(TransferError::RequestTooLarge { bytes, max: MAX_BYTES });
     }
     let mut control = dial::open_control(target, dial::new_session_id()?, Request::Clean(request))?;
-    // A resumed session matters only for data streams, and this session has none.
-    let (QueueOutcome::Immediate | QueueOutcome::AfterWait(_)) =
-        queue::wait_for_admission(&mut control, &target.queue, DEAD_PEER_TIMEOUT, Some(interrupted), || ())?;
+    // A new session id matters only for data streams, and this session has none.
+    let _ = queue::wait_for_admission(&mut control, &target.queue, DEAD_PEER_TIMEOUT, Some(interrupted), || ())?;
     let mut last_received = Instant::now();
     loop {
         if interrupted.load(Ordering::Relaxed) {

@@ -19,7 +19,7 @@ use lfn_core::wire::third_party::{
 use serde::de::IgnoredAny;
 
 use crate::session::dial::{self, Target};
-use crate::session::queue::{self, QueueOutcome};
+use crate::session::queue;
 use crate::session::{Control, DEAD_PEER_TIMEOUT, Protection, SessionError};
 use crate::transfer::TransferError;
 use crate::transfer::client::{
@@ -155,13 +155,13 @@ fn at_host(host: CopyHost) -> impl Fn(TransferError) -> TransferError {
 /// Opens a session and waits until it is admitted. Returns whether the session had to wait in a queue.
 fn open(target: &Target, request: Request, interrupted: &AtomicBool) -> Result<(Control, bool), TransferError> {
     let mut control = dial::open_control(target, dial::new_session_id()?, request)?;
-    // A resumed session matters only for data streams, and this session has none.
-    let entered = queue::wait_for_admission(&mut control, &target.queue, DEAD_PEER_TIMEOUT, Some(interrupted), || ())?;
+    // A new session id matters only for data streams, and this session has none.
+    let turn = queue::wait_for_admission(&mut control, &target.queue, DEAD_PEER_TIMEOUT, Some(interrupted), || ())?;
     if control.is_refused()? {
         // Reading the refusal returns it as the error.
         control.poll::<IgnoredAny>(POLL_INTERVAL, "before it admitted the copy")?;
     }
-    Ok((control, matches!(entered, QueueOutcome::AfterWait(_))))
+    Ok((control, turn.is_some()))
 }
 
 /// Runs `work`, and keeps the session of `control` alive meanwhile.
