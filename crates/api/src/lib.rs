@@ -10,6 +10,7 @@ pub mod documents;
 pub mod emulate;
 pub mod emulator_env;
 mod error_kind;
+pub mod error_text;
 pub mod hosts;
 pub mod plan;
 pub mod prediction;
