@@ -11,15 +11,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use lfn_api::ErrorKind;
 use lfn_api::copy::{CopyEvent, CopyRequest};
 use lfn_api::emulate::{EmulateOptions, EmulateRequest, EmulateRequestError, EmulatedLinks};
 use lfn_api::plan::{PlanRequest, RoundTrip};
 use lfn_api::resolve::ServerResolver;
 use lfn_api::serve::ServeOptions;
-use lfn_api::test::TestOptions;
+use lfn_api::test::{Iperf3Limit, Iperf3Options, PathDiscovery, TcpOption, TestEvent, TestOptions, TestOptionsError};
+use lfn_core::evidence::EndReason;
 use lfn_core::limits::{ResourceLimits, ServerLimits};
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::measure::{TestDirection, TestLoad, TestRequest};
+use lfn_core::wire::measure::{Mode, Modes, SocketRequest, TestDirection, TestLoad, TestRequest, UdpRequest};
+use lfn_net::session::dial::BindAddress;
+use lfn_net::tester::TestProgress;
 use serde_json::Value;
 use support::schema::check_document;
 use support::{Needs, eventually, lfn_path};
@@ -28,6 +32,9 @@ fn main() -> ExitCode {
     support::run(&[
         ("verbs_run_on_threads_at_the_same_time", Needs::Namespaces, verbs_run_on_threads_at_the_same_time),
         ("errors_are_values_and_the_program_continues", Needs::Nothing, errors_are_values_and_the_program_continues),
+        ("contradictory_test_options_are_refused", Needs::Nothing, contradictory_test_options_are_refused),
+        ("failed_test_returns_its_figures", Needs::Nothing, failed_test_returns_its_figures),
+        ("stopped_test_returns_its_result", Needs::Nothing, stopped_test_returns_its_result),
     ])
 }
 
@@ -115,16 +122,48 @@ fn copy(ticket: &str, home: &Path) {
     assert_eq!(fs::read(&source).unwrap(), fs::read(&back).unwrap());
 }
 
-/// Tests the path to the server in both directions.
+/// Options of a test of this duration.
+fn timed(server: &str, milliseconds: u64) -> TestOptions {
+    let load = TestLoad::TimeSeconds(Duration::from_millis(milliseconds));
+    let request = TestRequest { load, interval: Duration::from_millis(100), ..TestRequest::default() };
+    TestOptions { request, ..TestOptions::new(server) }
+}
+
+const BOTH: [TestDirection; 2] = [TestDirection::Forward, TestDirection::Reverse];
+
+/// Tests the path to the server in both directions, in series and at the same time.
 fn test(ticket: &str) {
-    let request = TestRequest { load: TestLoad::TimeSeconds(Duration::from_millis(300)), ..TestRequest::default() };
-    let directions = vec![TestDirection::Forward, TestDirection::Reverse];
-    let options = TestOptions { request, directions, ..TestOptions::new(ticket) };
-    let mut events = 0;
-    let measured = lfn_api::test(&options, &ServerResolver::default(), &Arc::default(), &mut |_| events += 1).unwrap();
-    let document = assert_document(&measured);
-    assert_eq!(document["runs"].as_array().unwrap().len(), 2, "{document}");
-    assert!(events > 0);
+    for bidirectional in [false, true] {
+        let options = TestOptions { directions: BOTH.to_vec(), bidirectional, ..timed(ticket, 300) };
+        let mut events = Vec::new();
+        let mut on_event = |event: &TestEvent<'_>| events.push(event_name(event));
+        let measured = lfn_api::test(&options, &ServerResolver::default(), &Arc::default(), &mut on_event).unwrap();
+        let document = assert_document(&measured);
+        let runs: Vec<_> = measured.runs.iter().map(|run| (run.direction, run.evidence.bidirectional)).collect();
+        assert_eq!(runs, BOTH.map(|direction| (direction, bidirectional)), "{document}");
+        assert!(!document["origin"].to_string().contains(ticket), "a ticket is a secret");
+        assert_eq!(events[..3], ["started", "server found", "begin"]);
+        assert_eq!(events.iter().filter(|event| **event == "end").count(), 2);
+    }
+}
+
+fn event_name(event: &TestEvent<'_>) -> &'static str {
+    match event {
+        TestEvent::Started(_) => "started",
+        TestEvent::ServerFound(_) => "server found",
+        TestEvent::Begin { .. } => "begin",
+        TestEvent::Progress { .. } => "progress",
+        TestEvent::End { .. } => "end",
+    }
+}
+
+/// Compares the settings of this host with those of the plan.
+fn compare(ticket: &str) {
+    let options = TestOptions { rate: Some(BitRate(1_000_000_000)), ..timed(ticket, 300) };
+    let compared = lfn_api::test::compare(&options, &ServerResolver::default(), &Arc::default(), &mut |_| {}).unwrap();
+    assert_document(&compared);
+    let [pair] = &compared.comparisons[..] else { panic!("{compared:?}") };
+    assert!(!pair.now.evidence.is_tuned() && pair.tuned.as_ref().unwrap().evidence.is_tuned());
 }
 
 fn show() {
@@ -147,6 +186,7 @@ fn verbs_run_on_threads_at_the_same_time() {
         }
         scope.spawn(|| copy(&ticket, home.path()));
         scope.spawn(|| test(&ticket));
+        scope.spawn(|| compare(&ticket));
     });
     server.stop();
 }
@@ -170,4 +210,94 @@ fn errors_are_values_and_the_program_continues() {
     let error = lfn_api::copy(&missing, &ServerResolver::default(), &Arc::default(), |_| {}).unwrap_err();
     assert!(error.hint().is_some(), "{error}");
     plan();
+}
+
+/// Returns the error of options that are refused before anything is dialled.
+#[track_caller]
+fn refused(options: &TestOptions) -> TestOptionsError {
+    let mut events = 0;
+    let failure =
+        lfn_api::test(options, &ServerResolver::default(), &Arc::default(), &mut |_| events += 1).unwrap_err();
+    assert!(failure.document.is_none() && failure.kind() == ErrorKind::Usage && events == 0, "{failure}");
+    match failure.error {
+        lfn_api::test::TestVerbError::Options(error) => error,
+        error => panic!("{error}"),
+    }
+}
+
+fn contradictory_test_options_are_refused() {
+    let of = || timed("far.example", 300);
+    let one_direction = TestOptions { bidirectional: true, ..of() };
+    assert!(matches!(refused(&one_direction), TestOptionsError::NotBothDirections));
+    let tuned = TestOptions { tuned: true, ..of() };
+    assert!(matches!(refused(&tuned), TestOptionsError::UnknownCapacity));
+    let long_omit = TestOptions { omit: Some(Duration::from_secs(1)), ..of() };
+    assert!(matches!(refused(&long_omit), TestOptionsError::OmitTooLong(_)));
+    let window = SocketRequest { window: Some(Bytes(65_536)), ..SocketRequest::default() };
+    let multipath = TestOptions { near_socket: SocketRequest { mptcp: true, ..window.clone() }, ..of() };
+    assert!(matches!(refused(&multipath), TestOptionsError::Multipath(TcpOption::Window)));
+    let udp = TestRequest { udp: Some(Box::new(UdpRequest::default())), ..of().request };
+    let datagrams = TestOptions { request: udp.clone(), near_socket: window, ..of() };
+    assert!(matches!(refused(&datagrams), TestOptionsError::Datagrams(TcpOption::Window)));
+    let planned = TestOptions { request: udp, tuned: true, rate: Some(BitRate(1_000_000)), ..of() };
+    assert!(matches!(refused(&planned), TestOptionsError::PlanForDatagrams));
+    let from_interface = TestOptions {
+        path: Some(PathDiscovery::default()),
+        bind_addresses: vec![BindAddress { address: None, interface: Some("lo".to_owned()) }],
+        ..of()
+    };
+    assert!(matches!(refused(&from_interface), TestOptionsError::PathFromInterface));
+    let iperf3 = TestOptions { iperf3: Some(Iperf3Options::default()), ..of() };
+    assert!(matches!(refused(&iperf3), TestOptionsError::Iperf3(Iperf3Limit::FractionalTime)));
+    let compared = TestOptions { directions: BOTH.to_vec(), bidirectional: true, ..of() };
+    let failure =
+        lfn_api::test::compare(&compared, &ServerResolver::default(), &Arc::default(), &mut |_| {}).unwrap_err();
+    assert!(failure.document.is_none() && failure.kind() == ErrorKind::Usage, "{failure}");
+    let no_copy = TestRequest { check: true, modes: Modes { near: Mode::NoCopy, far: Mode::NoCopy }, ..of().request };
+    assert!(matches!(refused(&TestOptions { request: no_copy, ..of() }), TestOptionsError::Request(_)));
+}
+
+/// Reports whether the event is an interval of a running test.
+fn is_interval(event: &TestEvent<'_>) -> bool {
+    matches!(event, TestEvent::Progress { progress: TestProgress::Near(_) | TestProgress::Far(_), .. })
+}
+
+/// The server is killed in the middle of a test, in one direction and in both.
+fn failed_test_returns_its_figures() {
+    for (directions, bidirectional) in [(vec![TestDirection::Reverse], false), (BOTH.to_vec(), true)] {
+        let mut server = support::server::Server::start(&[]);
+        let options = TestOptions { directions, bidirectional, ..timed(&server.ticket, 60_000) };
+        let stop = Arc::new(AtomicBool::new(false));
+        let failure = lfn_api::test(&options, &ServerResolver::default(), &stop, &mut |event| {
+            if is_interval(event) {
+                let _ = server.child.kill();
+            }
+        })
+        .unwrap_err();
+        assert!(failure.kind() == ErrorKind::Failed && failure.hint().is_some(), "{failure}");
+        assert!(!stop.load(Ordering::Relaxed), "the flag of the caller stays as it is");
+        let measured = failure.document.unwrap();
+        let document = assert_document(&measured);
+        assert_eq!(measured.error.unwrap().message, lfn_api::error_text::error_chain(&failure.error));
+        let unfinished = measured.unfinished.unwrap();
+        assert!(measured.runs.is_empty() && unfinished.handshake_rtt.is_some(), "{document}");
+    }
+}
+
+fn stopped_test_returns_its_result() {
+    let server = support::server::Server::start(&[]);
+    for bidirectional in [false, true] {
+        let options = TestOptions { directions: BOTH.to_vec(), bidirectional, ..timed(&server.ticket, 60_000) };
+        let stop = Arc::new(AtomicBool::new(false));
+        let measured = lfn_api::test(&options, &ServerResolver::default(), &stop, &mut |event| {
+            if is_interval(event) {
+                stop.store(true, Ordering::Relaxed);
+            }
+        })
+        .unwrap();
+        assert_document(&measured);
+        // The second direction of a series does not start.
+        assert_eq!(measured.runs.len(), if bidirectional { 2 } else { 1 });
+        assert_eq!(measured.runs[0].evidence.ended, EndReason::Interrupted);
+    }
 }
