@@ -2,9 +2,10 @@
 //!
 //! [`test`] runs one direction, or both in series or at the same time, with an lfn server or an iperf3 server
 //! (`iperf3`). [`compare`] runs each direction twice: with the host's own settings and with those of the plan. Both
-//! check the options first (`options`), report events to a callback (`event`), and return one document. A failure has
+//! check the options first (`check`), report events to a callback (`event`), and return one document. A failure has
 //! the document with all figures up to the failure (`error`).
 
+mod check;
 mod compare;
 mod error;
 mod event;
@@ -33,8 +34,8 @@ use crate::resolve::ServerResolver;
 use path::known_paths;
 use recorder::TestRecorder;
 
-/// Runs the tests, and returns the result with one run for each direction. A set `stop` ends the load of the running test, whose
-/// figures up to then are its result; later tests do not start.
+/// Runs the tests, and returns the result with one run for each direction. A set `stop` ends the load of the running
+/// test, whose figures up to then are its result; later tests do not start.
 pub fn test(
     options: &TestOptions,
     resolver: &ServerResolver,

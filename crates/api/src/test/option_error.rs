@@ -138,3 +138,9 @@ impl Iperf3Limit {
         }
     }
 }
+
+impl From<HostError> for TestOptionsError {
+    fn from(error: HostError) -> Self {
+        TestOptionsError::Host(Box::new(error))
+    }
+}

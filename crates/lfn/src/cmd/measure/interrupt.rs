@@ -14,7 +14,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// State of interrupts by signals.
 pub(super) struct Interrupt {
     interrupted: Arc<AtomicBool>,
-    /// Ends the load.
+    /// Ends the load early, with its result.
     pub(super) stop: Arc<AtomicBool>,
     /// The next signal ends the process: before the load there is no result to print, and after the first signal there
     /// is no second wait.
