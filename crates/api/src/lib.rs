@@ -19,6 +19,7 @@ pub mod resolve_event;
 pub mod serve;
 pub mod show;
 pub mod ssh;
+pub mod stamp;
 pub mod test;
 
 pub use copy::copy;
@@ -27,4 +28,5 @@ pub use error_kind::ErrorKind;
 pub use plan::plan;
 pub use serve::serve;
 pub use show::show;
+pub use stamp::stamp;
 pub use test::test;

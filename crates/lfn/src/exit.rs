@@ -14,6 +14,7 @@ use lfn_api::hosts::HostError;
 use lfn_api::serve::ServeStartError;
 use lfn_api::show::ShowError;
 use lfn_api::ssh::SshError;
+use lfn_api::stamp::StampVerbError;
 use lfn_api::test::TestVerbError;
 use lfn_net::session::identity::IdentityError;
 
@@ -177,6 +178,7 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
         ShowError,
         EmulateRequestError,
         ServeStartError,
+        StampVerbError,
         TestVerbError
     );
     (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))

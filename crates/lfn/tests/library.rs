@@ -17,6 +17,7 @@ use lfn_api::emulate::{EmulateOptions, EmulateRequest, EmulateRequestError, Emul
 use lfn_api::plan::{PlanRequest, RoundTrip};
 use lfn_api::resolve::ServerResolver;
 use lfn_api::serve::ServeOptions;
+use lfn_api::stamp::StampOptions;
 use lfn_api::test::{Iperf3Limit, Iperf3Options, PathDiscovery, TcpOption, TestEvent, TestOptions, TestOptionsError};
 use lfn_core::evidence::EndReason;
 use lfn_core::limits::{ResourceLimits, ServerLimits};
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         ("contradictory_test_options_are_refused", Needs::Nothing, contradictory_test_options_are_refused),
         ("failed_test_returns_its_figures", Needs::Nothing, failed_test_returns_its_figures),
         ("stopped_test_returns_its_result", Needs::Nothing, stopped_test_returns_its_result),
+        ("stamp_measures_a_reflector", Needs::Nothing, stamp_measures_a_reflector),
     ])
 }
 
@@ -300,4 +302,14 @@ fn stopped_test_returns_its_result() {
         assert_eq!(measured.runs.len(), if bidirectional { 2 } else { 1 });
         assert_eq!(measured.runs[0].evidence.ended, EndReason::Interrupted);
     }
+}
+
+fn stamp_measures_a_reflector() {
+    let server = support::server::Server::start(&["--stamp=0", "--json"]);
+    let said: Value = serde_json::from_str(&server.ticket).unwrap();
+    let address = said["stamp"].as_str().unwrap();
+    let options = StampOptions { count: 5, interval: Duration::from_millis(1), ..StampOptions::new(address) };
+    let measured = lfn_api::stamp(&options, &AtomicBool::new(false), &mut |_, _| {}).unwrap();
+    assert_document(&measured);
+    assert_eq!((measured.report.sent, measured.report.lost), (5, 0));
 }

@@ -14,7 +14,7 @@ use super::error::TestVerbError;
 use super::options::TestOptions;
 use crate::emulator_env;
 use crate::hosts::HostError;
-use crate::resolve::{ReachedServer, ServerResolver, is_ticket};
+use crate::resolve::{ReachedServer, ServerResolver, is_ticket, server_argument};
 
 /// Name of a server that a ticket selects, until the ticket is read. A ticket is a secret.
 const UNREAD_TICKET: &str = "the server";
@@ -82,10 +82,7 @@ pub(super) fn arguments(options: &TestOptions, resolver: &ServerResolver) -> Vec
     let server = options.server.as_str();
     let text = match &options.iperf3 {
         Some(_) => format!("--iperf3 {server}"),
-        None => {
-            let host = if is_ticket(server) && !server.starts_with('@') { "TICKET" } else { server };
-            if resolver.insecure { format!("{host} --insecure") } else { host.to_owned() }
-        }
+        None => server_argument(server, resolver.insecure),
     };
     [TypedArgument { flag: None, text }].into_iter().chain(options.arguments.clone()).collect()
 }

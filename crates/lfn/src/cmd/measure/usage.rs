@@ -1,6 +1,6 @@
 //! Errors of the library in the words of the command line: each contradiction names its flags.
 
-use lfn_api::resolve::is_ticket;
+use lfn_api::resolve::server_argument;
 use lfn_api::test::{Iperf3Limit, TcpOption, TestOptionsError, TestVerbError};
 use lfn_core::wire::measure::RequestError;
 use lfn_net::tester::TestError;
@@ -38,7 +38,7 @@ impl TestArgs {
             }
             TestOptionsError::ZeroCapacity => value_error("rate", "the capacity must be above zero", "--rate 10gbit"),
             TestOptionsError::UnknownCapacity => {
-                let (flag, host) = (self.tuning.flag(), self.server_argument());
+                let (flag, host) = (self.tuning.flag(), server_argument(self.server(), self.trust.insecure));
                 Failure::usage(format!("{flag} needs the capacity of the path"))
                     .hint(format!("give the rate of the slowest link: lfn test {host} {flag} --rate 1gbit"))
             }
@@ -83,13 +83,6 @@ impl TestArgs {
             TcpOption::BlockTiming => measured("block-timing"),
             TcpOption::Precision => measured("precision"),
         }
-    }
-
-    /// Returns the server as an argument for a command, without the secret of a ticket.
-    fn server_argument(&self) -> String {
-        let server = self.server();
-        let host = if is_ticket(server) && !server.starts_with('@') { "TICKET" } else { server };
-        if self.trust.insecure { format!("{host} --insecure") } else { host.to_owned() }
     }
 }
 
