@@ -228,6 +228,12 @@ pub fn is_ticket(name: &str) -> bool {
     name.starts_with("lfn://") || name.starts_with('@') || name == "-"
 }
 
+/// Returns the server as an argument for a command, without the secret of a ticket.
+pub fn server_argument(name: &str, insecure: bool) -> String {
+    let host = if is_ticket(name) && !name.starts_with('@') { "TICKET" } else { name };
+    if insecure { format!("{host} --insecure") } else { host.to_owned() }
+}
+
 /// Reads a ticket from standard input (`-`, or `@-` before a path) or from a file (`@FILE`): the first line that is not
 /// blank. Every user of this host can read command-line arguments, so a ticket is safer elsewhere.
 pub fn read_ticket(name: &str) -> Result<Option<Ticket>, HostError> {

@@ -9,11 +9,14 @@ use lfn_api::copy::CopyError;
 use lfn_api::copy::places::CopyPlaceError;
 use lfn_api::dry_run::DryRunError;
 use lfn_api::emulate::EmulateRequestError;
+use lfn_api::error_text::error_chain;
+pub use lfn_api::error_text::without_error_number;
 use lfn_api::hosts::HostError;
 use lfn_api::serve::ServeStartError;
 use lfn_api::show::ShowError;
 use lfn_api::ssh::SshError;
-use lfn_net::session::SessionError;
+use lfn_api::stamp::StampVerbError;
+use lfn_api::test::TestVerbError;
 use lfn_net::session::identity::IdentityError;
 
 use crate::print::{self, sanitize::one_line};
@@ -103,7 +106,7 @@ impl Failure {
 
     /// Adds a detail behind the error.
     pub fn add_detail(&mut self, detail: impl fmt::Display) {
-        self.error = anyhow::anyhow!("{} ({detail})", error_chain(&self.error));
+        self.error = anyhow::anyhow!("{} ({detail})", error_chain(self.error.as_ref()));
     }
 
     /// Returns the exit code of the command.
@@ -113,7 +116,7 @@ impl Failure {
 
     /// Returns the error line and the hint line as they are printed.
     pub fn lines(&self) -> (String, Option<String>) {
-        let text = error_chain(&self.error);
+        let text = error_chain(self.error.as_ref());
         let text = print::without_error_numbers(&text);
         if self.stdout_error_kind() == Some(io::ErrorKind::StorageFull) {
             let hint = "redirect the output to a disk with free space: > FILE";
@@ -168,7 +171,18 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
             })*
         };
     }
-    find!(HostError, SshError, CopyPlaceError, CopyError, ShowError, EmulateRequestError, DryRunError, ServeStartError);
+    find!(
+        HostError,
+        SshError,
+        CopyPlaceError,
+        CopyError,
+        ShowError,
+        EmulateRequestError,
+        DryRunError,
+        ServeStartError,
+        StampVerbError,
+        TestVerbError
+    );
     (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))
 }
 
@@ -183,52 +197,11 @@ impl From<ErrorKind> for Exit {
     }
 }
 
-/// Converts an error of a session into a failure with the hint of the error.
-pub fn session_failure(error: SessionError) -> Failure {
-    let hint = error.hint();
-    hint.into_iter().fold(Failure::new(error), Failure::hint)
-}
-
-/// Removes ` (os error 13)`, which Rust adds to the text of a system error.
-pub fn without_error_number(text: &str) -> String {
-    let mut parts = text.split(" (os error ");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |joined, part| match part.split_once(')') {
-        Some((number, rest)) if number.chars().all(|c| c.is_ascii_digit()) => joined + rest,
-        _ => format!("{joined} (os error {part}"),
-    })
-}
-
-/// Joins the error and its causes. Skips a cause that the text before already contains.
-fn error_chain(error: &anyhow::Error) -> String {
-    error.chain().map(|cause| without_error_number(&cause.to_string())).fold(
-        String::new(),
-        |joined, cause| match joined.as_str() {
-            "" => cause,
-            before if before.ends_with(&cause) => joined,
-            _ => format!("{joined}: {cause}"),
-        },
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use lfn_net::session::SessionError;
 
     use super::*;
-
-    #[test]
-    fn error_chain_skips_repeated_causes() {
-        let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
-        let error = SessionError::Unreachable { address: "far:1".into(), source: refused() };
-        assert_eq!(
-            error_chain(&anyhow::Error::new(error)),
-            "cannot reach far:1: Connection refused"
-                .replace("Connection refused", &without_error_number(&refused().to_string()))
-        );
-        let unsaid = anyhow::Error::new(refused()).context("no answer");
-        assert_eq!(error_chain(&unsaid), format!("no answer: {}", without_error_number(&refused().to_string())));
-    }
 
     #[test]
     fn only_closed_stdout_counts_as_success() {

@@ -18,11 +18,15 @@ use lfn_api::documents::ServeDocument;
 use lfn_api::emulate::{EmulateOptions, EmulateRequest, EmulateRequestError, EmulatedLinks};
 use lfn_api::plan::{PlanRequest, RoundTrip};
 use lfn_api::resolve::ServerResolver;
-use lfn_api::serve::{Iperf3Options, ServeOptions, StampOptions};
-use lfn_api::test::TestOptions;
+use lfn_api::serve::{Iperf3ServerOptions, ServeOptions, StampReflectorOptions};
+use lfn_api::stamp::StampOptions;
+use lfn_api::test::{Iperf3Limit, Iperf3Options, PathDiscovery, TcpOption, TestEvent, TestOptions, TestOptionsError};
+use lfn_core::evidence::EndReason;
 use lfn_core::limits::{ResourceLimits, ServerLimits};
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::measure::{TestDirection, TestLoad, TestRequest};
+use lfn_core::wire::measure::{Mode, Modes, SocketRequest, TestDirection, TestLoad, TestRequest, UdpRequest};
+use lfn_net::session::dial::BindAddress;
+use lfn_net::tester::TestProgress;
 use serde_json::Value;
 use support::schema::check_document;
 use support::{Needs, eventually, lfn_path};
@@ -31,6 +35,10 @@ fn main() -> ExitCode {
     support::run(&[
         ("verbs_run_on_threads_at_the_same_time", Needs::Namespaces, verbs_run_on_threads_at_the_same_time),
         ("errors_are_values_and_the_program_continues", Needs::Nothing, errors_are_values_and_the_program_continues),
+        ("contradictory_test_options_are_refused", Needs::Nothing, contradictory_test_options_are_refused),
+        ("failed_test_returns_its_figures", Needs::Nothing, failed_test_returns_its_figures),
+        ("stopped_test_returns_its_result", Needs::Nothing, stopped_test_returns_its_result),
+        ("stamp_measures_a_reflector", Needs::Nothing, stamp_measures_a_reflector),
     ])
 }
 
@@ -98,8 +106,8 @@ fn local_server(root: &Path) -> lfn_api::serve::RunningServer {
         bind,
         port: 0,
         root: Some(root.to_owned()),
-        iperf3: Some(Iperf3Options { port: 0, users: None, json_output: false }),
-        stamp: Some(StampOptions { port: 0, key: None, is_stateful: true }),
+        iperf3: Some(Iperf3ServerOptions { port: 0, users: None, json_output: false }),
+        stamp: Some(StampReflectorOptions { port: 0, key: None, is_stateful: true }),
         metrics: Some("127.0.0.1:0".parse().unwrap()),
         ..ServeOptions::new(limits())
     };
@@ -127,16 +135,48 @@ fn copy(ticket: &str, home: &Path) {
     assert_eq!(fs::read(&source).unwrap(), fs::read(&back).unwrap());
 }
 
-/// Tests the path to the server in both directions.
+/// Options of a test of this duration.
+fn timed(server: &str, milliseconds: u64) -> TestOptions {
+    let load = TestLoad::TimeSeconds(Duration::from_millis(milliseconds));
+    let request = TestRequest { load, interval: Duration::from_millis(100), ..TestRequest::default() };
+    TestOptions { request, ..TestOptions::new(server) }
+}
+
+const BOTH: [TestDirection; 2] = [TestDirection::Forward, TestDirection::Reverse];
+
+/// Tests the path to the server in both directions, in series and at the same time.
 fn test(ticket: &str) {
-    let request = TestRequest { load: TestLoad::TimeSeconds(Duration::from_millis(300)), ..TestRequest::default() };
-    let directions = vec![TestDirection::Forward, TestDirection::Reverse];
-    let options = TestOptions { request, directions, ..TestOptions::new(ticket) };
-    let mut events = 0;
-    let measured = lfn_api::test(&options, &ServerResolver::default(), &Arc::default(), &mut |_| events += 1).unwrap();
-    let document = assert_document(&measured);
-    assert_eq!(document["runs"].as_array().unwrap().len(), 2, "{document}");
-    assert!(events > 0);
+    for bidirectional in [false, true] {
+        let options = TestOptions { directions: BOTH.to_vec(), bidirectional, ..timed(ticket, 300) };
+        let mut events = Vec::new();
+        let mut on_event = |event: &TestEvent<'_>| events.push(event_name(event));
+        let measured = lfn_api::test(&options, &ServerResolver::default(), &Arc::default(), &mut on_event).unwrap();
+        let document = assert_document(&measured);
+        let runs: Vec<_> = measured.runs.iter().map(|run| (run.direction, run.evidence.bidirectional)).collect();
+        assert_eq!(runs, BOTH.map(|direction| (direction, bidirectional)), "{document}");
+        assert!(!document["origin"].to_string().contains(ticket), "a ticket is a secret");
+        assert_eq!(events[..3], ["started", "server found", "begin"]);
+        assert_eq!(events.iter().filter(|event| **event == "end").count(), 2);
+    }
+}
+
+fn event_name(event: &TestEvent<'_>) -> &'static str {
+    match event {
+        TestEvent::Started(_) => "started",
+        TestEvent::ServerFound(_) => "server found",
+        TestEvent::Begin { .. } => "begin",
+        TestEvent::Progress { .. } => "progress",
+        TestEvent::End { .. } => "end",
+    }
+}
+
+/// Compares the settings of this host with those of the plan.
+fn compare(ticket: &str) {
+    let options = TestOptions { rate: Some(BitRate(1_000_000_000)), ..timed(ticket, 300) };
+    let compared = lfn_api::test::compare(&options, &ServerResolver::default(), &Arc::default(), &mut |_| {}).unwrap();
+    assert_document(&compared);
+    let [pair] = &compared.comparisons[..] else { panic!("{compared:?}") };
+    assert!(!pair.now.evidence.is_tuned() && pair.tuned.as_ref().unwrap().evidence.is_tuned());
 }
 
 fn show() {
@@ -159,6 +199,7 @@ fn verbs_run_on_threads_at_the_same_time() {
         }
         scope.spawn(|| copy(&ticket, home.path()));
         scope.spawn(|| test(&ticket));
+        scope.spawn(|| compare(&ticket));
     });
     let ServeDocument { listen, iperf3, metrics, stamp, .. } = server.document().clone();
     let ports = [Some(listen), iperf3, metrics].map(Option::unwrap);
@@ -185,7 +226,7 @@ fn errors_are_values_and_the_program_continues() {
     let metrics = Some(taken.local_addr().unwrap());
     let occupied = ServeOptions { port: 0, metrics, ..ServeOptions::new(limits()) };
     assert!(lfn_api::serve(&occupied, |_| {}).unwrap_err().to_string().contains("metrics"));
-    let stamp = Some(StampOptions { port: 0, key: Some("/nonexistent".into()), is_stateful: true });
+    let stamp = Some(StampReflectorOptions { port: 0, key: Some("/nonexistent".into()), is_stateful: true });
     let keyless = ServeOptions { port: 0, stamp, ..ServeOptions::new(limits()) };
     assert_eq!(lfn_api::serve(&keyless, |_| {}).unwrap_err().kind(), ErrorKind::Usage);
     let none = TestOptions { directions: Vec::new(), ..TestOptions::new("far.example") };
@@ -194,4 +235,104 @@ fn errors_are_values_and_the_program_continues() {
     let error = lfn_api::copy(&missing, &ServerResolver::default(), &Arc::default(), |_| {}).unwrap_err();
     assert!(error.hint().is_some(), "{error}");
     plan();
+}
+
+/// Returns the error of options that are refused before anything is dialled.
+#[track_caller]
+fn refused(options: &TestOptions) -> TestOptionsError {
+    let mut events = 0;
+    let failure =
+        lfn_api::test(options, &ServerResolver::default(), &Arc::default(), &mut |_| events += 1).unwrap_err();
+    assert!(failure.document.is_none() && failure.kind() == ErrorKind::Usage && events == 0, "{failure}");
+    match failure.error {
+        lfn_api::test::TestVerbError::Options(error) => error,
+        error => panic!("{error}"),
+    }
+}
+
+fn contradictory_test_options_are_refused() {
+    let of = || timed("far.example", 300);
+    let one_direction = TestOptions { bidirectional: true, ..of() };
+    assert!(matches!(refused(&one_direction), TestOptionsError::NotBothDirections));
+    let tuned = TestOptions { tuned: true, ..of() };
+    assert!(matches!(refused(&tuned), TestOptionsError::UnknownCapacity));
+    let long_omit = TestOptions { omit: Some(Duration::from_secs(1)), ..of() };
+    assert!(matches!(refused(&long_omit), TestOptionsError::OmitTooLong(_)));
+    let window = SocketRequest { window: Some(Bytes(65_536)), ..SocketRequest::default() };
+    let multipath = TestOptions { near_socket: SocketRequest { mptcp: true, ..window.clone() }, ..of() };
+    assert!(matches!(refused(&multipath), TestOptionsError::Multipath(TcpOption::Window)));
+    let udp = TestRequest { udp: Some(Box::new(UdpRequest::default())), ..of().request };
+    let datagrams = TestOptions { request: udp.clone(), near_socket: window, ..of() };
+    assert!(matches!(refused(&datagrams), TestOptionsError::Datagrams(TcpOption::Window)));
+    let planned = TestOptions { request: udp, tuned: true, rate: Some(BitRate(1_000_000)), ..of() };
+    assert!(matches!(refused(&planned), TestOptionsError::PlanForDatagrams));
+    let from_interface = TestOptions {
+        path: Some(PathDiscovery::default()),
+        bind_addresses: vec![BindAddress { address: None, interface: Some("lo".to_owned()) }],
+        ..of()
+    };
+    assert!(matches!(refused(&from_interface), TestOptionsError::PathFromInterface));
+    let iperf3 = TestOptions { iperf3: Some(Iperf3Options::default()), ..of() };
+    assert!(matches!(refused(&iperf3), TestOptionsError::Iperf3(Iperf3Limit::FractionalTime)));
+    let compared = TestOptions { directions: BOTH.to_vec(), bidirectional: true, ..of() };
+    let failure =
+        lfn_api::test::compare(&compared, &ServerResolver::default(), &Arc::default(), &mut |_| {}).unwrap_err();
+    assert!(failure.document.is_none() && failure.kind() == ErrorKind::Usage, "{failure}");
+    let no_copy = TestRequest { check: true, modes: Modes { near: Mode::NoCopy, far: Mode::NoCopy }, ..of().request };
+    assert!(matches!(refused(&TestOptions { request: no_copy, ..of() }), TestOptionsError::Request(_)));
+}
+
+/// Reports whether the event is an interval of a running test.
+fn is_interval(event: &TestEvent<'_>) -> bool {
+    matches!(event, TestEvent::Progress { progress: TestProgress::Near(_) | TestProgress::Far(_), .. })
+}
+
+/// The server is killed in the middle of a test, in one direction and in both.
+fn failed_test_returns_its_figures() {
+    for (directions, bidirectional) in [(vec![TestDirection::Reverse], false), (BOTH.to_vec(), true)] {
+        let mut server = support::server::Server::start(&[]);
+        let options = TestOptions { directions, bidirectional, ..timed(&server.ticket, 60_000) };
+        let stop = Arc::new(AtomicBool::new(false));
+        let failure = lfn_api::test(&options, &ServerResolver::default(), &stop, &mut |event| {
+            if is_interval(event) {
+                let _ = server.child.kill();
+            }
+        })
+        .unwrap_err();
+        assert!(failure.kind() == ErrorKind::Failed && failure.hint().is_some(), "{failure}");
+        assert!(!stop.load(Ordering::Relaxed), "the flag of the caller stays as it is");
+        let measured = failure.document.unwrap();
+        let document = assert_document(&measured);
+        assert_eq!(measured.error.unwrap().message, lfn_api::error_text::error_chain(&failure.error));
+        let unfinished = measured.unfinished.unwrap();
+        assert!(measured.runs.is_empty() && unfinished.handshake_rtt.is_some(), "{document}");
+    }
+}
+
+fn stopped_test_returns_its_result() {
+    let server = support::server::Server::start(&[]);
+    for bidirectional in [false, true] {
+        let options = TestOptions { directions: BOTH.to_vec(), bidirectional, ..timed(&server.ticket, 60_000) };
+        let stop = Arc::new(AtomicBool::new(false));
+        let measured = lfn_api::test(&options, &ServerResolver::default(), &stop, &mut |event| {
+            if is_interval(event) {
+                stop.store(true, Ordering::Relaxed);
+            }
+        })
+        .unwrap();
+        assert_document(&measured);
+        // The second direction of a series does not start.
+        assert_eq!(measured.runs.len(), if bidirectional { 2 } else { 1 });
+        assert_eq!(measured.runs[0].evidence.ended, EndReason::Interrupted);
+    }
+}
+
+fn stamp_measures_a_reflector() {
+    let server = support::server::Server::start(&["--stamp=0", "--json"]);
+    let said: Value = serde_json::from_str(&server.ticket).unwrap();
+    let address = said["stamp"].as_str().unwrap();
+    let options = StampOptions { count: 5, interval: Duration::from_millis(1), ..StampOptions::new(address) };
+    let measured = lfn_api::stamp(&options, &AtomicBool::new(false), &mut |_, _| {}).unwrap();
+    assert_document(&measured);
+    assert_eq!((measured.report.sent, measured.report.lost), (5, 0));
 }

@@ -329,3 +329,18 @@ fn killed_server_ends_the_test_in_bounded_time() {
         assert_refused(&output, 1, "the server closed the connection");
     }
 }
+
+#[test]
+fn missing_evidence_is_printed_only_if_it_is_missing() {
+    let server = Server::start(&["--iperf3=0", "--json"]);
+    let said: Value = serde_json::from_str(&server.ticket).unwrap();
+    let (ticket, address) = (said["ticket"].as_str().unwrap(), said["iperf3"].as_str().unwrap());
+    for flags in [&["--time", "2s"][..], &["--time", "2s", "--udp"]] {
+        let printed = text(&test(ticket, flags).stdout);
+        assert!(printed.contains("goodput") && !printed.contains("not examined"), "{flags:?}: {printed}");
+    }
+    // An iperf3 server does not report its threads, its interface and its kernel.
+    let output = support::lfn().args(["test", "--iperf3", address, "--time", "1s"]).output().unwrap();
+    let printed = text(&output.stdout);
+    assert!(printed.contains("not examined without buffer limits of both kernels: kernel buffer limit"), "{printed}");
+}

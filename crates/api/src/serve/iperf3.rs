@@ -11,14 +11,14 @@ use lfn_net::iperf3::server::{Authentication, IperfServer, IperfServerConfig, Ip
 use lfn_net::limits::connection_table::ConnectionLimits;
 use lfn_net::server::Server;
 
-use super::{Iperf3File, Iperf3Options, Iperf3Users, ServeOptions, ServeStartError};
+use super::{Iperf3File, Iperf3ServerOptions, Iperf3Users, ServeOptions, ServeStartError};
 
 /// Maximum size of a file of users or a key, bytes.
 const MAX_FILE: u64 = 16 << 20;
 
 /// Binds the server for iperf3 clients. It listens on the address of the main server and shares its admission.
 pub(super) fn bind(
-    iperf3: &Iperf3Options,
+    iperf3: &Iperf3ServerOptions,
     main_server: &Server,
     options: &ServeOptions,
 ) -> Result<IperfServer, ServeStartError> {

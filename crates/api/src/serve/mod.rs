@@ -27,7 +27,7 @@ pub use bind::root_directory;
 pub use error::{Iperf3File, ServeStartError};
 pub use identity::{state_directory, token_file};
 pub use listening::{ListeningServer, listen};
-pub use options::{Iperf3Options, Iperf3Users, KeyStorage, ServeOptions, StampOptions};
+pub use options::{Iperf3ServerOptions, Iperf3Users, KeyStorage, ServeOptions, StampReflectorOptions};
 pub use ready::ReadyServer;
 pub use ticket_host::TicketHost;
 

@@ -39,9 +39,9 @@ pub struct ServeOptions {
     pub connections: ConnectionLimits,
     pub access: Access,
     /// Serve iperf3 clients too.
-    pub iperf3: Option<Iperf3Options>,
+    pub iperf3: Option<Iperf3ServerOptions>,
     /// Reflect STAMP packets too.
-    pub stamp: Option<StampOptions>,
+    pub stamp: Option<StampReflectorOptions>,
     /// Serve metrics for Prometheus on this address, without authentication.
     pub metrics: Option<SocketAddr>,
     /// Time that running sessions may continue after a stop.
@@ -51,7 +51,7 @@ pub struct ServeOptions {
 /// Options of the server for iperf3 clients. Without users, anyone who can reach the port can load the path, within the
 /// limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Iperf3Options {
+pub struct Iperf3ServerOptions {
     /// Port for TCP and UDP; 0 uses any free port.
     pub port: u16,
     /// Users that must authenticate.
@@ -75,7 +75,7 @@ pub struct Iperf3Users {
 
 /// Options of the STAMP reflector. The access rules of the server apply to the senders.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StampOptions {
+pub struct StampReflectorOptions {
     /// UDP port; 0 uses any free port.
     pub port: u16,
     /// File of the key that packets must be authenticated with.

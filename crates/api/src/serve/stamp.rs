@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use lfn_core::stamp::reflector::ReflectorLimits;
 use lfn_net::stamp::{ReflectorConfig, StampKey, StampReflector};
 
-use super::{ServeOptions, ServeStartError, StampOptions};
+use super::{ServeOptions, ServeStartError, StampReflectorOptions};
 
 /// Opens the socket of the reflector.
-pub(super) fn bind(stamp: &StampOptions, options: &ServeOptions) -> Result<StampReflector, ServeStartError> {
+pub(super) fn bind(stamp: &StampReflectorOptions, options: &ServeOptions) -> Result<StampReflector, ServeStartError> {
     let key = stamp.key.as_deref().map(StampKey::read).transpose()?;
     let mut last = ServeStartError::NoAddress;
     for address in options.addresses() {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use lfn_core::figure::Figure;
-use lfn_core::stamp::report::{DelayDistribution, ReflectorNumbering, StampDocument, StampReport, StampSchema};
+use lfn_core::stamp::report::{DelayDistribution, ReflectorNumbering, StampDocument, StampReport};
 use lfn_core::units::show_duration;
 
 use super::label_columns::Page;
@@ -12,9 +12,8 @@ use super::output::Output;
 use crate::exit::Failure;
 
 /// Prints the report of a STAMP session as text or JSON.
-pub fn print(report: StampReport, output: Output) -> Result<(), Failure> {
-    let document = StampDocument { schema: StampSchema::V2, report };
-    output.finish(&document, || super::out().write_all(page(&document.report).as_bytes()))
+pub fn print(document: &StampDocument, output: Output) -> Result<(), Failure> {
+    output.finish(document, || super::out().write_all(page(&document.report).as_bytes()))
 }
 
 fn page(report: &StampReport) -> String {

@@ -66,16 +66,10 @@ impl BufferArgs {
         self.socket(&own, congestion)
     }
 
-    /// Refuses flags that UDP does not support.
-    pub(super) fn check_datagrams(&self) -> Result<(), Failure> {
+    /// Returns the flag that fixes a window.
+    pub(super) fn window_flag(&self) -> &'static str {
         let given = [("window", &self.window), ("near-window", &self.near_window), ("far-window", &self.far_window)];
-        match given.iter().find(|(_, given)| given.is_some()) {
-            Some((flag, _)) => {
-                Err(Failure::usage(format!("--{flag} with --udp: UDP has no window"))
-                    .hint("use --rcvbuf, or remove --udp"))
-            }
-            None => Ok(()),
-        }
+        given.into_iter().find(|(_, given)| given.is_some()).map_or("window", |(flag, _)| flag)
     }
 
     /// Returns the socket options of one end. Flags for one end override those for both.

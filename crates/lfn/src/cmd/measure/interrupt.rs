@@ -14,7 +14,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// State of interrupts by signals.
 pub(super) struct Interrupt {
     interrupted: Arc<AtomicBool>,
-    /// Ends the load. A failed test in the other direction sets it too.
+    /// Ends the load early, with its result.
     pub(super) stop: Arc<AtomicBool>,
     /// The next signal ends the process: before the load there is no result to print, and after the first signal there
     /// is no second wait.
@@ -48,6 +48,11 @@ impl Interrupt {
             thread::sleep(SAME_INTERRUPT);
             exit_on_next.store(true, Ordering::SeqCst);
         });
+    }
+
+    /// Ends the load, because its result cannot be printed.
+    pub(super) fn end_load(&self) {
+        self.stop.store(true, Ordering::SeqCst);
     }
 
     /// Sets the exit code of a failure after an interrupt. The result up to the interrupt has been printed.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lfn_core::units::{Bytes, Ratio, parse_duration};
 use lfn_core::wire::measure::{
-    DEFAULT_READ, DEFAULT_RECORD, MAX_STREAMS, MIN_INTERVAL, PayloadData, TestDirection, TestLoad, TestRequest,
+    DEFAULT_READ, DEFAULT_RECORD, MAX_STREAMS, PayloadData, TestDirection, TestLoad, TestRequest,
 };
 
 use super::values::{count, duration, read, value_error};
@@ -74,8 +74,6 @@ enum DataArg {
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
 /// Maximum duration of a test with --precision.
 const MAX_TIME: Duration = Duration::from_secs(60);
-/// Slices of an interval in a test with --precision.
-const MAX_SLICES: u16 = 10;
 
 impl LoadArgs {
     /// Returns the directions. Several are tested in series. nettest has both directions.
@@ -142,12 +140,6 @@ impl LoadArgs {
             DataArg::Zero => PayloadData::Zero,
         };
         (request.check, request.blocks) = (self.check_data, self.block_timing);
-        request.slices_per_interval = match self.precision {
-            // As many slices as fit into a short interval.
-            Some(_) => MAX_SLICES
-                .min(u16::try_from(request.interval.as_nanos() / MIN_INTERVAL.as_nanos()).unwrap_or(MAX_SLICES)),
-            None => 0,
-        };
         Ok(())
     }
 
@@ -156,21 +148,6 @@ impl LoadArgs {
         match text.trim().parse() {
             Ok(streams @ 1..=MAX_STREAMS) => Ok(streams),
             _ => Err(value_error("streams", format!("'{text}' is not an integer from 1 to 256"), "--streams 4")),
-        }
-    }
-
-    /// Refuses flags that UDP does not support.
-    pub(super) fn check_datagrams(&self) -> Result<(), Failure> {
-        let zero = matches!(self.data, DataArg::Zero);
-        let given = [
-            ("read-length", self.read_length.is_some(), "each read returns one datagram"),
-            ("data zero", zero, "datagrams carry random bytes"),
-        ];
-        match given.iter().find(|(_, given, _)| *given) {
-            Some((flag, _, why)) => {
-                Err(Failure::usage(format!("--{flag} with --udp: {why}")).hint("remove one of the two"))
-            }
-            None => Ok(()),
         }
     }
 

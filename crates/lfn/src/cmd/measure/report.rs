@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use lfn_api::test::known_paths;
-use lfn_core::path::PathProfile;
 use lfn_core::units::BitRate;
 use lfn_core::wire::measure::{MIN_INTERVAL, TestLoad};
 
-use super::values::{duration, read, value_error};
+use super::values::{duration, read};
 use crate::cli::output::{OutputArgs, TestFormats};
 use crate::exit::Failure;
 use crate::print::output::OutputFormat;
 use crate::print::settings::is_quiet;
-use crate::server_flags::emulator;
 
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Report")]
@@ -52,21 +49,13 @@ impl ReportArgs {
         self.interval.is_none()
     }
 
-    pub(super) fn omit(&self, load: TestLoad) -> Result<Option<Duration>, Failure> {
-        let omit = duration("omit", &self.omit)?;
-        if matches!((omit, load), (Some(omit), TestLoad::TimeSeconds(time)) if omit >= time) {
-            return Err(Failure::usage("--omit is not shorter than the test").hint("use a longer --time"));
-        }
-        Ok(omit)
+    pub(super) fn omit(&self) -> Result<Option<Duration>, Failure> {
+        duration("omit", &self.omit)
     }
 
-    /// Returns the figures of the path, forward and reverse: from --rate, or from `lfn emulate`.
-    pub(super) fn paths(&self) -> Result<[Option<PathProfile>; 2], Failure> {
-        let rate: Option<BitRate> = read("rate", &self.rate, "--rate 10gbit")?;
-        if rate == Some(BitRate(0)) {
-            return Err(value_error("rate", "the capacity must be above zero", "--rate 10gbit"));
-        }
-        Ok(known_paths(rate, emulator())?)
+    /// Returns the capacity of the bottleneck, if given.
+    pub(super) fn rate(&self) -> Result<Option<BitRate>, Failure> {
+        read("rate", &self.rate, "--rate 10gbit")
     }
 
     /// Reports whether the result has the layout of nettest, which needs both directions.

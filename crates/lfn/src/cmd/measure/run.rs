@@ -1,8 +1,13 @@
 //! Choice of the kind of test, and its result.
 
-use lfn_core::report::HostNames;
+use std::io;
 
-use super::{TestArgs, iperf3, origin};
+use lfn_api::test::{TestEvent, TestFailure};
+use lfn_core::report::Run;
+use lfn_net::tester::TestProgress;
+
+use super::TestArgs;
+use super::interrupt::Interrupt;
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::measure::Printer;
@@ -15,17 +20,67 @@ pub fn run(args: TestArgs) -> Result<Exit, Failure> {
     if let Some(host) = &args.stamp.stamp {
         return args.stamp.run(host, args.report.output.open()?);
     }
-    if let Some(server) = &args.iperf3.iperf3 {
-        return iperf3::run(&args, server);
+    run_load(&args)
+}
+
+/// Runs the tests of a load, and prints their events and their result.
+fn run_load(args: &TestArgs) -> Result<Exit, Failure> {
+    let (mut options, resolver) = (args.options()?, args.resolver());
+    args.check(&options, &resolver)?;
+    let interrupt = Interrupt::listen()?;
+    if let Some(iperf3) = &mut options.iperf3 {
+        iperf3.login = args.iperf3.login()?;
     }
-    let plan = args.plan()?;
-    let hosts = HostNames { near: args.near_name(), far: args.far_name("the server") };
-    let mut printer = Printer::new(args.report.output.open()?, origin(hosts), args.report.live_enabled());
-    if args.tuning.compare {
-        printer.compare();
+    let mut printer = Printer::new(args.report.output.open()?, args.report.live_enabled(), args.tuning.compare);
+    let mut unprinted: Option<io::Error> = None;
+    let mut on_event = |event: &TestEvent<'_>| {
+        if let TestEvent::Progress { progress: TestProgress::Connected(..), .. } = event {
+            interrupt.begin_load();
+        }
+        if let Err(error) = printer.event(event) {
+            interrupt.end_load();
+            unprinted.get_or_insert(error);
+        }
+    };
+    let ended = if args.tuning.compare {
+        let compared = lfn_api::test::compare(&options, &resolver, &interrupt.stop, &mut on_event);
+        let (document, failure) = split(args, &interrupt, compared)?;
+        let failure = unprinted.map(Failure::from).or(failure);
+        let is_unreliable = document
+            .comparisons
+            .iter()
+            .any(|pair| pair.now.is_unreliable() || pair.tuned.as_ref().is_some_and(|tuned| tuned.is_unreliable()));
+        let printed = printer.finish_comparison(document, failure.as_ref());
+        failure.map_or(printed, Err).map(|()| is_unreliable)
+    } else {
+        let tested = lfn_api::test(&options, &resolver, &interrupt.stop, &mut on_event);
+        let (document, failure) = split(args, &interrupt, tested)?;
+        let failure = unprinted.map(Failure::from).or(failure);
+        let is_unreliable = document.runs.iter().any(Run::is_unreliable);
+        let printed = printer.finish(document, failure.as_ref());
+        failure.map_or(printed, Err).map(|()| is_unreliable)
+    };
+    ended.map(|is_unreliable| match (interrupt.is_interrupted(), is_unreliable) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::Unreliable,
+        _ => Exit::Ok,
+    })
+}
+
+/// Returns the document with the failure, if there is one. A failure without a document ends the command.
+fn split<D: std::fmt::Debug>(
+    args: &TestArgs,
+    interrupt: &Interrupt,
+    tested: Result<D, TestFailure<D>>,
+) -> Result<(D, Option<Failure>), Failure> {
+    match tested {
+        Ok(document) => Ok((document, None)),
+        Err(TestFailure { error, document }) => {
+            let failure = interrupt.with_exit_code(args.failure(error));
+            match document {
+                Some(document) => Ok((*document, Some(failure))),
+                None => Err(failure),
+            }
+        }
     }
-    // From here on, a failure is a part of the result.
-    let tested = args.resolve_and_run(&plan, &mut printer);
-    let printed = printer.finish(tested.as_ref().err());
-    tested.and_then(|exit| printed.map(|()| exit))
 }

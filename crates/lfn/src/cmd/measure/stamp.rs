@@ -1,18 +1,13 @@
 //! `lfn test --stamp`: measures delay and loss with a STAMP reflector, without load and without a session.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use lfn_api::emulator_env;
-use lfn_api::hosts::SavedHosts;
-use lfn_core::session::split_host_port;
-use lfn_core::stamp::{self, packet};
+use lfn_api::stamp;
+use lfn_api::stamp::{MAX_COUNT, StampOptions, StampVerbError};
 use lfn_core::units::Bytes;
-use lfn_net::stamp::{StampError, StampKey, StampProbeOptions, probe};
-use lfn_sys::names::lookup;
+use lfn_net::stamp::StampKey;
 
 use super::values::{count, duration, read, value_error};
 use crate::exit::{Exit, Failure};
@@ -101,95 +96,47 @@ const LOAD_FLAGS: [&str; 56] = [
     "list_findings",
 ];
 
-const DEFAULT_COUNT: u32 = 100;
-/// lfn keeps every packet in memory until the end.
-const MAX_COUNT: u64 = 10_000_000;
-const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
-/// Maximum payload of a UDP datagram, bytes.
-const MAX_SIZE: u64 = 65_507;
-/// Waiting time for the last answers: five times the longest known path.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-
 impl StampProbeArgs {
     pub(super) fn run(&self, host: &str, output: Output) -> Result<Exit, Failure> {
         if !matches!(output.format(), OutputFormat::Text | OutputFormat::Json) {
             let text = format!("--output {} cannot be used with --stamp", output.format().name());
             return Err(Failure::usage(text).hint("use --output json"));
         }
-        let probing = self.probing(host)?;
+        let options = self.options(host)?;
         let stop = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
-        let report = probe(&probing, &stop, &mut |_, _| {}).map_err(test_error)?;
-        print(report, output)?;
+        print(&stamp(&options, &stop, &mut |_, _| {})?, output)?;
         Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Ok })
     }
 
-    fn probing(&self, host: &str) -> Result<StampProbeOptions, Failure> {
+    fn options(&self, host: &str) -> Result<StampOptions, Failure> {
+        let usual = StampOptions::new(host);
         let hint = "--stamp-count 100";
         let packets = match count("stamp-count", &self.stamp_count, hint)? {
-            None => DEFAULT_COUNT,
-            Some(count) if count <= MAX_COUNT => u32::try_from(count)?,
+            None => usual.count,
+            Some(count) if count <= MAX_COUNT.into() => u32::try_from(count)?,
             Some(count) => {
-                return Err(value_error(
-                    "stamp-count",
-                    format!("{count} is too large; the maximum is {MAX_COUNT}"),
-                    hint,
-                ));
+                let text = format!("{count} is too large; the maximum is {MAX_COUNT}");
+                return Err(value_error("stamp-count", text, hint));
             }
         };
         let key = self.stamp_key.as_deref().map(StampKey::read).transpose().map_err(|error| {
             Failure::usage(error).hint("create a key for both ends: head -c 32 /dev/urandom | base64 > FILE")
         })?;
-        Ok(StampProbeOptions {
-            to: address(host)?,
-            from: None,
-            count: packets,
-            interval: duration("stamp-interval", &self.stamp_interval)?.unwrap_or(DEFAULT_INTERVAL),
-            size: self.size(key.is_some())?,
-            wait: ANSWER_TIMEOUT,
-            // Both sides of an emulated path are on this host.
-            has_shared_clock: emulator_env::is_inside(),
-            key,
-        })
-    }
-
-    fn size(&self, is_authenticated: bool) -> Result<usize, Failure> {
-        let min_size = packet::base_length(is_authenticated);
         let hint = "--stamp-size 200";
-        match read::<Bytes>("stamp-size", &self.stamp_size, hint)? {
-            None => Ok(min_size),
-            Some(Bytes(size)) if (min_size as u64..=MAX_SIZE).contains(&size) => Ok(usize::try_from(size)?),
-            Some(size) => {
-                let text = format!("{} B is not in the range {min_size} to {MAX_SIZE}", size.0);
-                Err(value_error("stamp-size", text, hint))
-            }
+        let size = read::<Bytes>("stamp-size", &self.stamp_size, hint)?;
+        let options = StampOptions {
+            count: packets,
+            interval: duration("stamp-interval", &self.stamp_interval)?.unwrap_or(usual.interval),
+            size: size.map(|size| usize::try_from(size.0)).transpose()?,
+            key,
+            ..usual
+        };
+        match options.check() {
+            Err(error @ StampVerbError::Size { .. }) => Err(value_error("stamp-size", error, hint)),
+            checked => checked.map(|()| options).map_err(Failure::new),
         }
     }
-}
-
-/// Resolves the reflector. A saved name stands for the host of its ticket, with the default port of STAMP.
-fn address(typed: &str) -> Result<SocketAddr, Failure> {
-    let hint = "use a valid host name or an address: --stamp 192.0.2.1:862";
-    let (name, _) = split_host_port(typed).map_err(|error| Failure::usage(error).hint(hint))?;
-    let port = match typed.rsplit_once(':').and_then(|(_, port)| port.parse().ok()) {
-        Some(port) if typed != name => port,
-        _ => stamp::PORT,
-    };
-    let host = SavedHosts::load()?.get(&name)?.map_or(name, |ticket| ticket.host);
-    let unknown = |why: String| Failure::msg(format!("unknown host '{host}': {why}")).hint(hint);
-    let addresses = lookup(&host, port).map_err(|error| unknown(error.to_string()))?;
-    addresses.first().copied().ok_or_else(|| unknown("no address".into()))
-}
-
-fn test_error(error: StampError) -> Failure {
-    let hint = match &error {
-        StampError::Closed { to } => format!("start a reflector on that host: lfn serve --stamp={}", to.port()),
-        StampError::NoAnswer { .. } => {
-            "check that a reflector runs there, that firewalls pass UDP in both directions, and that both ends have the same key".into()
-        }
-        StampError::Io { .. } => return Failure::new(error),
-    };
-    Failure::new(error).hint(hint)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::measure::{Dscp, Mode, Modes, SocketRequest};
-use lfn_net::session::dial::{BindAddress, Target};
+use lfn_net::session::dial::BindAddress;
 
 use super::values::{read, value_error};
 use crate::exit::Failure;
@@ -67,34 +67,6 @@ impl TcpArgs {
         // accepts.
         near.mss = read::<Bytes>("mss", &self.mss, "--mss 1400")?;
         Ok(())
-    }
-
-    /// Refuses flags that UDP does not support.
-    pub(super) fn check_datagrams(&self) -> Result<(), Failure> {
-        let no_copy = self.no_copy || self.near_no_copy || self.far_no_copy;
-        let given = [("mptcp", self.mptcp), ("mss", self.mss.is_some()), ("no-copy", no_copy)];
-        if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
-            return Err(
-                Failure::usage(format!("--{flag} with --udp: only TCP streams support it")).hint("remove --udp")
-            );
-        }
-        if self.bind.len() > 1 {
-            return Err(Failure::usage(
-                "--bind with several addresses: all datagrams use the address of the control connection",
-            )
-            .hint("use one address, or remove --udp"));
-        }
-        Ok(())
-    }
-
-    /// Reports whether an interface is given.
-    pub(super) fn is_bound_to_interface(&self) -> bool {
-        self.bind.iter().filter_map(|text| BindAddress::parse(text)).any(|place| place.interface.is_some())
-    }
-
-    /// Applies the addresses to bind to, and Multipath TCP.
-    pub(super) fn bind_target(&self, target: Target) -> Result<Target, Failure> {
-        Ok(target.bind_to(self.bind_addresses()?).multipath(self.mptcp))
     }
 
     /// Returns the addresses to bind to.

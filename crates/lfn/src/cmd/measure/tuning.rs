@@ -20,19 +20,9 @@ pub(super) struct TuningArgs {
 }
 
 impl TuningArgs {
-    /// Returns true if a run uses the plan.
-    pub(super) fn needs_plan(&self) -> bool {
-        self.tuned || self.compare
-    }
-
-    /// Refuses an unknown capacity, from which no plan follows.
-    pub(super) fn check_capacity(&self, is_known: bool, host: &str) -> Result<(), Failure> {
-        if !self.needs_plan() || is_known {
-            return Ok(());
-        }
-        let flag = if self.tuned { "--tuned" } else { "--compare" };
-        Err(Failure::usage(format!("{flag} needs the capacity of the path"))
-            .hint(format!("give the rate of the slowest link: lfn test {host} {flag} --rate 1gbit")))
+    /// Returns the flag that selects the settings of the plan.
+    pub(super) fn flag(&self) -> &'static str {
+        if self.compare { "--compare" } else { "--tuned" }
     }
 
     /// Refuses formats that have no place for a comparison.

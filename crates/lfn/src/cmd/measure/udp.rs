@@ -54,15 +54,7 @@ impl UdpArgs {
         if !self.udp && !self.ramp {
             return self.refuse_without_udp();
         }
-        if pacing.len() > 1 {
-            return Err(Failure::usage("--pacing with several rates: all UDP streams have the same rate")
-                .hint(format!("use one rate, or remove {}", self.flag())));
-        }
         let rate = pacing.first().copied();
-        if !load.congestion.is_empty() {
-            let text = format!("--congestion with {}: UDP has no congestion control", self.flag());
-            return Err(Failure::usage(text).hint("remove one of the two"));
-        }
         let ramp = match self.ramp {
             true => {
                 load.check_ramp()?;

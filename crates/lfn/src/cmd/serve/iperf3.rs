@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lfn_api::serve::{Iperf3Options, Iperf3Users};
+use lfn_api::serve::{Iperf3ServerOptions, Iperf3Users};
 
 use super::limits::duration;
 
@@ -44,12 +44,12 @@ impl Iperf3ServeArgs {
     }
 
     /// Returns the options of the server for iperf3 clients, if requested.
-    pub(super) fn options(&self) -> Option<Iperf3Options> {
+    pub(super) fn options(&self) -> Option<Iperf3ServerOptions> {
         let users = self
             .iperf3_users
             .clone()
             .zip(self.iperf3_rsa_private_key.clone())
             .map(|(users, key)| Iperf3Users { users, key, skew: self.iperf3_time_skew, also_pkcs1: self.iperf3_pkcs1 });
-        Some(Iperf3Options { port: self.iperf3?, users, json_output: self.iperf3_json })
+        Some(Iperf3ServerOptions { port: self.iperf3?, users, json_output: self.iperf3_json })
     }
 }

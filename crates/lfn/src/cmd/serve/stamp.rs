@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lfn_api::serve::StampOptions;
+use lfn_api::serve::StampReflectorOptions;
 
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "STAMP reflector (RFC 8762)")]
@@ -22,7 +22,11 @@ pub(super) struct StampServeArgs {
 
 impl StampServeArgs {
     /// Returns the options of the reflector, if requested.
-    pub(super) fn options(&self) -> Option<StampOptions> {
-        Some(StampOptions { port: self.stamp?, key: self.stamp_key.clone(), is_stateful: !self.stamp_stateless })
+    pub(super) fn options(&self) -> Option<StampReflectorOptions> {
+        Some(StampReflectorOptions {
+            port: self.stamp?,
+            key: self.stamp_key.clone(),
+            is_stateful: !self.stamp_stateless,
+        })
     }
 }

@@ -11,10 +11,9 @@ pub mod tuning;
 
 use std::io::{self, Write};
 
+use lfn_api::test::TestEvent;
 use lfn_core::path::PathProfile;
-use lfn_core::report::{
-    self, CommandError, HostNames, Origin, Run, TestDocument, TestSchema, TuningDocument, UnfinishedTest,
-};
+use lfn_core::report::{self, CommandError, HostNames, Run, TestDocument, TuningDocument};
 use lfn_core::wire::measure::{Interval, Kernel, SocketRequest, TestRequest};
 use lfn_net::tester::{Test, TestProgress};
 
@@ -22,14 +21,13 @@ use crate::exit::Failure;
 use crate::print;
 use crate::print::output::{Output, OutputFormat, print_document};
 
-/// Prints the tests of a command, and keeps their results for the document.
+/// Prints the events and the document of a command's tests.
 pub struct Printer {
     output: Output,
-    origin: Origin,
+    hosts: HostNames,
     /// Display below the table, on a terminal.
     live: Option<live::LiveDisplay>,
     events: ndjson::Events,
-    runs: Vec<Run>,
     /// Tests so far; two may run at once.
     tests: Vec<TestView>,
     /// The tests are compared at the end, without tables and summaries of their own.
@@ -39,64 +37,58 @@ pub struct Printer {
 /// State of a test.
 struct TestView {
     table: text::Table,
-    /// Figures so far, while the test runs.
-    unfinished: Option<UnfinishedTest>,
+    is_connected: bool,
+    is_over: bool,
 }
 
 impl Printer {
-    /// Creates a printer for the tests of one command. `watched` enables the live display on a terminal.
-    pub fn new(output: Output, origin: Origin, watched: bool) -> Self {
-        let format = output.format();
-        let mut events = ndjson::Events::default();
-        if format == OutputFormat::Ndjson {
-            events.start(&origin);
+    /// Creates a printer for the tests of one command. `watched` enables the live display on a terminal, `compares`
+    /// prints one comparison at the end instead of each test.
+    pub fn new(output: Output, watched: bool, compares: bool) -> Self {
+        let live = if watched && output.format() == OutputFormat::Text { live::LiveDisplay::new() } else { None };
+        let (hosts, events) = (HostNames::default(), ndjson::Events::default());
+        Printer { output, hosts, live, events, tests: Vec::new(), compares }
+    }
+
+    /// Prints an event of the tests.
+    pub fn event(&mut self, event: &TestEvent<'_>) -> io::Result<()> {
+        match event {
+            TestEvent::Started(origin) => {
+                self.hosts = origin.hosts.clone();
+                if self.output.format() == OutputFormat::Ndjson {
+                    self.events.start(origin);
+                }
+            }
+            TestEvent::ServerFound(name) => (*name).clone_into(&mut self.hosts.far),
+            TestEvent::Begin { test, settings, bidirectional } => self.begin_test(*test, settings, *bidirectional),
+            TestEvent::Progress { test, progress } => self.progress(*test, progress),
+            TestEvent::End { test, run } => self.end_test(*test, run)?,
         }
-        let live = if watched && format == OutputFormat::Text { live::LiveDisplay::new() } else { None };
-        Printer { output, origin, live, events, runs: Vec::new(), tests: Vec::new(), compares: false }
+        Ok(())
     }
 
-    /// Prints one comparison at the end instead of each test.
-    pub fn compare(&mut self) {
-        self.compares = true;
-    }
-
-    /// Sets the name of the server once it is known.
-    pub fn set_far_name(&mut self, name: String) {
-        self.origin.hosts.far = name;
-    }
-
-    /// Starts a test, alone or together with another one, and returns its number.
-    pub fn begin_test(&mut self, test: &Test, at_once: bool) -> usize {
-        let is_later = self.tests.iter().any(|seen| seen.unfinished.is_none());
+    fn begin_test(&mut self, number: usize, test: &Test, at_once: bool) {
+        let is_later = self.tests.iter().any(|seen| seen.is_over);
         let place = if is_later { text::TablePosition::Later } else { text::TablePosition::First };
-        let table = text::Table::new(test, &self.origin.hosts, place, at_once);
-        let unfinished = Some(UnfinishedTest::new(test.request.clone()));
-        self.tests.push(TestView { table, unfinished });
-        let number = self.tests.len() - 1;
+        let table = text::Table::new(test, &self.hosts, place, at_once);
+        self.tests.push(TestView { table, is_connected: false, is_over: false });
         if let Some(live) = &mut self.live {
             live.begin(number, test);
         } else if self.output.format() == OutputFormat::Ndjson {
             self.events.begin(test);
         }
-        number
     }
 
-    /// Reports an event of a test.
-    pub fn progress(&mut self, number: usize, progress: &TestProgress<'_>) {
-        let has_head = |seen: &TestView| seen.unfinished.as_ref().is_some_and(|test| test.handshake_rtt.is_some());
+    fn progress(&mut self, number: usize, progress: &TestProgress<'_>) {
+        let has_head = |seen: &TestView| seen.is_connected && !seen.is_over;
         let other_has_head = self.tests.iter().any(has_head);
         let seen = &mut self.tests[number];
-        if let (TestProgress::Connected(..), true) = (progress, other_has_head) {
-            // Two tests at once share the head of the first one.
-            seen.table.interleave();
-        }
-        if let Some(unfinished) = &mut seen.unfinished {
-            match progress {
-                TestProgress::Connected(rtt, _) => unfinished.handshake_rtt = Some(*rtt),
-                TestProgress::Near(interval) => unfinished.near_intervals.push((*interval).clone()),
-                TestProgress::Far(interval) => unfinished.far_intervals.push((*interval).clone()),
-                TestProgress::Step(ramp) => unfinished.ramp = Some((*ramp).clone()),
+        if let TestProgress::Connected(..) = progress {
+            if other_has_head {
+                // Two tests at once share the head of the first one.
+                seen.table.interleave();
             }
+            seen.is_connected = true;
         }
         let compares = self.compares;
         match self.output.format() {
@@ -112,42 +104,30 @@ impl Printer {
         }
     }
 
-    /// Prints a finished test. Tests finish in the order of their numbers.
-    pub fn end_test(&mut self, number: usize, run: Run) -> io::Result<()> {
+    fn end_test(&mut self, number: usize, run: &Run) -> io::Result<()> {
         self.live.iter_mut().for_each(live::LiveDisplay::end);
         let seen = &mut self.tests[number];
+        seen.is_over = true;
         match self.output.format() {
             OutputFormat::Text if self.compares => {}
-            OutputFormat::Text => seen.table.finish(&run)?,
+            OutputFormat::Text => seen.table.finish(run)?,
             OutputFormat::Ndjson => self.events.findings(number, &run.diagnosis.findings),
             _ => {}
         }
-        seen.unfinished = None;
-        self.runs.push(run);
         Ok(())
     }
 
     /// Prints and stores the results of all tests, with the figures of a failed one.
-    pub fn finish(mut self, failure: Option<&Failure>) -> Result<(), Failure> {
+    pub fn finish(mut self, mut document: TestDocument, failure: Option<&Failure>) -> Result<(), Failure> {
         self.live = None;
-        let error = failure.map(|failure| {
-            let (message, hint) = failure.lines();
-            CommandError { message, hint }
-        });
-        let Printer { mut output, origin, events, runs, tests, compares, .. } = self;
-        // If two tests failed together, the first one is stored.
-        let (mut table, unfinished) = match tests.into_iter().find(|seen| seen.unfinished.is_some()) {
-            Some(seen) => (Some(seen.table), seen.unfinished),
-            None => (None, None),
-        };
-        if compares {
-            return tuning::finish(&TuningDocument::new(origin, runs, unfinished, error), output);
-        }
-        let document = TestDocument { schema: TestSchema::V3, origin, runs, unfinished, error };
+        document.error = failure.map(command_error).or(document.error);
+        let Printer { mut output, events, tests, .. } = self;
         output.write_report(&document)?;
         match output.format() {
             OutputFormat::Text => {
-                if let (Some(table), Some(seen)) = (&mut table, &document.unfinished) {
+                // If two tests failed together, the document has the first one.
+                let table = tests.into_iter().find(|seen| !seen.is_over).map(|seen| seen.table);
+                if let (Some(mut table), Some(seen)) = (table, &document.unfinished) {
                     table.finish_unfinished(seen)?;
                 }
             }
@@ -160,6 +140,19 @@ impl Printer {
         }
         Ok(())
     }
+
+    /// Prints and stores the comparison, with the figures of a failed test.
+    pub fn finish_comparison(mut self, mut document: TuningDocument, failure: Option<&Failure>) -> Result<(), Failure> {
+        self.live = None;
+        document.error = failure.map(command_error).or(document.error);
+        tuning::finish(&document, self.output)
+    }
+}
+
+/// Returns the failure as a part of the document, with the flags of its hint.
+fn command_error(failure: &Failure) -> CommandError {
+    let (message, hint) = failure.lines();
+    CommandError { message, hint }
 }
 
 /// Prints a stored result as it was printed after its test.

@@ -10,7 +10,7 @@ use lfn_core::tcp_model::GoodputLimit;
 use lfn_core::units::show_duration;
 
 use super::ends::{end, server};
-use super::findings::{all_findings, more_findings};
+use super::findings::{all_findings, missing_evidence, more_findings};
 use super::host::hosts;
 use super::layout::{paragraphs, round, segments, wrapped};
 use crate::print::terminal::wrap_columns;
@@ -26,6 +26,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         Some(iperf3) => super::iperf3::verdict(iperf3, &run.diagnosis.findings, run.goodput),
         None => verdict(run),
     };
+    let verdict = verdict + &missing_evidence(&run.diagnosis);
     let mut page = format!("{}\n", paragraphs(&verdict, wrap_columns()));
     let mut line = |name: &str, text: String| page += &wrapped(name, &text);
     let whole = format!("{} over all {}", run.goodput, show_duration(run.elapsed));

@@ -10,7 +10,7 @@ use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_core::wire::measure::{EndReport, Interval, TestLoad, TestRequest};
 
 use super::datagrams::{self, percent};
-use super::findings::{all_findings, more_findings};
+use super::findings::{all_findings, missing_evidence, more_findings};
 use super::layout::{Grid, paragraphs, rate_cell, time_cell, wrapped};
 use crate::print::terminal::{columns, wrap_columns};
 
@@ -69,7 +69,8 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     let evidence = &run.evidence;
     let mut page = String::new();
     let is_ramp = evidence.request.udp.as_ref().is_some_and(|udp| udp.ramp.is_some());
-    page += &paragraphs(&verdict(run, is_ramp), wrap_columns());
+    let verdict = verdict(run, is_ramp) + &missing_evidence(&run.diagnosis);
+    page += &paragraphs(&verdict, wrap_columns());
     page.push('\n');
     let goodput = format!("{} over {}", run.goodput, show_duration(run.elapsed));
     page += &wrapped("goodput", &goodput);

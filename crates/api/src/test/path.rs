@@ -1,0 +1,69 @@
+//! The path of a test: its known figures, and its discovery before the load.
+
+use std::time::Duration;
+
+use lfn_core::discover::report::PathReport;
+use lfn_core::evidence::Evidence;
+use lfn_core::path::PathProfile;
+use lfn_core::units::BitRate;
+use lfn_core::wire::measure::{EndReport, TestDirection};
+use lfn_net::path;
+use lfn_net::session::dial::Target;
+use lfn_sys::names::lookup;
+
+use super::error::TestVerbError;
+use super::options::TestOptions;
+use crate::emulator_env::EmulatorEnvironment;
+use crate::hosts::HostError;
+
+/// Known figures of the path in both directions.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KnownPaths([Option<PathProfile>; 2]);
+
+impl KnownPaths {
+    /// Returns the figures of the path in this direction.
+    pub(super) fn get(&self, direction: TestDirection) -> Option<PathProfile> {
+        self.0[usize::from(direction == TestDirection::Reverse)]
+    }
+
+    /// Reports whether the figures of one direction are unknown.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.0.iter().any(Option::is_none)
+    }
+}
+
+/// Returns the figures of the path: those of the emulator, with this capacity if one is given.
+pub(super) fn known_paths(rate: Option<BitRate>, emulator: &EmulatorEnvironment) -> Result<KnownPaths, HostError> {
+    let known = |emulated: Option<PathProfile>| match (rate, emulated) {
+        (Some(capacity), Some(path)) => Some(PathProfile { capacity, ..path }),
+        (Some(capacity), None) => Some(PathProfile::new(capacity, Duration::ZERO)),
+        (None, emulated) => emulated,
+    };
+    Ok(KnownPaths([known(emulator.path()?), known(emulator.return_path()?)]))
+}
+
+/// Discovers the path to a server, if requested.
+pub(super) fn discover(options: &TestOptions, target: &Target) -> Result<Option<PathReport>, TestVerbError> {
+    options.path.map(|discovery| path::discover(target, discovery.names).map_err(TestVerbError::Path)).transpose()
+}
+
+/// Discovers the path to a host without lfn, if requested.
+pub(super) fn discover_alone(options: &TestOptions, host: &str) -> Result<Option<PathReport>, TestVerbError> {
+    let Some(discovery) = options.path else { return Ok(None) };
+    let unknown = |source| TestVerbError::UnknownHost { host: host.to_owned(), source };
+    let addresses = lookup(host, 0).map_err(|error| unknown(Some(error)))?;
+    let to = addresses.first().ok_or_else(|| unknown(None))?;
+    Ok(Some(path::discover_alone(to.ip(), discovery.names)))
+}
+
+/// Combines the discovered path with the path MTU that TCP used in the test.
+pub(super) fn with_tcp_mtu(found: Option<&PathReport>, evidence: &Evidence) -> Option<PathReport> {
+    let mut report = found.cloned()?;
+    let pmtu = |end: &EndReport| {
+        let info = end.streams.iter().filter_map(|stream| stream.tcp_info.as_ref());
+        info.map(|info| info.pmtu_bytes).filter(|&pmtu| pmtu > 0).min()
+    };
+    report.mtu.near_tcp_pmtu_bytes = pmtu(&evidence.near);
+    report.mtu.far_tcp_pmtu_bytes = pmtu(&evidence.far);
+    Some(report)
+}

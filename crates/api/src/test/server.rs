@@ -1,0 +1,88 @@
+//! The server of a test, and the origin of the result.
+
+use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+
+use lfn_core::date::rfc3339;
+use lfn_core::evidence::{HostNames, TypedArgument};
+use lfn_core::report::Origin;
+use lfn_core::session::split_host_port;
+use lfn_net::tester;
+
+use super::error::TestVerbError;
+use super::options::TestOptions;
+use crate::emulator_env;
+use crate::hosts::HostError;
+use crate::resolve::{ReachedServer, ServerResolver, is_ticket, server_argument};
+
+/// Name of a server that a ticket selects, until the ticket is read. A ticket is a secret.
+const UNREAD_TICKET: &str = "the server";
+
+/// Resolves the server. Starts it over ssh if no ticket is known for the name.
+pub(super) fn reach(
+    options: &TestOptions,
+    resolver: &ServerResolver,
+    stop: &AtomicBool,
+) -> Result<ReachedServer, TestVerbError> {
+    let name = &options.server;
+    let mut server = if resolver.is_over_ssh(name)? {
+        check_ssh_host(name)?;
+        resolver.start_for_test(name, stop)?
+    } else {
+        ReachedServer::running(resolver.resolve(name)?)
+    };
+    server.target = server.target.bind_to(options.bind_addresses.clone()).multipath(options.near_socket.mptcp);
+    Ok(server)
+}
+
+/// Refuses a name with a port, which ssh cannot use, and loopback: a test of this host needs no ssh.
+fn check_ssh_host(host: &str) -> Result<(), TestVerbError> {
+    let has_port = host.rsplit_once(':').is_some_and(|(name, port)| !name.contains(':') && port.parse::<u16>().is_ok());
+    let (name, _) = split_host_port(host).map_err(HostError::InvalidAddress)?;
+    if name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()) {
+        return Err(TestVerbError::NoTicketForLoopback(host.to_owned()));
+    }
+    if has_port {
+        return Err(TestVerbError::PortForSsh { host: host.to_owned(), name });
+    }
+    Ok(())
+}
+
+/// Returns the origin of a result that starts now.
+pub(super) fn origin(options: &TestOptions, far: String) -> Origin {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let near = if emulator_env::is_inside() { "near".to_owned() } else { tester::read_kernel().host };
+    let command =
+        if options.command.is_empty() { vec!["test".to_owned(), far.clone()] } else { options.command.clone() };
+    Origin {
+        lfn_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: rfc3339(now),
+        command,
+        hosts: HostNames { near, far },
+    }
+}
+
+/// Returns the name of the server before it is reached.
+pub(super) fn preliminary_name(server: &str) -> String {
+    if is_ticket(server) { UNREAD_TICKET.to_owned() } else { server.to_owned() }
+}
+
+/// Returns the name of the server: the host of a ticket, or the name as given.
+pub(super) fn far_name(server: &str, reached: &ReachedServer) -> String {
+    if !is_ticket(server) {
+        return server.to_owned();
+    }
+    let address = reached.target.address();
+    address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned()
+}
+
+/// Returns the arguments of the command that repeats the test: the server without the secret of a ticket, and the flags.
+pub(super) fn arguments(options: &TestOptions, resolver: &ServerResolver) -> Vec<TypedArgument> {
+    let server = options.server.as_str();
+    let text = match &options.iperf3 {
+        Some(_) => format!("--iperf3 {server}"),
+        None => server_argument(server, resolver.insecure),
+    };
+    [TypedArgument { flag: None, text }].into_iter().chain(options.arguments.clone()).collect()
+}
