@@ -237,3 +237,20 @@ schema_name! {
     /// Name and version of the schema of a copy.
     CopySchema = "lfn.copy/3"
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A hostile peer can send counters whose sum is infinite.
+    #[test]
+    fn infinite_counters_stay_numbers() {
+        let time = StreamTime { disk: f64::INFINITY, hash: f64::NAN, network: 1.5, rate_limited: 0.0 };
+        let expected = json!({
+            "disk_seconds": f64::MAX, "hash_seconds": f64::MAX, "network_seconds": 1.5, "rate_limited_seconds": 0.0
+        });
+        assert_eq!(json!(time), expected);
+    }
+}

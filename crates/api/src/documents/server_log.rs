@@ -290,3 +290,75 @@ impl LoggedGrant {
 fn milliseconds(time: Duration) -> Figure {
     Figure::new(time.as_millis() as f64 / 1e3).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use std::path::Path;
+
+    use lfn_core::limits::{LimitScope, QueueEstimate};
+    use lfn_core::wire::Refusal;
+    use lfn_net::session::SessionError;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn session() -> SessionInfo {
+        let second = Duration::from_secs(1);
+        SessionInfo {
+            client: "192.0.2.1:7".parse().unwrap(),
+            session: Some(SessionId([5; 16])),
+            token: Some("field".into()),
+            verb: "copy",
+            paths: ["a".to_owned()].into(),
+            requested: ResourceRequest {
+                streams: 4,
+                time: Some(second),
+                bytes: Some(Bytes(3)),
+                rate: Some(BitRate(8)),
+                ..ResourceRequest::default()
+            },
+            sends: false,
+        }
+    }
+
+    #[test]
+    fn line_of_every_event_matches_the_schema() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../doc/schema/lfn.serve.log.1.schema.json");
+        let text: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+        compiler.add_resource("http://schema/log.json", text).unwrap();
+        let schema = compiler.compile("http://schema/log.json", &mut schemas).unwrap();
+        let (info, second) = (session(), Duration::from_millis(1500));
+        let anonymous = SessionInfo { session: None, token: None, ..session() };
+        let refusal = Refusal::new(RefusalCode::Full, "the server is full");
+        let error = SessionError::Refused(refusal.clone());
+        let broken = std::io::Error::other("no memory");
+        let grant = ResourceGrant { streams: 4, rate: Some(BitRate(8)), bytes: Some(Bytes(3)), time: Some(second) };
+        let waits = |wait| QueueEstimate { ahead: 2, wait, limited_by: LimitScope::Total };
+        let ended =
+            |error| ServerEvent::Ended { info: &info, bytes: Bytes(3), time: second, error, copy_summary: None };
+        for (event, name) in [
+            (ServerEvent::Queued(&info, waits(Some(second))), "queued"),
+            (ServerEvent::Queued(&anonymous, waits(None)), "queued"),
+            (ServerEvent::LeftQueue(&info, second), "left_queue"),
+            (ServerEvent::Opened(&info, grant, second), "opened"),
+            (ended(None), "ended"),
+            (ended(Some(&error)), "ended"),
+            (ServerEvent::Denied(&info, &refusal), "denied"),
+            (ServerEvent::Refused(info.client, RefusedReason::Gone, "closed"), "refused"),
+            (ServerEvent::AcceptFailed(&broken), "accept_failed"),
+            (ServerEvent::Stopping { running: 1, drain: second }, "stopping"),
+            (ServerEvent::Terminated(1), "terminated"),
+            (ServerEvent::FileError("tokens: no such file"), "file_error"),
+            (ServerEvent::Sandboxed("landlock"), "sandboxed"),
+        ] {
+            let line =
+                ServerLogLine { suppressed_lines: Some(7), ..ServerLogLine::new(&event, SystemTime::UNIX_EPOCH) };
+            let line = serde_json::to_value(&line).unwrap();
+            assert_eq!((&line["event"], &line["suppressed_lines"]), (&name.into(), &7.into()), "{line}");
+            schemas.validate(&line, schema).unwrap_or_else(|fault| panic!("{line}: {fault:#}"));
+        }
+    }
+}
