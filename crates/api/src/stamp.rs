@@ -31,7 +31,7 @@ pub struct StampOptions {
     pub reflector: String,
     /// Number of packets, 1 to [`MAX_COUNT`].
     pub count: u32,
-    /// Time between packets.
+    /// Time between two packets.
     pub interval: Duration,
     /// Size of a packet in bytes, without IP and UDP headers; `None` uses the minimum.
     pub size: Option<usize>,
@@ -136,7 +136,7 @@ pub fn stamp(
     Ok(StampDocument { schema: StampSchema::V2, report: probe(&probing, stop, on_progress)? })
 }
 
-/// Resolves the reflector.
+/// Resolves the name of the reflector, with its port.
 fn address(typed: &str) -> Result<SocketAddr, StampVerbError> {
     let (name, _) = split_host_port(typed).map_err(StampVerbError::InvalidAddress)?;
     let port = match typed.rsplit_once(':').and_then(|(_, port)| port.parse().ok()) {

@@ -1,7 +1,7 @@
 //! The verb `test`: measures the path to a server under load.
 //!
-//! [`test`] runs one direction, or both in series or at the same time, with an lfn server or an iperf3 server
-//! (`iperf3`). [`compare`] runs each direction twice: with the host's own settings and with those of the plan. Both
+//! [`test()`] runs one direction, or both in series or at the same time, with an lfn server or an iperf3 server
+//! (`iperf3`). [`compare()`] runs each direction twice: with the host's own settings and with those of the plan. Both
 //! check the options first (`check`), report events to a callback (`event`), and return one document. A failure has
 //! the document with all figures up to the failure (`error`).
 
