@@ -297,7 +297,8 @@ mod tests {
 
     use std::path::Path;
 
-    use lfn_core::limits::{LimitScope, QueueEstimate};
+    use lfn_core::figure::Figure;
+    use lfn_core::limits::QueuePosition;
     use lfn_core::wire::Refusal;
     use lfn_net::session::SessionError;
     use serde_json::Value;
@@ -336,11 +337,15 @@ mod tests {
         let error = SessionError::Refused(refusal.clone());
         let broken = std::io::Error::other("no memory");
         let grant = ResourceGrant { streams: 4, rate: Some(BitRate(8)), bytes: Some(Bytes(3)), time: Some(second) };
-        let waits = |wait| QueueEstimate { ahead: 2, wait, limited_by: LimitScope::Total };
+        let waits = |wait: Option<f64>| QueuePosition {
+            ahead: 2,
+            expected_wait_seconds: wait.and_then(Figure::new),
+            own_limit: false,
+        };
         let ended =
             |error| ServerEvent::Ended { info: &info, bytes: Bytes(3), time: second, error, copy_summary: None };
         for (event, name) in [
-            (ServerEvent::Queued(&info, waits(Some(second))), "queued"),
+            (ServerEvent::Queued(&info, waits(Some(1.0))), "queued"),
             (ServerEvent::Queued(&anonymous, waits(None)), "queued"),
             (ServerEvent::LeftQueue(&info, second), "left_queue"),
             (ServerEvent::Opened(&info, grant, second), "opened"),
