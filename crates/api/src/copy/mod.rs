@@ -1,7 +1,7 @@
 //! The verb `copy`: an upload, a download, a local or a third-party copy with its prediction and its findings.
 //!
 //! [`copy()`] does all. A program that shows the prediction before the copy calls its parts: [`find_direction`], then
-//! [`prepare`], then [`PreparedCopy::run`].
+//! [`prepare()`], then [`PreparedCopy::run`].
 
 pub mod ends;
 mod error;
