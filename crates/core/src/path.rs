@@ -169,7 +169,7 @@ impl seconds {
 
     /// Reads a number of seconds.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)
+        bounded_seconds(f64::deserialize(deserializer)?)
     }
 }
 
@@ -182,7 +182,18 @@ impl optional_seconds {
     /// Reads a number of seconds, or null.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         let seconds = Option::<f64>::deserialize(deserializer)?;
-        seconds.map(|seconds| Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)).transpose()
+        seconds.map(bounded_seconds).transpose()
+    }
+}
+
+/// Maximum of a duration that is read: 30,000 years. A sum of such durations does not overflow.
+const MAX_SECONDS: f64 = 1e12;
+
+fn bounded_seconds<E: Error>(seconds: f64) -> Result<Duration, E> {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if seconds <= MAX_SECONDS => Ok(duration),
+        Ok(_) => Err(E::custom(format_args!("{seconds} s is out of range"))),
+        Err(error) => Err(E::custom(error)),
     }
 }
 

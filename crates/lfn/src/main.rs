@@ -21,6 +21,9 @@ use clap::CommandFactory;
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
+    if let Some(pipe) = cmd::emulate_request::requested_pipe(&words) {
+        return cmd::emulate_request::run(pipe).map_or_else(exit::Failure::report, Into::into);
+    }
     let mut ignored = Vec::new();
     let mut parsed = cli::parse(&words, &ignored);
     // Hiding may fail. `lfn hosts add` and @FILE keep a ticket out of `ps` in any case.

@@ -97,6 +97,11 @@ fn flag(verb: &str, command: &Command, typed: &str) -> Option<String> {
     nearest(word, &names).map(|name| format!("did you mean --{name}?"))
 }
 
+/// Returns a hint for a key that is no flag of the command `verb`, in a file whose keys are flags.
+pub fn key_hint(verb: &str, command: &Command, key: &str) -> Option<String> {
+    flag(verb, command, &format!("--{key}"))
+}
+
 /// Returns the subcommand that was probably meant instead of `typed`.
 fn subcommand(verb: &str, command: &Command, typed: &str) -> Option<String> {
     let word = typed.to_lowercase();

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -122,15 +122,12 @@ fn copy(ticket: &str, home: &Path) {
     let resolver = ServerResolver::default();
     for places in [[source.clone().into_os_string(), remote.clone().into()], [remote.into(), back.clone().into()]] {
         let request = CopyRequest { places: places.to_vec(), ..CopyRequest::default() };
-        let events = Arc::new(AtomicUsize::new(0));
-        let seen = events.clone();
-        let count = move |_: &CopyEvent<'_>| {
-            seen.fetch_add(1, Ordering::Relaxed);
-        };
-        let result = lfn_api::copy(&request, &resolver, &Arc::default(), count).unwrap();
+        let mut updates = 0;
+        let mut count = |event: &CopyEvent<'_>| updates += usize::from(matches!(event, CopyEvent::Progress { .. }));
+        let result = lfn_api::copy(&request, &resolver, &Arc::default(), &mut count).unwrap();
         assert_eq!((result.outcome.bytes, result.outcome.tally.files), (Bytes(3_000_000), 1));
         assert_document(&result.document());
-        assert!(result.prepared.choice.streams > 0 && events.load(Ordering::Relaxed) > 0);
+        assert!(result.prepared.choice.streams > 0 && updates > 0);
     }
     assert_eq!(fs::read(&source).unwrap(), fs::read(&back).unwrap());
 }
@@ -232,7 +229,7 @@ fn errors_are_values_and_the_program_continues() {
     let none = TestOptions { directions: Vec::new(), ..TestOptions::new("far.example") };
     assert!(lfn_api::test(&none, &ServerResolver::default(), &Arc::default(), &mut |_| {}).is_err());
     let missing = CopyRequest { places: vec!["/nonexistent/a".into(), "lfn://x".into()], ..CopyRequest::default() };
-    let error = lfn_api::copy(&missing, &ServerResolver::default(), &Arc::default(), |_| {}).unwrap_err();
+    let error = lfn_api::copy(&missing, &ServerResolver::default(), &Arc::default(), &mut |_| {}).unwrap_err();
     assert!(error.hint().is_some(), "{error}");
     plan();
 }

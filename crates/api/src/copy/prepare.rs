@@ -36,6 +36,8 @@ pub struct CopyRequest {
     pub streams: StreamOptions,
     /// Flags that repeat the copy on a command line, for the remedies of findings.
     pub typed_flags: Vec<TypedArgument>,
+    /// Receives the results of entries, on several threads.
+    pub entries: EntryListener,
 }
 
 /// A copy whose servers are reached and whose streams are planned.
@@ -109,7 +111,7 @@ pub fn prepare(
         predicted: predictor.predict(Bytes(0), None).map(|predicted| predicted.goodput),
         selection: request.selection.clone(),
         transfer_options,
-        listener: EntryListener::default(),
+        listener: request.entries.clone(),
         retry_for: streams.retry_for,
     };
     Ok(PreparedCopy {

@@ -7,8 +7,11 @@ use lfn_core::units::show_duration;
 use lfn_core::wire::CongestionRequest;
 use lfn_net::session::SessionError;
 use lfn_net::transfer::{CopyObserver, CopyOutcome, TransferError, download, third_party_copy, upload};
+use std::cell::RefCell;
+use std::sync::atomic::AtomicBool;
 
 use super::error::CopyError;
+use super::event::CopyEvent;
 use super::evidence::copy_evidence;
 use super::places::{Direction, without_secrets};
 use super::prepare::PreparedCopy;
@@ -27,8 +30,21 @@ pub struct CopyResult {
 }
 
 impl PreparedCopy {
-    /// Copies to the end, and diagnoses the copy.
-    pub fn run(self, watch: CopyObserver<'_>) -> Result<CopyResult, CopyError> {
+    /// Copies to the end, and diagnoses the copy. A set `interrupted` ends the copy.
+    pub fn run(
+        self,
+        interrupted: &AtomicBool,
+        on_event: &mut dyn FnMut(&CopyEvent<'_>),
+    ) -> Result<CopyResult, CopyError> {
+        // All callbacks run on this thread, one after the other.
+        let on_event = RefCell::new(on_event);
+        let report = |event: &CopyEvent<'_>| (*on_event.borrow_mut())(event);
+        let watch = CopyObserver {
+            observer: &mut |totals, sample| report(&CopyEvent::Progress { totals, sample }),
+            change: &mut |change| report(&CopyEvent::Streams(change)),
+            connection: &mut |connection| report(&CopyEvent::Connection(connection)),
+            interrupted,
+        };
         let far = &self.far.target;
         let result = match self.direction.clone() {
             Direction::Upload(from, _, to) => upload(far, &from, to, &self.options, watch),

@@ -6,6 +6,8 @@ use lfn_core::units::{BitRate, Bytes};
 use lfn_net::emulator::AccuracyReport;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+#[cfg(test)]
+use {super::CopyDocument, lfn_core::report::TestDocument};
 
 use super::schema_name::schema_name;
 
@@ -110,10 +112,13 @@ pub struct RateSpread {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DemoResults {
     /// Document of the test with the settings of this host, `lfn.test/3`.
+    #[cfg_attr(test, schemars(with = "TestDocument"))]
     pub default_host: Value,
     /// For each window, the documents of its tests, `lfn.test/3`.
+    #[cfg_attr(test, schemars(with = "Vec<Vec<TestDocument>>"))]
     pub windows: Vec<Vec<Value>>,
     /// Document of the copy, `lfn.copy/3`.
+    #[cfg_attr(test, schemars(with = "CopyDocument"))]
     pub copy: Value,
 }
 

@@ -1,7 +1,7 @@
 //! Evidence of one load: the figures of both ends and of the path, before any judgement.
 //!
 //! A test of TCP, a test of datagrams and a copy each produce [`Evidence`]. [`diagnose`](crate::diagnose::diagnose)
-//! turns the evidence into findings and a verdict. A stored result contains its evidence, so a later version can
+//! turns the evidence into findings and a verdict. The stored result of a test contains its evidence, so a later version can
 //! diagnose an old result again. The reports of the ends are the types of the wire protocol: a new figure of
 //! [`TcpInfo`](crate::tcp_info::TcpInfo), of a sample or of a host is part of the evidence without further code.
 

@@ -21,6 +21,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::exit::Failure;
+use crate::suggest::key_hint;
 use crate::{print, typed};
 
 /// File for all users of the host.
@@ -30,7 +31,7 @@ const SYSTEM_FILE: &str = "/etc/lfn/lfn.toml";
 const MAX_FILE: u64 = 1 << 20;
 
 /// Flags without a default: they only make sense for one command line, remove data, or weaken a server.
-const WITHOUT_DEFAULT: [&str; 12] = [
+const WITHOUT_DEFAULT: [&str; 13] = [
     "help",
     "version",
     "config",
@@ -43,6 +44,7 @@ const WITHOUT_DEFAULT: [&str; 12] = [
     "force",
     "inside",
     "list",
+    "list-findings",
 ];
 
 /// Variables that `lfn emulate` sets for its command.
@@ -251,7 +253,11 @@ fn known_flag(program: &Command, scope: &[String], key: &str) -> Result<Arg, Str
     found.ok_or_else(|| {
         let near = nearest_word(key, candidates().filter_map(|(_, flag)| flag.get_long()));
         let of = if scope.is_empty() { String::new() } else { format!(" of lfn {}", scope.join(" ")) };
-        format!("unknown key '{key}'{of}{}", near.map(|near| format!("; did you mean {near}?")).unwrap_or_default())
+        let verb = scope.join(" ");
+        let command = scope.iter().try_fold(program, |command, name| command.find_subcommand(name));
+        let near = near.map(|near| format!("did you mean {near}?"));
+        let hint = near.or_else(|| key_hint(&verb, command?, key));
+        format!("unknown key '{key}'{of}{}", hint.map(|hint| format!("; {hint}")).unwrap_or_default())
     })
 }
 

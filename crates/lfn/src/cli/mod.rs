@@ -51,8 +51,6 @@ pub enum Command {
     Version(cmd::version::VersionArgs),
     #[command(hide = true)]
     Reference(cmd::reference::ReferenceArgs),
-    #[command(hide = true)]
-    EmulateRequest(cmd::emulate_request::EmulateRequestArgs),
 }
 
 /// Styles of the help on a terminal.

@@ -1,19 +1,23 @@
-//! `lfn emulate-request`: the helper of a program that emulates with the library. Not for users.
+//! `lfn emulate-request PIPE`: the helper of a program that emulates with the library. It reads the request from standard
+//! input and writes replies to the pipe. It is no command for users, so that the command line does not know it.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::Path;
+
+use lfn_api::emulate::HELPER_COMMAND;
 
 use crate::exit::{Exit, Failure};
 
-/// Emulate for a program that uses the library: read the request from standard input, write replies to a pipe
-#[derive(clap::Args, Debug)]
-pub struct EmulateRequestArgs {
-    /// Pipe of the program
-    #[arg(value_name = "PIPE")]
-    pipe: PathBuf,
+/// Returns the pipe if these words of a command line request the helper.
+pub fn requested_pipe(words: &[OsString]) -> Option<&Path> {
+    match words {
+        [_, command, pipe] if command == HELPER_COMMAND => Some(Path::new(pipe)),
+        _ => None,
+    }
 }
 
-/// Runs `lfn emulate-request` and returns its exit code.
-pub fn run(args: &EmulateRequestArgs) -> Result<Exit, Failure> {
-    lfn_api::emulate::run_helper(&args.pipe)?;
+/// Runs the helper and returns its exit code.
+pub fn run(pipe: &Path) -> Result<Exit, Failure> {
+    lfn_api::emulate::run_helper(pipe)?;
     Ok(Exit::Ok)
 }

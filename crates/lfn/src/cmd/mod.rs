@@ -40,6 +40,5 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Man(args) => man::run(&args, Cli::command()),
         Command::Version(args) => version::run(&args),
         Command::Reference(args) => reference::run(&args, Cli::command()),
-        Command::EmulateRequest(args) => emulate_request::run(&args),
     }
 }

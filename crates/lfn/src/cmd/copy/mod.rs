@@ -14,15 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{Args as _, Command};
 use lfn_api::copy::ends::EndNames;
 use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
-use lfn_api::copy::{CopyError, CopyRequest, CopyResult, find_direction, prepare};
+use lfn_api::copy::{CopyError, CopyEvent, CopyRequest, CopyResult, find_direction, prepare};
 use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy};
 use lfn_core::diagnose::bottleneck::RecentSamples;
-use lfn_core::evidence::ProgressSample;
 use lfn_core::transfer::options::TransferOptions;
 use lfn_core::transfer::preserve::{SkippedEntries, Unpreserved};
-use lfn_core::transfer::streams::StreamChange;
 use lfn_core::wire::copy::{EntryEvent, MAX_FAILURES};
-use lfn_net::transfer::{ConnectionEvent, CopyObserver, CopyOutcome, EntryListener, ListedTotals, LocalDestination};
+use lfn_net::transfer::{CopyOutcome, EntryListener, LocalDestination};
 use lfn_sys::process::raise_open_file_limit;
 
 use crate::exit::{Exit, Failure};
@@ -88,19 +86,14 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     let (listener, manifest) = event_listener(args, &live, &entries)?;
     prepared.options.listener = listener;
     let mut recent = RecentSamples::default();
-    let mut observer = |totals: &ListedTotals, sample: &ProgressSample| {
-        let current = recent.update(sample, live.streams(), live.predicted_goodput(totals, sample));
-        live.show(totals, sample, current);
-    };
-    let mut change = |change: &StreamChange| live.streams_changed(change);
-    let mut connection = |connection: &ConnectionEvent<'_>| live.connection_changed(connection);
-    let watch = CopyObserver {
-        observer: &mut observer,
-        change: &mut change,
-        connection: &mut connection,
-        interrupted: &interrupted,
-    };
-    let result = prepared.run(watch);
+    let result = prepared.run(&interrupted, &mut |event| match event {
+        CopyEvent::Progress { totals, sample } => {
+            let current = recent.update(sample, live.streams(), live.predicted_goodput(totals, sample));
+            live.show(totals, sample, current);
+        }
+        CopyEvent::Streams(change) => live.streams_changed(change),
+        CopyEvent::Connection(connection) => live.connection_changed(connection),
+    });
     live.finish(result.as_ref().ok().map(|result| &result.outcome));
     let result = result.map_err(|error| {
         // Threads that still dial hold the manifest too, and are not waited for.

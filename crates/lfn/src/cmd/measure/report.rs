@@ -24,7 +24,7 @@ pub(super) struct ReportArgs {
     #[arg(short = 'O', long, value_name = "DURATION", allow_hyphen_values = true)]
     omit: Option<String>,
     /// List all findings with their thresholds, evidence and sources, and exit
-    #[arg(long)]
+    #[arg(long, conflicts_with = "host")]
     pub(super) list_findings: bool,
     /// Disable the live display
     #[arg(long)]

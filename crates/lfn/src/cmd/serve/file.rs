@@ -6,15 +6,15 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{Command, FromArgMatches};
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use clap::{Arg, Command, FromArgMatches};
+use toml::de::DeTable;
 
 use crate::cli::defaults::{line_number, words_of_value};
 use crate::cli::explain;
 use crate::cli::global::GlobalArgs;
 use crate::exit::Failure;
 use crate::print::settings::configure_from_flags;
+use crate::suggest::key_hint;
 
 use super::ServeArgs;
 
@@ -35,7 +35,12 @@ pub fn read(path: &Path, program: &Command) -> Result<ServeArgs, Failure> {
     })?;
     for (key, value) in table.get_ref() {
         let at = line_number(&text, key.span().start);
-        let added = arguments(program, key.get_ref(), value, &text).map_err(|what| error_at(at, what))?;
+        let key_name = key.get_ref();
+        let flag = serve_flag(program, key_name).map_err(|hint| {
+            let failure = error_at(at, format!("unknown key '{key_name}'"));
+            hint.into_iter().fold(failure, Failure::hint)
+        })?;
+        let added = words_of_value(&flag, key_name, value, &text).map_err(|what| error_at(at, what))?;
         check_separately(program, &added).map_err(|what| error_at(at, format!("{}: {what}", key.get_ref())))?;
         flags.extend(added);
     }
@@ -54,17 +59,15 @@ pub fn read(path: &Path, program: &Command) -> Result<ServeArgs, Failure> {
     }
 }
 
-/// Converts a key and its value to command-line arguments. `text` is the whole file, for errors.
-fn arguments(program: &Command, key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<String>, String> {
+/// Returns the flag of a key, or a hint if there is none.
+fn serve_flag(program: &Command, key: &str) -> Result<Arg, Option<String>> {
     let mut known = program.clone();
     // Gives the command the flags of all commands too.
     known.build();
-    let serve = known.find_subcommand("serve").ok_or("no such command")?;
+    let serve = known.find_subcommand("serve").ok_or(None)?;
     let flag = serve.get_arguments().find(|flag| flag.get_long() == Some(key));
-    let flag = flag
-        .filter(|_| !matches!(key, "config" | "help" | "version" | "no-defaults"))
-        .ok_or_else(|| format!("unknown key '{key}'"))?;
-    words_of_value(flag, key, value, text)
+    let flag = flag.filter(|_| !matches!(key, "config" | "help" | "version" | "no-defaults"));
+    flag.cloned().ok_or_else(|| key_hint("serve", serve, key))
 }
 
 /// Checks the flags of one key separately. Returns the parse error.

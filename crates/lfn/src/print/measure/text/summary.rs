@@ -26,7 +26,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         Some(iperf3) => super::iperf3::verdict(iperf3, &run.diagnosis.findings, run.goodput),
         None => verdict(run),
     };
-    let verdict = verdict + &missing_evidence(&run.diagnosis);
+    let verdict = verdict + &missing_evidence(run);
     let mut page = format!("{}\n", paragraphs(&verdict, wrap_columns()));
     let mut line = |name: &str, text: String| page += &wrapped(name, &text);
     let whole = format!("{} over all {}", run.goodput, show_duration(run.elapsed));

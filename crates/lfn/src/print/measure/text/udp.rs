@@ -69,7 +69,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     let evidence = &run.evidence;
     let mut page = String::new();
     let is_ramp = evidence.request.udp.as_ref().is_some_and(|udp| udp.ramp.is_some());
-    let verdict = verdict(run, is_ramp) + &missing_evidence(&run.diagnosis);
+    let verdict = verdict(run, is_ramp) + &missing_evidence(run);
     page += &paragraphs(&verdict, wrap_columns());
     page.push('\n');
     let goodput = format!("{} over {}", run.goodput, show_duration(run.elapsed));
