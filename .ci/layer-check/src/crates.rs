@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// One package in the directory of crates.
 pub(crate) struct Package {
@@ -39,8 +40,23 @@ struct Dependencies {
     build_dependencies: BTreeMap<String, toml::Value>,
 }
 
-/// Reads every package directly below `folder`, in the order of the directory names.
-pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Package>> {
+/// The part of the workspace manifest that the packages inherit.
+#[derive(Default, Deserialize)]
+struct Workspace {
+    #[serde(default)]
+    dependencies: BTreeMap<String, toml::Value>,
+}
+
+#[derive(Deserialize)]
+struct WorkspaceManifest {
+    #[serde(default)]
+    workspace: Workspace,
+}
+
+/// Reads every package directly below `root/crates`, in the order of the directory names.
+pub(crate) fn read(root: &Path) -> anyhow::Result<Vec<Package>> {
+    let folder = &root.join("crates");
+    let workspace: WorkspaceManifest = read_toml(&root.join("Cargo.toml"))?;
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         paths.push(entry?.path());
@@ -49,19 +65,24 @@ pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Package>> {
     let packages: Vec<Package> = paths
         .iter()
         .filter(|path| path.join("Cargo.toml").is_file())
-        .map(|path| read_package(path))
+        .map(|path| read_package(path, &workspace.workspace))
         .collect::<anyhow::Result<_>>()?;
     anyhow::ensure!(!packages.is_empty(), "no crate in {}", folder.display());
     Ok(packages)
 }
 
-fn read_package(path: &Path) -> anyhow::Result<Package> {
-    let file = path.join("Cargo.toml");
-    let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let manifest: Manifest = toml::from_str(&text).with_context(|| format!("cannot read {}", file.display()))?;
+fn read_toml<T: DeserializeOwned>(file: &Path) -> anyhow::Result<T> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    toml::from_str(&text).with_context(|| format!("cannot read {}", file.display()))
+}
+
+fn read_package(path: &Path, workspace: &Workspace) -> anyhow::Result<Package> {
+    let manifest: Manifest = read_toml(&path.join("Cargo.toml"))?;
     let mut dependencies = BTreeSet::new();
     for group in std::iter::once(&manifest.always).chain(manifest.target.values()) {
         for (name, value) in group.dependencies.iter().chain(&group.build_dependencies) {
+            let is_inherited = value.get("workspace").and_then(toml::Value::as_bool) == Some(true);
+            let value = workspace.dependencies.get(name).filter(|_| is_inherited).unwrap_or(value);
             let package = value.get("package").and_then(toml::Value::as_str);
             dependencies.insert(package.unwrap_or(name).to_owned());
         }

@@ -1,6 +1,6 @@
 //! The layer check: the permitted dependencies between crates, and no import cycle between modules.
 //!
-//! `lfn-layers [ROOT]` reads the crates in `ROOT/crates` and the rules in `ROOT/.ci/layers.toml`. The program prints each
+//! `lfn-layers [ROOT]` reads `ROOT/Cargo.toml`, the crates in `ROOT/crates`, and the rules in `ROOT/.ci/layers.toml`. The program prints each
 //! violation. The exit code is 0 without violations, 1 with violations, and 2 if a file cannot be read.
 //! `lfn-layers --edges [ROOT]` prints every use that is part of a cycle, with file and line, and checks nothing.
 //!
@@ -11,12 +11,22 @@
 //! - A path in the code is a use of the module that defines the first item on this path. `super::X` is a use of the
 //!   child if the parent only contains `pub use child::X`. A re-export is therefore no use, and a `mod.rs` that only
 //!   re-exports is in no cycle.
-//! - A private `use` of an item is a use, because the item may be a trait whose methods are called. A `use` of a module
-//!   is none; the paths that begin with the module are.
+//! - A private `use` of an item is a use, because the item may be a trait whose methods are called. A `pub(…) use` is
+//!   one too, except for the items of child modules. A `use` of a module is none; the paths that begin with the module
+//!   are. A `use` of `module::*` is a use if the module defines items.
 //! - A single name in lower case, which may be a local variable, counts only in a call.
-//! - Paths in macro calls and in attributes count. Code for tests and doc comments do not. A call of a method is no use.
+//! - Paths in macro calls and in attributes count. Code for tests and doc comments do not.
+//! - The attributes `path` and `macro_use` of a module, and the macro `include!`, are errors: the check cannot read
+//!   such code.
 //! - Modules that use each other, directly or through others, are a cycle. A cycle is permitted only if `layers.toml`
 //!   lists exactly its modules.
+//!
+//! The check does not see these uses:
+//! - the call of a method, except for the `use` of its trait. After `pub use` of a trait of another module, and after a
+//!   `use` of `module::*` where the module re-exports the trait, no `use` shows the call;
+//! - a function as a value, by a single name in lower case, if `module::*` of a re-exporting module imports the name;
+//! - a macro of a parent module that a child calls by a single name;
+//! - the paths in the expansion of a macro, except in the file that defines the macro.
 #![forbid(unsafe_code)]
 
 mod crates;
@@ -54,7 +64,7 @@ fn main() -> ExitCode {
 
 /// Prints the violations, or the uses within cycles. Returns the number of violations.
 fn run(root: &std::path::Path, print_edges: bool) -> anyhow::Result<usize> {
-    let packages = crates::read(&root.join("crates"))?;
+    let packages = crates::read(root)?;
     let mut graphs = Vec::new();
     for package in &packages {
         for (name, path) in &package.roots {

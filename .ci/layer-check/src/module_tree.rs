@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use syn::{Item, UseTree, Visibility};
+use syn::punctuated::Punctuated;
+use syn::{Item, UseTree};
 
 /// Modules and files of one crate. Modules for tests are not in the tree.
 pub(crate) struct ModuleTree {
@@ -83,6 +84,17 @@ impl ModuleTree {
         })
     }
 
+    /// Reports whether `module` is a child of `ancestor`, or a child of one of its children.
+    pub(crate) fn is_below(&self, module: usize, ancestor: usize) -> bool {
+        let parents = std::iter::successors(self.modules[module].parent, |parent| self.modules[*parent].parent);
+        parents.into_iter().any(|parent| parent == ancestor)
+    }
+
+    /// Reports whether the module has items of its own.
+    pub(crate) fn defines_items(&self, module: usize) -> bool {
+        self.modules[module].names.values().flatten().any(|meaning| matches!(meaning, Name::Item))
+    }
+
     /// Returns the modules that define the path as seen from `module`. The result is empty for paths of other crates,
     /// local variables and type parameters.
     pub(crate) fn resolve(&self, module: usize, path: &[String]) -> BTreeSet<Target> {
@@ -107,11 +119,12 @@ impl ModuleTree {
                 Item::Use(item) => self.add_imports(module, item),
                 _ => {
                     if let Some(name) = defined_name(item) {
+                        self.add_exported_macro(module, item, &name);
                         self.add_name(module, name, Name::Item);
                     }
                 }
             }
-            self.add_local_imports(module, item);
+            self.add_local_imports(module, item)?;
         }
         Ok(())
     }
@@ -119,6 +132,10 @@ impl ModuleTree {
     fn add_module(&mut self, parent: usize, item: &syn::ItemMod, folder: &Path) -> anyhow::Result<()> {
         let short = item.ident.to_string();
         let name = format!("{}::{short}", self.modules[parent].name);
+        let unsupported = item.attrs.iter().find_map(unsupported_attribute);
+        if let Some(attribute) = unsupported {
+            anyhow::bail!("{name}: the attribute {attribute} of a module is not supported");
+        }
         let children = folder.join(&short);
         let module = match &item.content {
             Some((_, items)) => {
@@ -139,6 +156,15 @@ impl ModuleTree {
         Ok(())
     }
 
+    /// Adds a macro with `macro_export` to the names of the crate root.
+    fn add_exported_macro(&mut self, module: usize, item: &Item, name: &str) {
+        if module != 0 && attributes(item).iter().any(|attribute| attribute.path().is_ident("macro_export")) {
+            let modules = self.modules[module].name.split("::").skip(1);
+            let path = ["crate"].into_iter().chain(modules).chain([name]).map(str::to_owned).collect();
+            self.add_name(0, name.to_owned(), Name::Import(path));
+        }
+    }
+
     fn add_imports(&mut self, module: usize, item: &syn::ItemUse) {
         for import in imports(&item.tree) {
             match import.name {
@@ -148,20 +174,31 @@ impl ModuleTree {
         }
     }
 
-    /// Adds the imports inside functions to the names of the module.
-    fn add_local_imports(&mut self, module: usize, item: &Item) {
-        struct Locals(Vec<syn::ItemUse>);
+    /// Adds the imports inside functions to the names of the module. The macro `include!` is an error.
+    fn add_local_imports(&mut self, module: usize, item: &Item) -> anyhow::Result<()> {
+        #[derive(Default)]
+        struct Locals {
+            imports: Vec<syn::ItemUse>,
+            includes: bool,
+        }
         impl<'ast> syn::visit::Visit<'ast> for Locals {
             fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-                self.0.push(item.clone());
+                self.imports.push(item.clone());
+            }
+
+            fn visit_macro(&mut self, call: &'ast syn::Macro) {
+                self.includes |= call.path.segments.last().is_some_and(|name| name.ident == "include");
             }
         }
         if matches!(item, Item::Mod(_) | Item::Use(_)) {
-            return;
+            return Ok(());
         }
-        let mut locals = Locals(Vec::new());
+        let mut locals = Locals::default();
         syn::visit::Visit::visit_item(&mut locals, item);
-        locals.0.iter().for_each(|item| self.add_imports(module, item));
+        let name = &self.modules[module].name;
+        anyhow::ensure!(!locals.includes, "{name}: the macro include! is not supported");
+        locals.imports.iter().for_each(|item| self.add_imports(module, item));
+        Ok(())
     }
 
     fn add_name(&mut self, module: usize, name: String, meaning: Name) {
@@ -260,22 +297,35 @@ fn add_imports(tree: &UseTree, prefix: &mut Vec<String>, found: &mut Vec<Import>
     }
 }
 
-/// Reports whether a `use` is visible outside of its module and the children of the module.
-pub(crate) fn is_reexport(item: &syn::ItemUse) -> bool {
-    !matches!(item.vis, Visibility::Inherited)
-}
-
 /// Reports whether the attributes limit an item to tests.
 pub(crate) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         if attribute.path().is_ident("test") {
             return true;
         }
-        let syn::Meta::List(list) = &attribute.meta else { return false };
-        let condition = list.tokens.to_string();
-        attribute.path().is_ident("cfg")
-            && (condition == "test" || condition.starts_with("all (test") || condition.starts_with("all(test"))
+        attribute.path().is_ident("cfg") && attribute.parse_args().is_ok_and(|condition| needs_test(&condition))
     })
+}
+
+/// Reports whether a condition of `cfg` is true only in a test.
+fn needs_test(condition: &syn::Meta) -> bool {
+    match condition {
+        syn::Meta::List(list) if list.path.is_ident("all") => {
+            let parts = list.parse_args_with(Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated);
+            parts.is_ok_and(|parts| parts.iter().any(needs_test))
+        }
+        other => matches!(other, syn::Meta::Path(path) if path.is_ident("test")),
+    }
+}
+
+/// Returns the name of an attribute of a module that changes its file or the scope of its macros.
+fn unsupported_attribute(attribute: &syn::Attribute) -> Option<&'static str> {
+    let name = |path: &syn::Path| ["path", "macro_use"].into_iter().find(|name| path.is_ident(name));
+    if !attribute.path().is_ident("cfg_attr") {
+        return name(attribute.path());
+    }
+    let parts = attribute.parse_args_with(Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated);
+    parts.ok()?.iter().skip(1).find_map(|part| name(part.path()))
 }
 
 /// Returns the attributes of an item.

@@ -1,6 +1,7 @@
 //! The uses in one file: every path in its code, with the file that defines the path.
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
+use syn::Visibility;
 use syn::visit::{self, Visit};
 
 use crate::module_tree::{self, ModuleTree, Target};
@@ -32,27 +33,33 @@ struct Finder<'a> {
 impl Finder<'_> {
     fn record(&mut self, path: &[String], span: Span) {
         for target in self.tree.resolve(self.module, path) {
-            let Target::ItemIn(module) = target else { continue };
-            let definer = self.tree.file_of(module);
-            if definer != self.file {
-                self.uses.push(Use { line: span.start().line, path: path.join("::"), definer });
+            if let Target::ItemIn(module) = target {
+                self.add(module, path, span);
             }
+        }
+    }
+
+    /// Adds a use of `module`, unless the module is in this file.
+    fn add(&mut self, module: usize, path: &[String], span: Span) {
+        let definer = self.tree.file_of(module);
+        if definer != self.file {
+            self.uses.push(Use { line: span.start().line, path: path.join("::"), definer });
         }
     }
 
     /// Records the paths in tokens that only a macro understands.
     fn record_tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        let is_colon =
-            |index: usize| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
+        let is_punct = |index: usize, character: char| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == character);
+        let is_colon = |index: usize| is_punct(index, ':');
         let mut index = 0;
         while let Some(token) = tokens.get(index) {
             index += 1;
             match token {
                 TokenTree::Group(group) => self.record_tokens(group.stream()),
                 TokenTree::Ident(ident) => {
-                    let is_field = index >= 2
-                        && matches!(&tokens[index - 2], TokenTree::Punct(punct) if matches!(punct.as_char(), '.' | '\''));
+                    let is_range = index >= 3 && is_punct(index - 2, '.') && is_punct(index - 3, '.');
+                    let is_field = index >= 2 && !is_range && (is_punct(index - 2, '.') || is_punct(index - 2, '\''));
                     let mut path = vec![ident.to_string()];
                     while is_colon(index)
                         && is_colon(index + 1)
@@ -114,9 +121,23 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        if !module_tree::is_reexport(item) {
-            for import in module_tree::imports(&item.tree) {
-                self.record(&import.path, import.span);
+        if matches!(item.vis, Visibility::Public(_)) {
+            return;
+        }
+        let is_private = match &item.vis {
+            Visibility::Restricted(limit) => limit.path.is_ident("self"),
+            _ => true,
+        };
+        for import in module_tree::imports(&item.tree) {
+            for target in self.tree.resolve(self.module, &import.path) {
+                let module = match target {
+                    Target::ItemIn(module) => module,
+                    Target::Module(module) if import.name.is_none() && self.tree.defines_items(module) => module,
+                    Target::Module(_) => continue,
+                };
+                if is_private || !self.tree.is_below(module, self.module) {
+                    self.add(module, &import.path, import.span);
+                }
             }
         }
     }

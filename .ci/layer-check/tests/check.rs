@@ -16,6 +16,7 @@ impl Workspace {
     fn new() -> Workspace {
         let workspace = Workspace(tempfile::tempdir().unwrap());
         workspace.write(".ci/layers.toml", RULES);
+        workspace.write("Cargo.toml", "[workspace]\nmembers = [\"crates/*\"]\n");
         workspace.write("crates/a/Cargo.toml", "[package]\nname = \"a\"\n[dependencies]\nserde = \"1\"\n");
         workspace.write("crates/a/src/lib.rs", "mod parent;\nmod other;\n");
         workspace.write("crates/a/src/parent/mod.rs", PARENT);
@@ -144,13 +145,68 @@ fn uses_in_macros_and_attributes_count() {
         "#[serde(default = \"crate::right::max\")] struct Field;",
         "mod inner { pub use crate::right::*; } fn f(_: inner::Right) {}",
         "fn f() { use crate::right; right::max(); }",
+        "fn f() { let _ = vec![0..crate::right::MAX]; }",
+        "fn f() { crate::total!() }",
+        "#[cfg(all(testing, unix))] fn f(_: crate::right::Right) {}",
+    ] {
+        assert_use_of_right(code);
+    }
+}
+
+/// Asserts that `code` in the module `left` is a use of the module `right`.
+#[track_caller]
+fn assert_use_of_right(code: &str) {
+    let workspace = Workspace::new();
+    workspace.add_cycle();
+    let right = "pub struct Right(super::left::Left);
+pub const MAX: u8 = 1;
+pub fn max() {}
+pub trait Size { fn size(&self) {} }
+impl Size for u8 {}
+#[macro_export]
+macro_rules! total { () => {} }
+";
+    workspace.write("crates/a/src/right.rs", right);
+    workspace.write("crates/a/src/left.rs", &format!("pub struct Left;\n{code}\n"));
+    let (code, output) = workspace.check();
+    assert!(code == 1 && output.contains("new cycle: a::left, a::right"), "{output}");
+}
+
+#[test]
+fn imported_traits_count_without_a_path() {
+    for import in [
+        "use crate::right::Size;",
+        "pub(self) use crate::right::Size;",
+        "pub(crate) use crate::right::Size;",
+        "use crate::right::*;",
+        "pub(crate) use crate::right::*;",
+    ] {
+        assert_use_of_right(&format!("{import} fn f() {{ 1u8.size() }}"));
+    }
+}
+
+#[test]
+fn limited_reexport_of_a_child_is_no_use() {
+    let workspace = Workspace::new();
+    workspace.write("crates/a/src/parent/mod.rs", "mod child;\npub(crate) use child::Child;\npub struct Parent;\n");
+    workspace.write("crates/a/src/parent/child.rs", "pub struct Child;\nfn f(_: super::Parent) {}\n");
+    workspace.assert_passes();
+}
+
+#[test]
+fn code_that_the_check_cannot_read_is_refused() {
+    for code in [
+        "#[path = \"hidden.rs\"]\nmod right;",
+        "#[cfg_attr(unix, path = \"hidden.rs\")]\nmod right;",
+        "#[macro_use]\nmod right;",
+        "mod right;\ninclude!(\"hidden.rs\");",
+        "mod right;\nconst VALUE: u8 = include!(\"hidden.rs\");",
     ] {
         let workspace = Workspace::new();
         workspace.add_cycle();
-        let right = "pub struct Right(super::left::Left);\npub const MAX: u8 = 1;\npub fn max() {}\n";
-        workspace.write("crates/a/src/right.rs", right);
-        workspace.write("crates/a/src/left.rs", &format!("pub struct Left;\n{code}\n"));
-        workspace.assert_fails("new cycle: a::left, a::right");
+        workspace.write("crates/a/src/lib.rs", &format!("mod parent;\nmod other;\nmod left;\n{code}\n"));
+        workspace.permit(&["a::left", "a::right"]);
+        assert_eq!(workspace.check(), (2, String::new()), "{code}");
     }
 }
 
@@ -159,6 +215,7 @@ fn uses_in_tests_and_comments_do_not_count() {
     for code in [
         "#[cfg(test)] mod tests { use crate::right::Right; fn f(_: Right) {} }",
         "#[cfg(test)] use crate::right::Right;",
+        "#[cfg(all(unix, test))] use crate::right::Right;",
         "/// See [`crate::right::Right`].\nfn f() {}",
         "use crate::right as _;",
     ] {
@@ -198,6 +255,15 @@ fn renamed_forbidden_dependency_fails() {
         "crates/a/Cargo.toml",
         "[package]\nname = \"a\"\n[dependencies]\nx = { package = \"b\", path = \"../b\" }\n",
     );
+    workspace.assert_fails("a depends on b, which is not permitted");
+}
+
+#[test]
+fn dependency_renamed_by_the_workspace_fails() {
+    let workspace = Workspace::new();
+    workspace.write("Cargo.toml", "[workspace.dependencies]\nother = { path = \"crates/b\", package = \"b\" }\n");
+    let manifest = "[package]\nname = \"a\"\n[dependencies]\nother.workspace = true\n";
+    workspace.write("crates/a/Cargo.toml", manifest);
     workspace.assert_fails("a depends on b, which is not permitted");
 }
 
