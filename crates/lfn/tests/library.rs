@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     support::run(&[
         ("verbs_run_on_threads_at_the_same_time", Needs::Namespaces, verbs_run_on_threads_at_the_same_time),
         ("errors_are_values_and_the_program_continues", Needs::Nothing, errors_are_values_and_the_program_continues),
+        ("helper_replies_that_a_request_is_not_valid", Needs::Nothing, helper_replies_that_a_request_is_not_valid),
         ("contradictory_test_options_are_refused", Needs::Nothing, contradictory_test_options_are_refused),
         ("failed_test_returns_its_figures", Needs::Nothing, failed_test_returns_its_figures),
         ("stopped_test_returns_its_result", Needs::Nothing, stopped_test_returns_its_result),
@@ -70,9 +71,19 @@ fn emulate() {
 }
 
 fn stopped_emulation() {
+    assert_eq!(stop_emulation(":", "exec sleep 1000"), 15);
+}
+
+/// The command ignores SIGTERM, so the emulator kills the command 5 s later.
+fn stubborn_emulation() {
+    assert_eq!(stop_emulation("trap '' TERM", "while :; do sleep 1; done"), 9);
+}
+
+/// Stops an emulation between two parts of its command. Returns the signal that ended the command.
+fn stop_emulation(before: &str, after: &str) -> Value {
     let home = tempfile::tempdir().unwrap();
     let started = home.path().join("started");
-    let script = format!("touch {}; exec sleep 1000", started.display());
+    let script = format!("{before}; touch {}; {after}", started.display());
     let links = EmulatedLinks::from_spec("rate=50mbit,rtt=20ms").unwrap();
     let request = EmulateRequest { calibrate: false, ..EmulateRequest::new(links, ["sh", "-c", &script]) };
     let options = EmulateOptions { program: lfn_path(), ..EmulateOptions::default() };
@@ -84,7 +95,7 @@ fn stopped_emulation() {
         });
         lfn_api::emulate(&request, &options, &stop, &mut |_| {})
     });
-    assert_eq!(assert_document(&result.unwrap())["near"]["killed"], 15);
+    assert_document(&result.unwrap())["near"]["killed"].clone()
 }
 
 /// Limits for the sessions of this test.
@@ -191,7 +202,7 @@ fn verbs_run_on_threads_at_the_same_time() {
     let ticket = server.document().ticket.clone();
     assert_document(server.document());
     thread::scope(|scope| {
-        for verb in [plan, show, emulate, stopped_emulation] {
+        for verb in [plan, show, emulate, stopped_emulation, stubborn_emulation] {
             scope.spawn(verb);
         }
         scope.spawn(|| copy(&ticket, home.path()));
@@ -204,6 +215,15 @@ fn verbs_run_on_threads_at_the_same_time() {
     server.stop().unwrap();
     assert!(ports.iter().all(|port| TcpStream::connect(port).is_err()));
     assert!(UdpSocket::bind(stamp.unwrap()).is_ok(), "the reflector has closed its socket");
+}
+
+/// The helper replies to the pipe of its caller, here a file.
+fn helper_replies_that_a_request_is_not_valid() {
+    let replies = tempfile::NamedTempFile::new().unwrap();
+    let output = support::lfn().arg(lfn_api::emulate::HELPER_COMMAND).arg(replies.path()).output().unwrap();
+    assert!(!output.status.success());
+    let reply = fs::read_to_string(replies.path()).unwrap();
+    assert!(reply.starts_with("{\"Failed\":\"the request is not valid"), "{reply}");
 }
 
 fn errors_are_values_and_the_program_continues() {

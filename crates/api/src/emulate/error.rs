@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use lfn_core::link::settings::SettingsError;
+use lfn_core::units::Bytes;
 use lfn_net::emulator::EmulateError;
 
 use crate::error_kind::ErrorKind;
@@ -30,7 +31,10 @@ pub enum EmulateRequestError {
     /// The caller stopped the emulation before its command started.
     #[error("stopped before the command started")]
     Stopped,
-    /// The helper ended without a result.
+    /// The helper cannot read a request of this length.
+    #[error("the request is too long: {length} (maximum {maximum})")]
+    RequestTooLong { length: Bytes, maximum: Bytes },
+    /// The helper failed, or it ended without a result.
     #[error("{}: {reason}", .program.display())]
     Helper { program: PathBuf, reason: String },
     #[error("cannot exchange messages with the helper: {0}")]
@@ -44,6 +48,9 @@ impl EmulateRequestError {
             EmulateRequestError::NoMountPoint => Some("use --far-root DIR".to_owned()),
             EmulateRequestError::Emulate(EmulateError::Namespaces(cause)) => Some(cause.remedy().to_string()),
             EmulateRequestError::Settings(error) => Some(error.hint().to_string()),
+            EmulateRequestError::RequestTooLong { .. } => {
+                Some("write the command to a script and run the script".to_owned())
+            }
             EmulateRequestError::StartHelper { .. } => Some("install lfn, or give the path of the program".to_owned()),
             _ => None,
         }
@@ -55,6 +62,7 @@ impl EmulateRequestError {
             EmulateRequestError::Settings(_)
             | EmulateRequestError::NoCommand
             | EmulateRequestError::NoFarRoot(_)
+            | EmulateRequestError::RequestTooLong { .. }
             | EmulateRequestError::Emulate(EmulateError::Link(_) | EmulateError::Paths(_)) => ErrorKind::Usage,
             EmulateRequestError::Stopped => ErrorKind::Interrupted,
             _ => ErrorKind::Failed,

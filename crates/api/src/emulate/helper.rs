@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::error::EmulateRequestError;
 use super::request::EmulateRequest;
 use super::run::run_setup;
+use crate::error_text::error_chain;
 
 /// Maximum length of a request, bytes. The settings of a path are some hundred bytes.
-const MAX_REQUEST: u64 = 1 << 20;
+pub(super) const MAX_REQUEST: u64 = 1 << 20;
 
 /// Reply of the helper, one JSON object per line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -22,6 +23,8 @@ pub(super) enum HelperReply {
     /// Error of the packet log.
     Log(String),
     Result(Box<Result<RunOutcome, EmulateError>>),
+    /// Error of the helper before the emulation starts.
+    Failed(String),
 }
 
 /// Reasons why the helper cannot reply.
@@ -44,6 +47,15 @@ pub enum HelperError {
 pub fn run_helper(pipe: &Path) -> Result<(), HelperError> {
     // The pipe is opened before the parent can end and its process id can become that of another process.
     let mut replies = OpenOptions::new().write(true).open(pipe).map_err(HelperError::Pipe)?;
+    let served = serve(&mut replies);
+    if let Err(error) = &served {
+        // A caller that has ended reads no reply.
+        let _ = reply(&mut replies, &HelperReply::Failed(error_chain(error)));
+    }
+    served
+}
+
+fn serve(replies: &mut File) -> Result<(), HelperError> {
     process::die_with_parent()?;
     let mut text = Vec::new();
     io::stdin().lock().take(MAX_REQUEST).read_to_end(&mut text).map_err(HelperError::Read)?;
@@ -53,12 +65,12 @@ pub fn run_helper(pipe: &Path) -> Result<(), HelperError> {
     if let Some(path) = &request.log {
         match LogFiles::open(path) {
             Ok(files) => setup.watch.log = Some(files),
-            Err(error) => return Ok(reply(&mut replies, &HelperReply::Log(error.to_string()))?),
+            Err(error) => return Ok(reply(replies, &HelperReply::Log(error.to_string()))?),
         }
     }
-    reply(&mut replies, &HelperReply::Started)?;
+    reply(replies, &HelperReply::Started)?;
     let outcome = run_setup(&setup, &request.command).map(|document| document.outcome);
-    Ok(reply(&mut replies, &HelperReply::Result(Box::new(outcome)))?)
+    Ok(reply(replies, &HelperReply::Result(Box::new(outcome)))?)
 }
 
 fn reply(pipe: &mut File, reply: &HelperReply) -> io::Result<()> {
