@@ -246,7 +246,7 @@ fn a_short_tcp_info_is_stated_as_missing() {
     // A kernel without busy times is no evidence at all.
     let samples = evidence.near.intervals.iter_mut().flat_map(|interval| &mut interval.streams);
     samples.filter_map(|sample| sample.tcp_info.as_mut()).for_each(|info| info.busy = None);
-    assert!(missing(&diagnose(&evidence)).contains(&"TCP_INFO of the sender"));
+    assert!(missing(&diagnose(&evidence)).contains(&"busy times of the sender (Linux 4.10)"));
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn datagrams_without_sockets_are_stated_as_missing() {
     let mut evidence = runs(TESTS[4].1).swap_remove(0).evidence;
     evidence.far.streams.iter_mut().for_each(|stream| stream.socket = None);
     let diagnosis = diagnose(&evidence);
-    assert_eq!(missing(&diagnosis), ["socket options of the streams"]);
+    assert_eq!(missing(&diagnosis), ["socket options of the receiver"]);
     assert_eq!(names(&diagnosis), ["loss"], "the counts are there");
     evidence.near.streams.clear();
     let diagnosis = diagnose(&evidence);

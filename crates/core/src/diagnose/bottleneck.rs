@@ -45,8 +45,20 @@ pub(super) const MIN_HASH_SHARE: f64 = 0.25;
 /// Minimum goodput as a share of window / RTT.
 pub(super) const MIN_SHARE_OF_WINDOW_RATE: f64 = 0.8;
 
-/// Below both bounds, only dialling, disks and the peer's reply time are visible.
-const MIN_CLASSIFIED: (Bytes, Duration) = (Bytes(1 << 20), Duration::from_secs(1));
+/// Minimum share of the predicted goodput that needs no explanation.
+pub(super) const NEAR_PREDICTED: f64 = 0.9;
+/// Goodput as a share of the prediction from which the prediction does not describe the link.
+const MAX_PREDICTED: f64 = 1.1;
+/// Minimum share of the time of all streams in the network, for streams that wait for a rate limiter in turn.
+pub(super) const MIN_NETWORK_SHARE: f64 = 0.25;
+/// Maximum RTT between hosts without a path to fill. Windows and buffers then show how far the slower host lags.
+pub(super) const MAX_HOST_RTT: Duration = Duration::from_micros(100);
+/// Minimum number of streams in slow start.
+pub(super) const MIN_STREAMS_IN_SLOW_START: u16 = 1;
+/// Minimum payload of a shorter time: below both bounds, only dialling, disks and the peer's reply time are visible.
+pub(super) const MIN_CLASSIFIED_BYTES: Bytes = Bytes(1 << 20);
+/// Minimum time of less payload.
+pub(super) const MIN_CLASSIFIED_TIME: Duration = Duration::from_secs(1);
 
 /// Returns the bottleneck of the copy between two samples.
 pub fn classify(
@@ -57,14 +69,14 @@ pub fn classify(
 ) -> CopyBottleneck {
     let elapsed = later.at.saturating_sub(earlier.at);
     let moved = Bytes(later.bytes.0.saturating_sub(earlier.bytes.0));
-    if elapsed.is_zero() || moved.0 == 0 || (moved < MIN_CLASSIFIED.0 && elapsed < MIN_CLASSIFIED.1) {
+    if elapsed.is_zero() || moved.0 == 0 || (moved < MIN_CLASSIFIED_BYTES && elapsed < MIN_CLASSIFIED_TIME) {
         return CopyBottleneck::Unknown;
     }
     let goodput = moved.per(elapsed);
     if let Some(predicted) = predicted.filter(|rate| rate.0 > 0) {
         let share = goodput.as_f64() / predicted.as_f64();
         // Far above the prediction, the prediction was wrong and does not describe the link.
-        if (0.9..1.1).contains(&share) {
+        if (NEAR_PREDICTED..MAX_PREDICTED).contains(&share) {
             return CopyBottleneck::LinkFull { share };
         }
     }
@@ -74,7 +86,7 @@ pub fn classify(
     // the streams spent enough time in the network at all.
     let is_held = |later: &StreamTime, earlier: &StreamTime| {
         let (held, network) = (later.rate_limited - earlier.rate_limited, later.network - earlier.network);
-        held > MIN_MAIN_SHARE * network && network > 0.25 * thread_time
+        held > MIN_MAIN_SHARE * network && network > MIN_NETWORK_SHARE * thread_time
     };
     let held = part(later.receiver.rate_limited, earlier.receiver.rate_limited)
         + part(later.sender.rate_limited, earlier.sender.rate_limited);
@@ -104,9 +116,7 @@ fn network_bottleneck(
     thread_time: f64,
     goodput: BitRate,
 ) -> Option<CopyBottleneck> {
-    // Below 0.1 ms there is no path to fill, only hosts. Windows and buffers then show how far the slower host lags,
-    // not a limit of their own.
-    if now.min_rtt_seconds > 0.0 && now.min_rtt_seconds < 1e-4 {
+    if now.min_rtt_seconds > 0.0 && now.min_rtt_seconds < MAX_HOST_RTT.as_secs_f64() {
         return Some(CopyBottleneck::Cpu);
     }
     let part = |later: f64, earlier: f64| (later - earlier).max(0.0) / thread_time;
@@ -124,7 +134,7 @@ fn network_bottleneck(
     if part(now.sndbuf_limited_seconds, before.sndbuf_limited_seconds) > MIN_MAIN_SHARE {
         return Some(CopyBottleneck::SendBuffer);
     }
-    if now.in_slow_start > 0 && now.retransmits == before.retransmits {
+    if now.in_slow_start >= MIN_STREAMS_IN_SLOW_START && now.retransmits == before.retransmits {
         return Some(CopyBottleneck::StartUp);
     }
     let busy = part(now.busy_seconds, before.busy_seconds);

@@ -11,6 +11,8 @@ use crate::units::{Bytes, show_duration};
 
 /// Minimum share of the busy time limited by the send buffer (`bench/findings`).
 pub(super) const MIN_SNDBUF_LIMITED_SHARE: f64 = 0.2;
+/// Minimum bytes of a requested buffer that the kernel did not grant.
+pub(super) const MIN_CUT: u64 = 1;
 /// Minimum RTT: below it, the kernel never waits for the send buffer long enough to count it.
 pub(super) const MIN_RTT: Duration = Duration::from_millis(1);
 /// Minimum bytes in flight for each granted byte. The kernel allows twice the granted size, with its own bookkeeping,
@@ -68,7 +70,9 @@ pub(super) fn kernel_cap_on_request(figures: &Figures) -> Option<Finding> {
     let (sent, got) = (&flow.sender_socket, &flow.receiver_socket);
     let receiving = (got.rcvbuf_requested_bytes, got.rcvbuf_granted_bytes, &figures.receiver, "receive", "rmem_max");
     let sending = (sent.sndbuf_requested_bytes, sent.sndbuf_granted_bytes, &figures.sender, "send", "wmem_max");
-    let cut = |side: &(Option<Bytes>, Bytes, _, _, _)| side.0.is_some_and(|requested| requested > side.1);
+    let cut = |side: &(Option<Bytes>, Bytes, _, _, _)| {
+        side.0.is_some_and(|requested| requested.0.saturating_sub(side.1.0) >= MIN_CUT)
+    };
     // The side that also limits comes first.
     let sides = if send_buffer_limit(figures).is_some() { [sending, receiving] } else { [receiving, sending] };
     let (requested, granted, host, which, sysctl) = sides.into_iter().find(cut)?;

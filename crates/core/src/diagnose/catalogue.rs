@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cause::CAUSES;
-use super::rules::{Bound, RULES, Rule};
+use super::rules::{Bound, Rule, rules};
 use crate::evidence::LoadKind;
 use crate::figure::Figure;
 
@@ -46,11 +46,14 @@ pub struct ListedFinding {
 pub struct ListedRule {
     /// Kind of the load: `tcp` and `datagrams` are tests.
     pub load: LoadKind,
-    /// Bounds of the figures. Without bounds, the rule compares two figures directly.
+    /// Bounds of the figures. All of them hold, except that a figure that begins with "or" starts an alternative.
     pub thresholds: Vec<ListedThreshold>,
     /// Evidence without which the rule finds nothing.
     pub needs: Vec<String>,
-    /// Source of the rule: RFC, kernel documentation, report or measurement; null for a direct comparison.
+    /// Evidence of which the rule needs at least one kind; empty if it needs none of them.
+    #[serde(default)]
+    pub needs_one_of: Vec<String>,
+    /// Source of the rule and of its bounds: RFC, kernel documentation, measurement, or the reason for a chosen bound.
     pub source: Option<String>,
 }
 
@@ -84,7 +87,7 @@ pub fn list_findings() -> FindingsDocument {
     let findings = CAUSES.iter().map(|entry| ListedFinding {
         name: entry.name.to_owned(),
         meaning: entry.meaning.to_owned(),
-        rules: RULES.iter().filter(|rule| rule.cause == entry.cause).map(listed_rule).collect(),
+        rules: rules().filter(|rule| rule.cause == entry.cause).map(listed_rule).collect(),
     });
     FindingsDocument { schema: FindingsSchema::V1, findings: findings.collect() }
 }
@@ -99,7 +102,8 @@ fn listed_rule(rule: &Rule) -> ListedRule {
         load: rule.load,
         thresholds: thresholds.collect(),
         needs: rule.needs.iter().map(|kind| kind.name().to_owned()).collect(),
-        source: (!rule.source.is_empty()).then(|| rule.source.to_owned()),
+        needs_one_of: rule.needs_one_of.iter().map(|kind| kind.name().to_owned()).collect(),
+        source: Some(rule.source.to_owned()),
     }
 }
 
@@ -110,10 +114,11 @@ fn parts(bound: Bound) -> (BoundSide, f64, &'static str) {
         Bound::MinFactor(factor) => (BoundSide::AtLeast, factor, "factor"),
         Bound::MaxFactor(factor) => (BoundSide::AtMost, factor, "factor"),
         Bound::MinCount(count) => (BoundSide::AtLeast, count as f64, "count"),
+        Bound::MaxCount(count) => (BoundSide::AtMost, count as f64, "count"),
         Bound::MinTime(time) => (BoundSide::AtLeast, time.as_secs_f64(), "seconds"),
+        Bound::MaxTime(time) => (BoundSide::AtMost, time.as_secs_f64(), "seconds"),
         Bound::MinRate(rate) => (BoundSide::AtLeast, rate.as_f64(), "bits_per_second"),
-        Bound::MinBytes(bytes) => (BoundSide::AtLeast, bytes as f64, "bytes"),
-        Bound::MaxBytes(bytes) => (BoundSide::AtMost, bytes as f64, "bytes"),
+        Bound::MinBytes(bytes) => (BoundSide::AtLeast, bytes.0 as f64, "bytes"),
     }
 }
 
@@ -122,13 +127,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_listed_cause_has_a_rule_with_its_evidence() {
+    fn each_listed_rule_has_bounds_and_a_source() {
         let list = list_findings();
         for finding in &list.findings {
             assert!(!finding.rules.is_empty(), "{} has no rule", finding.name);
-            assert!(finding.rules.iter().all(|rule| !rule.needs.is_empty()), "{} needs nothing", finding.name);
+            let has_source = |rule: &ListedRule| rule.source.as_ref().is_some_and(|source| !source.is_empty());
+            assert!(finding.rules.iter().all(has_source), "{} has no source", finding.name);
+            assert!(finding.rules.iter().all(|rule| !rule.thresholds.is_empty()), "{} has no bound", finding.name);
         }
         let listed: usize = list.findings.iter().map(|finding| finding.rules.len()).sum();
-        assert_eq!(listed, RULES.len());
+        assert_eq!(listed, rules().count());
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::bottleneck::{CopyBottleneck, classify};
+use super::bottleneck::{CopyBottleneck, NEAR_PREDICTED, classify};
 use super::host::slow_disk;
 use super::limit::server_limits;
 use super::{Cause, Finding, Remedy, figures_map, finding};
@@ -17,11 +17,11 @@ use crate::evidence::{CopyEvidence, ProgressSample, SocketEvidence};
 use crate::transfer::streams::{DEFAULT_MSS, MAX_AUTO_STREAMS, usable_streams};
 use crate::units::{BitRate, Bytes, show_duration};
 
-/// Minimum share of the predicted goodput that needs no explanation.
-pub(super) const NEAR_PREDICTED: f64 = 0.9;
 /// Minimum share of the copy's time for a standstill to be the main cause. A shorter one explains less than the losses
 /// around it.
 pub(super) const MIN_STANDSTILL_SHARE: f64 = 0.2;
+/// Minimum retransmitted segments for a loss that limits a copy.
+pub(super) const MIN_RETRANSMITS: u64 = 1;
 /// Minimum share of the missing goodput that an outage must explain to be the main cause.
 pub(super) const MIN_OUTAGE_SHARE: f64 = 0.5;
 /// Minimum duration. A shorter copy measures the start and end of the hosts, not the path.
@@ -33,13 +33,8 @@ pub(super) fn bottleneck(copy: &CopyEvidence) -> CopyBottleneck {
     let connected = ProgressSample { at: copy.end.at.saturating_sub(copy.outage), ..copy.end };
     let limit = classify(&copy.start, &connected, copy.streams, copy.predicted);
     // A link that was full only while there was a connection does not limit the whole copy.
-    let is_slow = copy.predicted.is_some_and(|predicted| goodput(copy).as_f64() < NEAR_PREDICTED * predicted.as_f64());
+    let is_slow = copy.predicted.is_some_and(|predicted| copy.goodput().as_f64() < NEAR_PREDICTED * predicted.as_f64());
     if matches!(limit, CopyBottleneck::LinkFull { .. }) && is_slow { CopyBottleneck::Outage } else { limit }
-}
-
-/// Returns the payload that crossed the path divided by the whole time.
-pub(super) fn goodput(copy: &CopyEvidence) -> BitRate {
-    Bytes(copy.end.bytes.0.saturating_sub(copy.start.bytes.0)).per(copy.end.at.saturating_sub(copy.start.at))
 }
 
 /// Finds this cause of a goodput below the prediction.
@@ -84,7 +79,7 @@ impl<'a> Shortfall<'a> {
     fn of(figures: &'a Figures) -> Option<Self> {
         let copy = figures.copy.as_ref()?;
         let predicted = copy.predicted.filter(|predicted| predicted.0 > 0)?;
-        let (sample, goodput) = (copy.end, goodput(copy));
+        let (sample, goodput) = (copy.end, copy.goodput());
         if sample.at < MIN_DURATION || goodput.as_f64() >= NEAR_PREDICTED * predicted.as_f64() {
             return None;
         }
@@ -230,7 +225,7 @@ impl<'a> Shortfall<'a> {
     /// Explains a congestion window that limits the streams: it is below the BDP, or losses reduce the goodput anyway.
     fn congestion_window(&self) -> Explanation {
         let (window, retransmits, bdp) = (self.sockets.congestion_window, self.sockets.retransmits, self.bdp());
-        if window >= bdp && retransmits == 0 {
+        if window >= bdp && retransmits < MIN_RETRANSMITS {
             return self.unexplained(
                 "a cause that the counters do not show: no segment was retransmitted, and the congestion windows are \
                  larger than the BDP",

@@ -6,7 +6,7 @@
 
 use serde_json::json;
 
-use super::drops::{receive_drops, send_drops};
+use super::drops::{HostDrops, receive_drops, send_drops};
 use super::limit::raise_limits;
 use super::processor::busy_processes;
 use super::{Cause, Finding, Remedy, figures_map};
@@ -22,8 +22,15 @@ use crate::units::{BitRate, Bytes, show_duration};
 pub(super) const MIN_RATE_SHARE: f64 = 0.98;
 /// Minimum rate of a ramp that the server's limit ended, as a share of the limit.
 pub(super) const MIN_SHARE_OF_LIMIT: f64 = 0.95;
-/// Minimum number of lost datagrams and minimum share; fewer are chance.
-pub(super) const MIN_LOSS: (u64, f64) = (5, 1e-4);
+/// Minimum number of lost datagrams; fewer are chance.
+pub(super) const MIN_LOST: u64 = 5;
+/// Minimum lost share of the datagrams; less is chance.
+pub(super) const MIN_LOST_SHARE: f64 = 1e-4;
+/// Minimum number of datagrams that the full receive buffer dropped.
+pub(super) const MIN_OVERFLOWS: u64 = 1;
+/// Minimum drops of a host as a share of the missing datagrams: fewer drops of this test, or drops of other traffic, do
+/// not explain the loss.
+pub(super) const MIN_EXPLAINED_SHARE: f64 = 0.5;
 /// Minimum share of the time in which the sender of a ramp is behind its schedule, for a result that is not certain.
 pub(super) const MIN_LATE_SHARE: f64 = 0.05;
 /// Minimum receive buffer that a remedy requests, in bytes.
@@ -185,7 +192,7 @@ impl<'a> DatagramTest<'a> {
     /// Finds datagrams that the receiver's socket buffer dropped.
     fn overflow(&self) -> Option<Finding> {
         let (min, max) = self.receiver_drops;
-        if min == 0 || self.datagrams.ramp.is_some() {
+        if min < MIN_OVERFLOWS || self.datagrams.ramp.is_some() {
             return None;
         }
         let host = &self.figures.receiver;
@@ -218,12 +225,12 @@ lose them",
     /// Finds datagrams that a host's own queue or interface dropped.
     fn local_drops(&self) -> Option<Finding> {
         let unexplained = self.lost.saturating_sub(self.receiver_drops.1);
-        if self.datagrams.ramp.is_some() || unexplained < MIN_LOSS.0 {
+        if self.datagrams.ramp.is_some() || unexplained < MIN_LOST {
             return None;
         }
         let (sender, receiver) = (send_drops(&self.figures.sender), receive_drops(&self.figures.receiver));
-        // Drops of other traffic, or a few drops of this test, do not explain the loss.
-        let found = sender.into_iter().chain(receiver).find(|found| found.dropped.saturating_mul(2) >= unexplained)?;
+        let explains = |found: &HostDrops| found.dropped as f64 >= MIN_EXPLAINED_SHARE * unexplained as f64;
+        let found = sender.into_iter().chain(receiver).find(explains)?;
         let (what, name, dropped) = (&found.place, &found.host.name, found.dropped);
         let summary = format!("{what} on {name} dropped {dropped} packets; {unexplained} datagrams did not arrive");
         let mut finding = self.finding(Cause::LocalDrops, summary, found.remedy.clone(), None);
@@ -235,7 +242,7 @@ lose them",
     fn loss(&self) -> Option<Finding> {
         let lost = self.lost.saturating_sub(self.receiver_drops.1);
         let share = lost as f64 / self.sent.max(1) as f64;
-        if self.datagrams.ramp.is_some() || lost < MIN_LOSS.0 || share < MIN_LOSS.1 || self.local_drops().is_some() {
+        if self.datagrams.ramp.is_some() || lost < MIN_LOST || share < MIN_LOST_SHARE || self.local_drops().is_some() {
             return None;
         }
         let max_burst = self.datagrams.streams().map(|(_, received)| received.max_loss_burst).max().unwrap_or(0);

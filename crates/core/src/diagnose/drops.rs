@@ -13,8 +13,12 @@ use crate::evidence::figures::Figures;
 use crate::evidence::figures::HostFigures;
 use crate::units::Bytes;
 
-/// Minimum number of drops and minimum share of the packets, for BBR and for counters that count other events too.
-pub(super) const MIN_DROPS: (u64, f64) = (5, 1e-4);
+/// Minimum number of drops for BBR, and for counters that count other events too.
+pub(super) const MIN_DROPS: u64 = 5;
+/// Minimum share of the packets that were dropped, for BBR and for counters that count other events too.
+pub(super) const MIN_DROPPED_SHARE: f64 = 1e-4;
+/// Minimum number of drops of a counter that counts only drops.
+pub(super) const MIN_EXACT_DROPS: u64 = 1;
 
 /// Finds drops of the host itself: in its queueing discipline, its interface or its sockets.
 pub(super) fn local_drops(figures: &Figures) -> Option<Finding> {
@@ -71,8 +75,10 @@ impl<'a> HostDrops<'a> {
     /// Returns true if the drops explain the goodput: more than the loss budget, and a goodput close to the formula.
     fn explains_goodput(&self, figures: &Figures) -> bool {
         let bbr = figures.streams.iter().any(|flow| flow.sender_socket.congestion.starts_with("bbr"));
-        let many = if bbr || !self.is_exact { MIN_DROPS } else { (1, 0.0) };
-        let enough = self.dropped >= many.0 && self.share() >= many.1;
+        let enough = match bbr || !self.is_exact {
+            true => self.dropped >= MIN_DROPS && self.share() >= MIN_DROPPED_SHARE,
+            false => self.dropped >= MIN_EXACT_DROPS,
+        };
         enough && (bbr || path::is_limited_by_loss(figures, self.share()))
     }
 }

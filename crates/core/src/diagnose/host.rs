@@ -12,17 +12,20 @@ use crate::units::{BitRate, Bytes};
 
 /// Maximum share of the time with data to send, for a sender without enough data (`bench/findings`).
 pub(super) const MAX_BUSY_SHARE: f64 = 0.8;
-/// Maximum load of an idle thread. The first value is the share of the time in which it runs or waits for a CPU, the
-/// second is the share in which it waits.
-pub(super) const MAX_IDLE_THREAD: (f64, f64) = (0.5, 0.2);
+/// Maximum share of the time in which an idle thread runs or waits for a CPU.
+pub(super) const MAX_IDLE_DEMAND: f64 = 0.5;
+/// Maximum share of the time in which an idle thread waits for a CPU.
+pub(super) const MAX_IDLE_WAITING: f64 = 0.2;
 /// Minimum unread data as a share of the window, for a receiver that falls behind.
 pub(super) const MIN_UNREAD_SHARE: f64 = 0.5;
 /// Maximum window as a share of the largest one, for a window that the receiver closed.
 pub(super) const MAX_CLOSED_SHARE: f64 = 0.25;
 /// Minimum share of the busy time in which a closed window stopped the sender.
 pub(super) const MIN_RWND_LIMITED_SHARE: f64 = 0.5;
-/// Minimum other traffic as a share of the interface's traffic and as a rate; less is noise (`bench/findings`).
-pub(super) const MIN_OTHER_TRAFFIC: (f64, BitRate) = (0.05, BitRate(500_000));
+/// Minimum other traffic as a share of the interface's traffic; less is noise (`bench/findings`).
+pub(super) const MIN_OTHER_SHARE: f64 = 0.05;
+/// Minimum rate of other traffic; less is noise (`bench/findings`).
+pub(super) const MIN_OTHER_RATE: BitRate = BitRate(500_000);
 
 /// Finds a sender that had no data to send for much of the time, although its threads were idle.
 pub(super) fn slow_writer(figures: &Figures) -> Option<Finding> {
@@ -56,7 +59,7 @@ pub(super) fn slow_disk(host: &str) -> Remedy {
 
 /// Returns true if a thread had little to do and rarely waited for a CPU.
 fn is_idle(worker: &WorkerTime) -> bool {
-    worker.demand() < MAX_IDLE_THREAD.0 && worker.waiting < MAX_IDLE_THREAD.1
+    worker.demand() < MAX_IDLE_DEMAND && worker.waiting < MAX_IDLE_WAITING
 }
 
 /// Finds a window that closed because the application did not read.
@@ -124,7 +127,7 @@ pub(super) fn competing_traffic(figures: &Figures) -> Option<Finding> {
     let (host, others, all, verb) =
         [(&figures.sender, "sent by"), (&figures.receiver, "received by")].into_iter().find_map(|(host, verb)| {
             let (others, all) = host.other_traffic?;
-            let is_much = others.as_f64() >= MIN_OTHER_TRAFFIC.0 * all.as_f64() && others >= MIN_OTHER_TRAFFIC.1;
+            let is_much = others.as_f64() >= MIN_OTHER_SHARE * all.as_f64() && others >= MIN_OTHER_RATE;
             is_much.then_some((host, others, all, verb))
         })?;
     let name = host.interface.as_ref().map_or("its interface", |interface| interface.name.as_str());

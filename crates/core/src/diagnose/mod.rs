@@ -44,12 +44,12 @@ pub use verdict::{Verdict, VerdictLimit};
 
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::figures::{EvidenceKind, Figures};
+use crate::evidence::figures::Figures;
 use crate::evidence::{Evidence, LoadKind};
 use crate::prediction::{self, ExpectedRange};
 use crate::tcp_model::Prediction;
 use bottleneck::CopyBottleneck;
-use rules::RULES;
+use rules::rules;
 
 /// Result of a diagnosis.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -128,16 +128,15 @@ fn rule_findings(figures: &Figures) -> Vec<Finding> {
 }
 
 fn run_rules(figures: &Figures, selects: impl Fn(Cause) -> bool) -> Vec<Finding> {
-    let rules = RULES.iter().filter(|rule| rule.load == figures.kind && selects(rule.cause));
-    rules.filter_map(|rule| (rule.find)(figures)).collect()
+    let selected = rules().filter(|rule| rule.load == figures.kind && selects(rule.cause));
+    selected.filter_map(|rule| (rule.find)(figures)).collect()
 }
 
 /// Returns the kinds of evidence that rules of this load need and that the figures lack.
 fn missing_evidence(figures: &Figures) -> Vec<MissingEvidence> {
-    let rules = || RULES.iter().filter(|rule| rule.load == figures.kind);
-    let lacks = |kind: &&EvidenceKind| !figures.has(**kind);
     let mut missing: Vec<MissingEvidence> = Vec::new();
-    for (rule, kind) in rules().flat_map(|rule| rule.needs.iter().filter(lacks).map(move |kind| (rule, kind))) {
+    let of_load = rules().filter(|rule| rule.load == figures.kind);
+    for (rule, kind) in of_load.flat_map(|rule| rule.missing(figures).into_iter().map(move |kind| (rule, kind))) {
         let at = missing.iter().position(|entry| entry.evidence == kind.name()).unwrap_or_else(|| {
             missing.push(MissingEvidence { evidence: kind.name().to_owned(), findings: Vec::new() });
             missing.len() - 1

@@ -6,13 +6,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Cause, Finding, Remedy, figures_map, finding};
-use crate::evidence::figures::{Figures, HostFigures, SendTotals, StreamFigures};
+use crate::evidence::figures::{FULL_SHARE, Figures, HostFigures, SendTotals, StreamFigures};
 use crate::path::PathProfile;
 use crate::tcp_model::{self, Congestion, congestion_loss_budget};
 use crate::units::{BitRate, Ratio, show_duration};
 
-/// Goodput below this share of the lossless goodput is limited.
-pub(super) const FULL_SHARE: f64 = 0.97;
 /// Without a known capacity: goodput within this factor of the loss formula is limited by loss.
 pub(super) const FORMULA_FACTOR: f64 = 2.0;
 /// Goodput above this many times the formula means that the losses came in bursts, for example when a queue overflowed.
@@ -20,26 +18,33 @@ pub(super) const FORMULA_FACTOR: f64 = 2.0;
 pub(super) const BURST_LOSS_FACTOR: f64 = 8.0;
 /// RTT under load in base RTTs that shows a queue; loss is then congestion.
 pub(super) const QUEUE_RTT_FACTOR: f64 = 1.5;
-/// For a nearly full path: its share of the capacity, and its RTT factor. A path with random loss does not stay nearly
-/// full, and a short queue (1 ms on a path of 1 ms) is half empty most of the time.
-pub(super) const NEARLY_FULL_PATH: (f64, f64) = (0.75, 1.15);
+/// Minimum goodput of a nearly full path, as a share of its capacity. A path with random loss does not stay nearly full.
+pub(super) const NEARLY_FULL_SHARE: f64 = 0.75;
+/// RTT under load in base RTTs that shows a queue on a nearly full path: a short queue (1 ms on a path of 1 ms) is half
+/// empty most of the time.
+pub(super) const NEARLY_FULL_RTT_FACTOR: f64 = 1.15;
+/// Without a known capacity: maximum share of the busy time limited by the receive window, for a limit by loss.
+pub(super) const MAX_RWND_LIMITED_SHARE: f64 = 0.3;
 /// Loss from which BBR slows down too (its first version, 15 to 20 %).
 pub(super) const BBR_LOSS_LIMIT: f64 = 0.1;
-/// Loss and goodput, as shares, that show BBR limited by loss. Less loss does not slow BBR down by itself, but the data
+/// Minimum lost share that limits BBR if the goodput is low. Less loss does not slow BBR down by itself, but the data
 /// behind a lost segment waits one round trip, and the window waits with it. Measured with loss of 0.1, 0.5, 1 and 5 %:
 /// 93, 82, 78 and 64 % of the capacity over 10 ms, 81, 75, 70 and 53 % over 100 ms, 79, 77, 65 and 48 % over 300 ms;
 /// without loss 93 to 98 % (doc/explanation/congestion-control.md). The threshold is half of the minimum loss, because
 /// the loss of a single test varies.
-pub(super) const BBR_SLOWED_BY_LOSS: (f64, f64) = (0.0005, 0.9);
+pub(super) const MIN_BBR_LOSS: f64 = 0.0005;
+/// Maximum goodput of BBR that loss limits, as a share of the capacity.
+pub(super) const MAX_BBR_GOODPUT_SHARE: f64 = 0.9;
 /// Minimum share of the time with data to send, for a loss that slows BBR down.
-const MIN_BUSY_SHARE: f64 = 0.8;
+pub(super) const MIN_BUSY_SHARE: f64 = 0.8;
 /// Window in BDPs that holds the data behind lost segments (measured: with 1 % of loss, 98 % of the capacity over 10
 /// ms, 93 % over 100 ms).
 const BBR_WINDOW_BDPS: u64 = 4;
 /// Minimum number of lost segments; fewer are chance.
 pub(super) const MIN_LOST_SEGMENTS: u64 = 3;
-/// Maximum retransmitted share of the sent data that is not reported, and minimum number of segments that is.
+/// Maximum retransmitted share of the sent data that is not reported.
 pub(super) const MAX_RETRANSMITTED_SHARE: f64 = 0.01;
+/// Minimum number of retransmitted segments that is reported.
 pub(super) const MIN_RETRANSMITTED_SEGMENTS: u64 = 20;
 /// Pacing of a remedy as a share of the goodput: below the capacity, so that no queue grows.
 const PACED_SHARE: f64 = 0.95;
@@ -74,11 +79,11 @@ pub(super) fn loss(figures: &Figures) -> Option<Finding> {
     };
     let is_limited = match &lossless {
         Some(path) => figures.steady_goodput().as_f64() < FULL_SHARE * path.payload_capacity().as_f64(),
-        None => follows_formula(figures, lost.share) && figures.rwnd_share().unwrap_or(0.0) <= 0.3,
+        None => follows_formula(figures, lost.share) && figures.rwnd_share().unwrap_or(0.0) <= MAX_RWND_LIMITED_SHARE,
     };
     let nearly_full = lossless
-        .is_some_and(|path| figures.steady_goodput().as_f64() >= NEARLY_FULL_PATH.0 * path.payload_capacity().as_f64());
-    let enough = if nearly_full { NEARLY_FULL_PATH.1 } else { QUEUE_RTT_FACTOR };
+        .is_some_and(|path| figures.steady_goodput().as_f64() >= NEARLY_FULL_SHARE * path.payload_capacity().as_f64());
+    let enough = if nearly_full { NEARLY_FULL_RTT_FACTOR } else { QUEUE_RTT_FACTOR };
     // Goodput far above the formula is not limited by loss: TCP sees a burst of losses as one loss.
     let together = lossless.is_some()
         && !bbr
@@ -168,7 +173,7 @@ pub(super) fn retransmissions(figures: &Figures) -> Option<Finding> {
         return None;
     }
     let (base, loaded) = (figures.base_rtt, figures.rtt_under_load());
-    let queue = if loaded.as_secs_f64() > NEARLY_FULL_PATH.1 * base.as_secs_f64() {
+    let queue = if loaded.as_secs_f64() > NEARLY_FULL_RTT_FACTOR * base.as_secs_f64() {
         "the streams overflow a queue on the path"
     } else {
         "packets are lost or delayed in bursts"
@@ -206,9 +211,9 @@ fn slows_bbr(figures: &Figures, share: f64) -> bool {
     let capacity = figures.path.map(|path| path.payload_capacity().as_f64());
     // A sender without data to send leaves the path unused too.
     let busy = figures.streams.iter().filter_map(|flow| flow.busy_share).fold(1.0, f64::min);
-    share >= BBR_SLOWED_BY_LOSS.0
+    share >= MIN_BBR_LOSS
         && busy >= MIN_BUSY_SHARE
-        && capacity.is_some_and(|capacity| figures.steady_goodput().as_f64() < BBR_SLOWED_BY_LOSS.1 * capacity)
+        && capacity.is_some_and(|capacity| figures.steady_goodput().as_f64() < MAX_BBR_GOODPUT_SHARE * capacity)
 }
 
 /// Losses of all streams together.
@@ -289,7 +294,7 @@ pub(super) fn queueing(figures: &Figures) -> Option<Finding> {
         },
         _ => {
             let each = figures.steady_goodput().0 / u64::from(figures.stream_count().max(1));
-            let paced = BitRate((each as f64 * 0.95) as u64 / 1000 * 1000).to_argument();
+            let paced = BitRate((each as f64 * PACED_SHARE) as u64 / 1000 * 1000).to_argument();
             figures.repeat_command(&format!("--pacing {paced}"))
         }
     };

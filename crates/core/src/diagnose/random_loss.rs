@@ -9,18 +9,21 @@ use super::bottleneck::{CopyBottleneck, classify};
 use crate::evidence::ProgressSample;
 use crate::transfer::streams::min_interval;
 
-/// Minimum share and minimum number of retransmitted segments. Fewer hardly slow a copy down, or are random.
-pub(super) const MIN_LOSSES: (f64, u64) = (0.001, 8);
+/// Minimum share of retransmitted segments. Fewer hardly slow a copy down.
+const MIN_LOST_SHARE: f64 = 0.001;
+/// Minimum number of retransmitted segments. Fewer are random.
+const MIN_LOST_SEGMENTS: u64 = 8;
 
 /// Minimum RTT in seconds. Below it, a loss is repaired before it matters, and host jitter looks like a queue.
 const MIN_RTT: f64 = 0.01;
 
-/// Maximum RTT without a queue: a multiple of the minimum RTT, plus seconds for a delayed acknowledgement. A queue of a
-/// quarter of the BDP keeps a link busy under CUBIC.
-pub(super) const MAX_UNQUEUED_RTT: (f64, f64) = (1.25, 0.005);
+/// Maximum RTT without a queue, in minimum RTTs: a queue of a quarter of the BDP keeps a link busy under CUBIC.
+const MAX_UNQUEUED_RTT_FACTOR: f64 = 1.25;
+/// Seconds of a delayed acknowledgement, which are added to the maximum RTT.
+const DELAYED_ACK: f64 = 0.005;
 
 /// Consecutive intervals with losses. The first may contain the overshoot of slow start.
-pub(super) const REQUIRED_INTERVALS: u32 = 2;
+const REQUIRED_INTERVALS: u32 = 2;
 
 /// Watches a sender continuously, and detects once that its losses are random.
 #[derive(Debug, Default)]
@@ -45,9 +48,9 @@ impl RandomLossDetector {
         let before = since.sockets.unwrap_or_default();
         let again = sockets.retransmits.saturating_sub(before.retransmits);
         let sent = sockets.segments_sent.saturating_sub(before.segments_sent);
-        let loses = again >= MIN_LOSSES.1 && again as f64 >= MIN_LOSSES.0 * sent as f64 && sent > 0;
+        let loses = again >= MIN_LOST_SEGMENTS && again as f64 >= MIN_LOST_SHARE * sent as f64 && sent > 0;
         let least = sockets.min_rtt_seconds;
-        let no_queue = least >= MIN_RTT && longest > 0.0 && longest <= MAX_UNQUEUED_RTT.0 * least + MAX_UNQUEUED_RTT.1;
+        let no_queue = least >= MIN_RTT && longest > 0.0 && longest <= MAX_UNQUEUED_RTT_FACTOR * least + DELAYED_ACK;
         // If disks or windows are the limit, BBR gains nothing.
         let network_limited = classify(&since, sample, streams, None) == CopyBottleneck::CongestionWindow;
         self.lossy_intervals = if loses && no_queue && network_limited { self.lossy_intervals + 1 } else { 0 };

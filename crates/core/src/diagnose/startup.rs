@@ -14,12 +14,12 @@ pub(super) const MIN_START_UP_SHARE: f64 = 0.15;
 /// Minimum steady goodput over the goodput of the whole test: a tenth is lost. A healthy test loses less to slow start,
 /// and the summary shows this loss anyway.
 pub(super) const MIN_GAIN_FACTOR: f64 = 1.11;
-/// A test with fewer round trips may have been growing until its end.
-const MIN_ROUND_TRIPS: u32 = 30;
+/// Maximum round trips of a test that may have been growing until its end.
+pub(super) const MAX_TEST_ROUND_TRIPS: u32 = 30;
 /// Maximum round trips of slow start: growth to the largest window takes 20, a longer growth has another cause.
-const MAX_GROWTH_ROUND_TRIPS: u32 = 100;
+pub(super) const MAX_GROWTH_ROUND_TRIPS: u32 = 100;
 /// Minimum number of intervals that show growth.
-const MIN_INTERVALS: usize = 3;
+pub(super) const MIN_INTERVALS: usize = 3;
 
 /// Finds a goodput far below the steady goodput, or a goodput that still grew at the end.
 pub(super) fn start_up(figures: &Figures) -> Option<Finding> {
@@ -30,7 +30,7 @@ pub(super) fn start_up(figures: &Figures) -> Option<Finding> {
     }
     let Some(steady) = figures.steady else {
         // A test below its prediction is too short even if it has few intervals.
-        let growing = elapsed < figures.base_rtt * MIN_ROUND_TRIPS
+        let growing = elapsed < figures.base_rtt * MAX_TEST_ROUND_TRIPS
             && (figures.intervals >= MIN_INTERVALS || is_below_prediction(figures));
         return growing.then(|| still_growing(figures));
     };

@@ -16,6 +16,8 @@ pub(super) const MIN_SHARE_OF_WINDOW_RATE: f64 = 0.85;
 pub(super) const MAX_WINDOW_CHANGE: f64 = 0.1;
 /// Maximum RTT under load in base RTTs: above it, a queue shows that the path is full.
 pub(super) const MAX_RTT_FACTOR: f64 = 1.2;
+/// Minimum goodput of the streams that their window limits, as a share of the goodput of all streams.
+pub(super) const MIN_GOODPUT_SHARE: f64 = 0.5;
 /// Maximum window without scaling in bytes (RFC 9293).
 pub(super) const MAX_UNSCALED_WINDOW: u64 = 65_535;
 
@@ -96,7 +98,7 @@ pub(super) fn window_limited(figures: &Figures) -> Option<WindowLimited> {
         sum.goodput += flow.goodput.0;
     }
     let all: u64 = figures.streams.iter().map(|flow| flow.goodput.0).sum();
-    (sum.streams > 0 && sum.goodput * 2 > all).then_some(sum)
+    (sum.streams > 0 && sum.goodput as f64 > MIN_GOODPUT_SHARE * all as f64).then_some(sum)
 }
 
 fn is_window_limited(flow: &StreamFigures, figures: &Figures) -> bool {

@@ -6,7 +6,7 @@
 
 mod host;
 mod kinds;
-mod standstill;
+pub(crate) mod standstill;
 mod steady_window;
 mod stream;
 
@@ -28,6 +28,9 @@ pub use standstill::Standstill;
 pub use steady_window::SteadyPart;
 pub(crate) use steady_window::{full_intervals, steady_part};
 pub use stream::{SendTotals, Spread, StreamFigures, WorkerTime};
+
+/// Minimum share of the possible goodput for a full path: bursts and interval edges cost the rest.
+pub const FULL_SHARE: f64 = 0.97;
 
 /// Figures of a finished test that the rules examine.
 #[derive(Debug, Clone, PartialEq)]
@@ -184,8 +187,7 @@ impl Figures {
 
     /// Returns true if the path is full, so that nothing else can be the limit.
     pub fn is_full(&self) -> bool {
-        const FULL: f64 = 0.97;
-        self.possible_goodput().is_some_and(|possible| self.steady_goodput().as_f64() >= FULL * possible.as_f64())
+        self.possible_goodput().is_some_and(|possible| self.steady_goodput().as_f64() >= FULL_SHARE * possible.as_f64())
     }
 
     /// Returns true if a sender's kernel reported TCP streams. Datagrams, and ends without these figures, give false.

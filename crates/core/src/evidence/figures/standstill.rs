@@ -8,9 +8,10 @@ use crate::tcp_info::TcpInfo;
 use crate::wire::measure::{EndReport, Interval};
 
 /// Minimum share of an interval without arrivals in which the sender had data in flight.
-const MIN_BUSY_SHARE: f64 = 0.9;
+pub const MIN_BUSY_SHARE: f64 = 0.9;
 /// Maximum share of this time limited by the receive window: a receiver that does not read closes its window.
-const MAX_RWND_SHARE: f64 = 0.1;
+pub const MAX_RWND_SHARE: f64 = 0.1;
+
 /// Longest time of a test in which nothing arrived.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Standstill {

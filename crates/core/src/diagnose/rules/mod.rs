@@ -1,0 +1,20 @@
+//! All rules of the diagnosis with their thresholds, their evidence and their sources.
+//!
+//! A rule is one function of the figures. It belongs to one kind of load. These tables are the only list: the diagnosis
+//! runs them, and `--list-findings` prints them. The constants of the thresholds are next to the functions that use them.
+//! Each row has every condition of its function.
+
+mod copies;
+mod datagram_tests;
+mod rule;
+mod tcp_tests;
+#[cfg(test)]
+mod tests;
+
+pub(super) use rule::{Bound, Rule};
+
+/// Returns all rules in the order of their evaluation. If gains are equal, the earlier rule of a load is the cause and the
+/// later one is a consequence. `Cause::Unexplained` of TCP is examined last, and only if no other finding is a limit.
+pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
+    [tcp_tests::RULES, datagram_tests::RULES, copies::RULES].into_iter().flatten()
+}
