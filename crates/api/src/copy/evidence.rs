@@ -35,7 +35,7 @@ pub(super) fn copy_evidence(prepared: &PreparedCopy, outcome: &CopyOutcome) -> E
 
 /// Returns the names of the two ends: this host and the server, or the two servers of a third-party copy.
 fn host_names(direction: &Direction) -> HostNames {
-    let typed = |host: &str| without_secrets(host.as_ref());
+    let typed = |host: &str| host_name(&without_secrets(host.as_ref()));
     match direction {
         Direction::Upload(_, host, _) | Direction::Download(host, ..) => {
             HostNames { near: near_name(), far: typed(host) }
@@ -44,6 +44,23 @@ fn host_names(direction: &Direction) -> HostNames {
     }
 }
 
+/// Returns the host of a ticket without its secrets, or the name as the user typed it.
+fn host_name(typed: &str) -> String {
+    let Some(address) = typed.strip_prefix("lfn://") else { return typed.to_owned() };
+    address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned()
+}
+
 fn near_name() -> String {
     if emulator_env::is_inside() { "near".into() } else { tester::read_kernel().host }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_gives_the_name_of_its_host() {
+        let names = ["lfn://127.0.0.1:34153", "lfn://[::1]:7700", "far", "@field"].map(host_name);
+        assert_eq!(names, ["127.0.0.1", "[::1]", "far", "@field"]);
+    }
 }

@@ -382,7 +382,8 @@ mod tests {
             (
                 Cause::ServerLimit,
                 "streams waited 24 s for it",
-                "lfn serve --max-rate 100mbit --client-rate 100mbit   # on far",
+                "lfn serve --max-rate 100mbit --client-rate 100mbit   # if a token limits the rate: lfn token add NAME \
+                 --rate 100mbit   # on far",
                 Box::new(|copy, _| {
                     copy.end.receiver = StreamTime { network: 30.0, rate_limited: 24.0, ..StreamTime::default() };
                 }),

@@ -32,10 +32,14 @@ pub(super) fn raise_limits(figures: &Figures, limit: BitRate) -> Remedy {
     server_limits(figures, capacity.unwrap_or(BitRate(limit.0.saturating_mul(2))))
 }
 
-/// Returns the command that starts the server with this limit.
+/// Returns the command that starts the server with this limit. The limit may be the rate of a token instead, which has no
+/// report of its own: a new token then has the new rate.
 pub(super) fn server_limits(figures: &Figures, rate: BitRate) -> Remedy {
     let rate = rate.to_argument();
-    Remedy { command: format!("lfn serve --max-rate {rate} --client-rate {rate}"), host: Some(figures.far.clone()) }
+    let command = format!(
+        "lfn serve --max-rate {rate} --client-rate {rate}   # if a token limits the rate: lfn token add NAME --rate {rate}"
+    );
+    Remedy { command, host: Some(figures.far.clone()) }
 }
 
 #[cfg(test)]
@@ -65,7 +69,9 @@ mod tests {
         let found = server_limit(&limited(79_000_000, Some(80_000_000))).unwrap();
         assert_eq!(found.evidence["rate_limit_bits_per_second"], 80_000_000);
         assert!(found.summary.contains("80 Mb/s"), "{}", found.summary);
-        assert_eq!(found.remedy.to_string(), "lfn serve --max-rate 160mbit --client-rate 160mbit   # on far.example");
+        let remedy = "lfn serve --max-rate 160mbit --client-rate 160mbit   # if a token limits the rate: \
+                      lfn token add NAME --rate 160mbit   # on far.example";
+        assert_eq!(found.remedy.to_string(), remedy);
         assert!(server_limit(&limited(60_000_000, Some(80_000_000))).is_none(), "the path is slower");
         assert!(server_limit(&limited(79_000_000, None)).is_none());
     }
