@@ -32,6 +32,7 @@ fn assert_bound(load: LoadKind, cause: Cause, finds_above: bool, bound: f64, cas
 
 fn tcp(change: impl FnOnce(&mut Figures)) -> Figures {
     let mut figures = half_bdp_window();
+    figures.streams[0].busy_share = Some(1.0);
     change(&mut figures);
     figures
 }
@@ -163,8 +164,9 @@ fn bounds_of_copy_rules_are_those_of_their_rows() {
     check(Cause::Unexplained, false, NEAR_PREDICTED, &|copy, _, share| {
         copy.end.bytes = Bytes((share * 1.25e8) as u64);
     });
-    check(Cause::Unexplained, true, copy::MIN_DURATION.as_secs_f64(), &|copy, _, seconds| {
+    check(Cause::Unexplained, true, copy::MIN_DURATION.as_secs_f64(), &|copy, sockets, seconds| {
         (copy.end.at, copy.end.bytes) = (Duration::from_secs_f64(seconds), Bytes(1_250_000));
+        sockets.busy_seconds = 0.1;
     });
 }
 
