@@ -203,7 +203,8 @@ fn several_runs_are_distinguished() {
     }
     let hint = said.lines().find_map(|line| line.strip_prefix("hint: lfn emulate set --pid=")).unwrap();
     let (pid, settings) = hint.split_once(' ').unwrap();
-    assert!([one.pid(), other.pid()].contains(&pid.parse().unwrap()) && settings == "loss=1%", "{said}");
+    // Other tests run emulations at the same time.
+    assert!(said.contains(&format!("process {pid} (")) && settings == "loss=1%", "{said}");
 }
 
 fn invalid_changes_change_nothing() {
