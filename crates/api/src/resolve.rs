@@ -179,7 +179,8 @@ impl ServerResolver {
         Ok(ReachedServer { target, _link: Some(link) })
     }
 
-    fn ssh_settings(&self) -> Result<Ssh, SshError> {
+    /// Returns the settings for servers started over ssh.
+    pub fn ssh_settings(&self) -> Result<Ssh, SshError> {
         Ssh::new(&self.ssh, &self.remote_lfn, self.ssh_ports)
     }
 

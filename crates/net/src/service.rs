@@ -11,7 +11,6 @@ pub fn serve(session: &mut ServerSession, request: &Request) -> Result<(), Sessi
     match request {
         Request::Test(request) => tester::serve(session, request),
         Request::Copy(request) => transfer::serve(session, request),
-        Request::Clean(request) => transfer::clean::serve(session, request),
         Request::IssueToken(request) => transfer::third_party::serve_destination(session, request),
         Request::Send(request) => transfer::third_party::serve_source(session, request),
         Request::Path(_) => path::serve(session),

@@ -5,22 +5,22 @@ use serde::Serialize;
 
 use super::schema_name::schema_name;
 
-/// Files of interrupted copies, schema `lfn.clean/2`.
+/// Files of interrupted copies, schema `lfn.clean/3`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CleanDocument {
     /// Name and version of the schema.
     pub schema: CleanSchema,
-    /// Places as typed, without secrets.
+    /// Places as the user typed them.
     pub places: Vec<String>,
     #[serde(flatten)]
     pub rule: CleanRule,
     /// Files that were found; absent if each one was reported before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub files: Option<Vec<FoundLeftover>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<Vec<Leftover>>,
     /// Numbers of files by their state.
     pub counts: LeftoverCounts,
-    /// Hosts and directories that could not be searched.
+    /// Places and directories that could not be searched.
     pub errors: u64,
 }
 
@@ -29,24 +29,13 @@ pub struct CleanDocument {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum CleanLine {
-    /// Files of one interrupted copy.
-    File(FoundLeftover),
+    /// Partial file and journal of one interrupted copy.
+    File(Leftover),
     /// Result of the search, without its files.
     Result(CleanDocument),
 }
 
-/// Files of one interrupted copy, with their host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct FoundLeftover {
-    /// Host as typed; absent for this host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    #[serde(flatten)]
-    pub leftover: Leftover,
-}
-
 schema_name! {
     /// Name and version of the schema of a search for partial files.
-    CleanSchema = "lfn.clean/2"
+    CleanSchema = "lfn.clean/3"
 }

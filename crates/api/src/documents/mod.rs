@@ -20,7 +20,7 @@ mod server_log;
 mod tokens;
 mod verify;
 
-pub use clean::{CleanDocument, CleanLine, CleanSchema, FoundLeftover};
+pub use clean::{CleanDocument, CleanLine, CleanSchema};
 pub use copy::{CopyDocument, CopyLine, CopyProgressFigures, CopyProgressLine, CopySchema, FailedCopy, FinishedCopy};
 pub use demo::{DemoDocument, DemoFigure, DemoResults, DemoRow, DemoSchema, HostComparison, RateSpread, WindowPoint};
 pub use dry_run::{

@@ -11,6 +11,7 @@ mod error;
 mod shell_words;
 mod tunnel;
 
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
@@ -31,6 +32,7 @@ use config::SshConfig;
 pub use error::{SshError, SshExit};
 use tunnel::{ControlSocket, Forward};
 
+use crate::command_line::{join, quote};
 use crate::resolve_event::ResolveEvent;
 
 /// Maximum time until the server announces itself. The user may have to type a password.
@@ -107,6 +109,17 @@ impl Ssh {
     /// Fails if the server's port is unreachable, instead of sending the data through ssh.
     pub fn without_forwarding(self) -> Self {
         Ssh { allow_forwarding: false, ..self }
+    }
+
+    /// Returns the command line that runs lfn with these words on `host`, which may be USER@HOST.
+    pub fn remote_command_line(&self, host: &str, words: &[&OsStr]) -> Result<String, SshError> {
+        let host = ssh_host_argument(host)?;
+        // The shells of both hosts parse the command.
+        let arguments = join(words);
+        let remote = format!("{} {arguments}", self.remote_lfn);
+        let needs_quotes = arguments.contains('\'') || quote(&self.remote_lfn) != self.remote_lfn;
+        let remote = if needs_quotes { quote(remote) } else { remote };
+        Ok(format!("{} {} {remote}", self.command_line, quote(host)))
     }
 
     /// Starts a server on `host`, which may be USER@HOST.

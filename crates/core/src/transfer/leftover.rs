@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::byte_string::ByteString;
 use super::journal::{JournalError, JournalHeader};
@@ -77,11 +77,11 @@ pub fn recognise(journal: Option<&JournalHeader>, partial: Option<Bytes>) -> Res
 }
 
 /// Rule for deleting the files of interrupted copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct CleanRule {
     /// Minimum time since the last write.
-    #[serde(rename = "min_age_seconds", with = "whole_seconds")]
+    #[serde(rename = "min_age_seconds", serialize_with = "whole_seconds")]
     #[cfg_attr(any(test, feature = "schema"), schemars(with = "u64"))]
     pub min_age: Duration,
     /// Delete the files; otherwise list them only.
@@ -89,35 +89,35 @@ pub struct CleanRule {
 }
 
 /// The files that an interrupted copy left of one source file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Leftover {
     /// Path of the partial file, or of the journal if there is no partial file.
     pub path: ByteString,
     /// Name of the source on its host, from the journal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<ByteString>,
     /// Length of the source.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
     /// Received bytes, from the journal.
-    #[serde(default, rename = "received_bytes", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "received_bytes", skip_serializing_if = "Option::is_none")]
     pub received: Option<Bytes>,
     /// Disk space of partial file and journal.
     #[serde(rename = "disk_bytes")]
     pub disk_usage: Bytes,
     /// Time since the last write.
-    #[serde(rename = "age_seconds", with = "whole_seconds")]
+    #[serde(rename = "age_seconds", serialize_with = "whole_seconds")]
     #[cfg_attr(any(test, feature = "schema"), schemars(with = "u64"))]
     pub age: Duration,
     pub state: LeftoverState,
     /// Reason for `foreign` or `failed`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 /// State of the files of an interrupted copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LeftoverState {
@@ -201,19 +201,9 @@ impl LeftoverCounts {
     }
 }
 
-/// A duration in whole seconds.
-mod whole_seconds {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(time.as_secs())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        u64::deserialize(deserializer).map(Duration::from_secs)
-    }
+/// Writes a duration in whole seconds.
+fn whole_seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(time.as_secs())
 }
 
 #[cfg(test)]

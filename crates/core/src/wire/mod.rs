@@ -6,7 +6,6 @@
 //! allocated.
 
 pub(crate) mod bounded;
-pub mod clean;
 mod congestion;
 pub mod copy;
 mod frame;
@@ -70,8 +69,6 @@ pub enum Request {
     Test(Box<measure::TestRequest>),
     /// A copy of files.
     Copy(copy::CopyRequest),
-    /// Lists or deletes files of interrupted copies.
-    Clean(clean::CleanRequest),
     /// Requests a temporary token for an upload by a third party.
     IssueToken(Box<third_party::TokenRequest>),
     /// Uploads from this server to another server, with a temporary token.

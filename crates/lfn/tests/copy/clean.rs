@@ -1,4 +1,4 @@
-//! `--clean`: files of interrupted copies, on this host and at a server, and which of them are deleted.
+//! `--clean`: files of interrupted copies on this host, and which of them are deleted.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::schema::check_document;
-use crate::support::server::{Server, text};
+use crate::support::server::text;
 use crate::{Pair, event_lines, finish, names, wait_for};
 
 /// Creates the files of a copy of 5000 bytes that was interrupted three days ago, before it received a block.
@@ -34,7 +34,7 @@ pub fn left(directory: &Path, name: &str) {
 #[track_caller]
 fn json(output: &Output) -> (Vec<Value>, Value) {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
-    assert_eq!(document["schema"], "lfn.clean/2");
+    assert_eq!(document["schema"], "lfn.clean/3");
     check_document(&document).unwrap();
     (document["files"].as_array().unwrap().clone(), document)
 }
@@ -45,7 +45,7 @@ fn ndjson_prints_one_line_per_file_and_the_counts() {
     (0..3).for_each(|n| left(&pair.near("in"), &format!("f{n}")));
     let report = pair.near("found.json");
     let flags = ["--clean", "in", "--output", "ndjson", "--report", report.to_str().unwrap()];
-    let lines = event_lines("lfn.clean.event.2", &pair.copy(&flags));
+    let lines = event_lines("lfn.clean.event.3", &pair.copy(&flags));
     let (counts, files) = lines.split_last().unwrap();
     assert_eq!((files.len(), &counts["counts"]["stale"]), (3, &3.into()), "{lines:?}");
     assert!(counts.get("files").is_none(), "{counts}");
@@ -56,33 +56,26 @@ fn ndjson_prints_one_line_per_file_and_the_counts() {
 #[test]
 fn clean_lists_and_force_deletes_stale_files() {
     let pair = Pair::new();
-    for (side, place) in [(pair.near("in/deep"), "in"), (pair.far("in/deep"), "far:in")] {
-        // More files than fit in one message.
-        (0..150).for_each(|n| left(&side, &format!("f{n}")));
-        fs::write(side.join(".diary.lfn-journal"), "dear diary").unwrap();
-        let listed = pair.copy(&["--clean", place]);
-        let lines = text(&listed.stdout);
-        assert_eq!(listed.status.code(), Some(0), "{}", text(&listed.stderr));
-        assert_eq!(lines.lines().count(), 152, "{lines}");
-        let host = place.strip_suffix("in").unwrap();
-        let stale = format!("stale         {host}in/deep/.f7.lfn-partial: 0 B of 5 kB of f7, written 3 days ago\n");
-        assert!(lines.contains(&stale), "{lines}");
-        assert!(
-            lines.contains(&format!("unrecognised  {host}in/deep/.diary.lfn-journal: "))
-                && lines.contains("not a journal"),
-            "{lines}"
-        );
-        assert!(lines.ends_with(" on disk), 1 unrecognised\n") && lines.contains("\n150 stale ("), "{lines}");
-        assert_eq!(text(&listed.stderr), "hint: run the same command with --force to delete the stale files\n");
-        // A dry run only lists.
-        assert_eq!(json(&pair.copy(&["--clean", place, "--force", "-n", "--json"])).1["counts"]["stale"], 150);
-        let (_, younger) = json(&pair.copy(&["--clean", place, "--force", "--older-than", "4d", "--json"]));
-        assert_eq!(younger["counts"]["recent"], 150, "{younger}");
-        assert_eq!(fs::read_dir(&side).unwrap().count(), 301);
-        let (gone, counts) = json(&pair.copy(&["--clean", place, "--force", "--json"]));
-        assert_eq!((gone.len(), &counts["counts"]["removed"]), (151, &Value::from(150)), "{counts}");
-        assert_eq!(names(&side), [".diary.lfn-journal"]);
-    }
+    let side = pair.near("in/deep");
+    (0..150).for_each(|n| left(&side, &format!("f{n}")));
+    fs::write(side.join(".diary.lfn-journal"), "dear diary").unwrap();
+    let listed = pair.copy(&["--clean", "in"]);
+    let lines = text(&listed.stdout);
+    assert_eq!(listed.status.code(), Some(0), "{}", text(&listed.stderr));
+    assert_eq!(lines.lines().count(), 152, "{lines}");
+    let stale = "stale         in/deep/.f7.lfn-partial: 0 B of 5 kB of f7, written 3 days ago\n";
+    assert!(lines.contains(stale), "{lines}");
+    assert!(lines.contains("unrecognised  in/deep/.diary.lfn-journal: ") && lines.contains("not a journal"), "{lines}");
+    assert!(lines.ends_with(" on disk), 1 unrecognised\n") && lines.contains("\n150 stale ("), "{lines}");
+    assert_eq!(text(&listed.stderr), "hint: run the same command with --force to delete the stale files\n");
+    // A dry run only lists.
+    assert_eq!(json(&pair.copy(&["--clean", "in", "--force", "-n", "--json"])).1["counts"]["stale"], 150);
+    let (_, younger) = json(&pair.copy(&["--clean", "in", "--force", "--older-than", "4d", "--json"]));
+    assert_eq!(younger["counts"]["recent"], 150, "{younger}");
+    assert_eq!(fs::read_dir(&side).unwrap().count(), 301);
+    let (gone, counts) = json(&pair.copy(&["--clean", "in", "--force", "--json"]));
+    assert_eq!((gone.len(), &counts["counts"]["removed"]), (151, &Value::from(150)), "{counts}");
+    assert_eq!(names(&side), [".diary.lfn-journal"]);
     fs::remove_file(pair.near("in/deep/.diary.lfn-journal")).unwrap();
     assert_eq!(text(&pair.copy(&["--clean"]).stdout), "no files of interrupted copies found\n");
 }
@@ -91,7 +84,8 @@ fn clean_lists_and_force_deletes_stale_files() {
 fn clean_keeps_files_of_a_running_copy() {
     let pair = Pair::new();
     File::create(pair.near("big")).unwrap().set_len(1 << 30).unwrap();
-    let all = ["--clean", "far:", "--older-than", "0s", "--force", "--json"];
+    let far = pair.far("");
+    let all = ["--clean", far.to_str().unwrap(), "--older-than", "0s", "--force", "--json"];
     let child = pair.command(&["big", "far:a"]).spawn().unwrap();
     wait_for("a block", || fs::metadata(pair.far(".a.lfn-journal")).is_ok_and(|journal| journal.len() > 500));
     let pid = Pid::from_child(&child);
@@ -107,7 +101,8 @@ fn clean_keeps_files_of_a_running_copy() {
     wait_for("a block", || fs::metadata(pair.far(".b.lfn-journal")).is_ok_and(|journal| journal.len() > 500));
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     finish(child);
-    let state = || json(&pair.copy(&["--clean", "far:b", "--force", "--json"])).0[0]["state"].clone();
+    let b = pair.far("b");
+    let state = || json(&pair.copy(&["--clean", b.to_str().unwrap(), "--force", "--json"])).0[0]["state"].clone();
     wait_for("the server to let go", || state() == "recent");
     let (seen, last) = json(&pair.copy(&all));
     assert_eq!(
@@ -119,45 +114,16 @@ fn clean_keeps_files_of_a_running_copy() {
     assert_eq!(names(&pair.home.path().join("far")), ["a"]);
 }
 
-#[test]
-fn clean_requires_read_and_write_rights() {
-    let mut pair = Pair::serving(false);
-    left(&pair.far(""), "a");
-    for (rights, list, force) in [
-        ("--read-only", None, Some("the right 'write'")),
-        ("--write-only", Some("the right 'read'"), Some("the right 'read'")),
-        ("--create-only", Some("the right 'read'"), Some("the right 'read'")),
-        ("--quiet", None, None),
-    ] {
-        let root = pair.far("");
-        let flags = [rights, "--root", root.to_str().unwrap()];
-        pair.server = Server::start(if rights == "--quiet" { &flags[1..] } else { &flags });
-        for (flags, refused) in [(&[][..], list), (&["--force"], force)] {
-            let output = pair.copy(&[&["--clean", "far:"], flags].concat());
-            let errors = text(&output.stderr);
-            match refused {
-                Some(what) => {
-                    assert_eq!(output.status.code(), Some(1), "{rights} {flags:?}: {errors}");
-                    assert!(errors.contains(what) && errors.contains("--clean"), "{rights} {flags:?}: {errors}");
-                    assert!(output.stdout.is_empty(), "{rights}");
-                }
-                None => assert_eq!(output.status.code(), Some(0), "{rights} {flags:?}: {errors}"),
-            }
-        }
-        assert_eq!(pair.far(".a.lfn-partial").exists(), rights != "--quiet");
-    }
-}
-
 /// An unreadable place does not affect the others.
 #[test]
 fn clean_continues_after_an_error_at_one_place() {
     let pair = Pair::new();
     left(&pair.near("in"), "a");
-    left(&pair.far("in"), "b");
-    let (found, last) = json(&pair.copy(&["--clean", "none", "in", "far:none", "far:in", "unsaved:x", "--json"]));
-    let stale: Vec<_> = found.iter().map(|line| (line["host"].as_str(), line["path"].as_str().unwrap())).collect();
-    assert_eq!(stale, [(None, "in/.a.lfn-partial"), (Some("far"), "in/.b.lfn-partial")], "{found:?}");
-    assert_eq!((&last["counts"]["stale"], &last["errors"]), (&2.into(), &3.into()), "{last}");
+    left(&pair.near("also"), "b");
+    let (found, last) = json(&pair.copy(&["--clean", "none", "in", "neither", "also", "--json"]));
+    let stale: Vec<_> = found.iter().map(|line| line["path"].as_str().unwrap()).collect();
+    assert_eq!(stale, ["in/.a.lfn-partial", "also/.b.lfn-partial"], "{found:?}");
+    assert_eq!((&last["counts"]["stale"], &last["errors"]), (&2.into(), &2.into()), "{last}");
 }
 
 /// A full disk leaves an empty journal.
@@ -176,8 +142,8 @@ fn clean_refuses_contradictory_flags() {
     for (args, code, what) in [
         (&["--clean", "null:"][..], 2, "null:: --clean needs a directory"),
         (&["--clean", "none"], 1, "none: no such file"),
-        (&["--clean", "far:none"], 1, "none: no such file"),
-        (&["--clean", "far:../near"], 1, "leads out of the served directory"),
+        (&["--clean", "far:x"], 2, "far:x: --clean works on this host only"),
+        (&["--clean", ".", "me@there:x"], 2, "me@there:x: --clean works on this host only"),
     ] {
         pair.refuses(args, code, what);
     }
@@ -190,5 +156,20 @@ fn clean_refuses_contradictory_flags() {
     ] {
         let output = pair.copy(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn remote_clean_is_refused_with_a_command_for_that_host() {
+    let pair = Pair::new();
+    for (place, hint) in [
+        ("me@there:runs/2026", "ssh me@there lfn copy --clean runs/2026"),
+        ("there:~/runs", "ssh there lfn copy --clean runs"),
+        ("[fe80::1]:", "ssh fe80::1 lfn copy --clean ."),
+        ("there:two words", r"ssh there 'lfn copy --clean '\''two words'\'''"),
+        ("far:runs", "run lfn copy --clean on the host of the server, in the directory that it serves"),
+    ] {
+        let errors = pair.refuses(&["--clean", place], 2, "--clean works on this host only");
+        assert_eq!(errors.lines().last(), Some(&*format!("hint: {hint}")), "{place}");
     }
 }

@@ -271,16 +271,17 @@ fn third_party_copy_works_over_ssh() {
 }
 
 #[test]
-fn clean_works_over_ssh() {
+fn hint_of_remote_clean_works_when_pasted() {
     let Some(host) = Host::new() else { return };
-    left(&host.path("far/in"), "a");
-    let output = host.copy(&["--clean", "there:in"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("in/.a.lfn-partial: 0 B of 5 kB of a, written 3 days ago"));
-    let output = host.copy(&["--clean", "there:~/in", "--force"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(fs::read_dir(host.path("far/in")).unwrap().count(), 0);
-    host.leaves_nothing();
+    left(&host.path("far/two in"), "a");
+    for place in ["there:two in", "there:~/two in"] {
+        let refused = host.copy(&["--clean", place]);
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+        let errors = text(&refused.stderr);
+        let hint = errors.lines().last().unwrap().strip_prefix("hint: ").unwrap();
+        let output = Command::new("sh").args(["-c", hint]).current_dir(host.path("near")).output().unwrap();
+        assert!(text(&output.stdout).contains("two in/.a.lfn-partial: 0 B of 5 kB of a"), "{hint}: {output:?}");
+    }
 }
 
 #[test]

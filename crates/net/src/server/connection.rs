@@ -232,8 +232,6 @@ fn check_rights(holder: &TokenHolder, request: &Request) -> Result<(), Refusal> 
     let (allowed, what) = match request {
         Request::Path(_) => (true, ""),
         Request::Test(_) => (test, "tests"),
-        Request::Clean(clean) if !clean.rule.remove || !read => (read, "copy --clean (it needs the right 'read')"),
-        Request::Clean(_) => (write == WriteAccess::Yes, "copy --clean --force (it needs the right 'write')"),
         Request::IssueToken(token_request) => (may_write_to(&token_request.to), "uploads"),
         Request::Copy(copy) => match &copy.job {
             CopyJob::Put { to } => (may_write_to(to), "uploads"),

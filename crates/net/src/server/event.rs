@@ -25,7 +25,7 @@ pub struct SessionInfo {
     pub session: Option<SessionId>,
     /// Name of the client's token; none for the server's own ticket.
     pub token: Option<Arc<str>>,
-    /// Purpose: `copy`, `test`, `clean`, `path`, `issue_token`, `send` or `iperf3`.
+    /// Purpose: `copy`, `test`, `path`, `issue_token`, `send` or `iperf3`.
     pub verb: &'static str,
     /// Paths that the client requested, at most `MAX_PATHS`.
     pub paths: Arc<[String]>,
@@ -134,9 +134,6 @@ const MAX_PATHS: usize = 16;
 fn requested_paths(request: &Request) -> Arc<[String]> {
     const MAX_CHARS: usize = 4096;
     let cut = |path: &ByteString| path.to_string().chars().take(MAX_CHARS).collect::<String>();
-    if let Request::Clean(clean) = request {
-        return clean.paths.iter().take(MAX_PATHS).map(cut).collect();
-    }
     let into = |to: &RemoteDestination| match to {
         RemoteDestination::File { path, .. } => cut(path),
         RemoteDestination::Null => "null:".to_owned(),
@@ -176,7 +173,6 @@ impl SessionInfo {
         let (verb, sends) = match request {
             Request::Test(test) => ("test", test.direction == TestDirection::Reverse),
             Request::Copy(copy) => ("copy", matches!(copy.job, CopyJob::Get { .. })),
-            Request::Clean(_) => ("clean", false),
             Request::IssueToken(_) => ("issue_token", false),
             Request::Send(_) => ("send", true),
             Request::Path(_) => ("path", false),
@@ -197,7 +193,6 @@ impl SessionInfo {
 fn requested_resources(request: &Request, own: Fingerprint) -> ResourceRequest {
     match request {
         Request::Path(_) => ResourceRequest { streams: 1, time: Some(MAX_SESSION_TIME), ..ResourceRequest::default() },
-        Request::Clean(_) => ResourceRequest { streams: 1, unbounded: true, ..ResourceRequest::default() },
         // The copy that uses the temporary token is counted.
         Request::IssueToken(_) => {
             ResourceRequest { streams: 1, unbounded: true, uncounted: true, ..ResourceRequest::default() }

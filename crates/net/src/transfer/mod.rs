@@ -6,7 +6,7 @@
 
 mod accounts;
 mod base_dir;
-pub(crate) mod clean;
+mod clean;
 mod client;
 mod control_loop;
 mod entry_listener;
@@ -22,7 +22,7 @@ mod stream_state;
 pub(crate) mod third_party;
 mod write_only;
 
-pub use clean::{CleanEvent, clean_local, clean_remote};
+pub use clean::{CleanEvent, clean_local};
 pub use client::{
     ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, DEFAULT_RETRY_FOR, LocalDestination, LocalSource,
     download, upload,

@@ -54,7 +54,7 @@ pub struct CopyArgs {
 }
 
 const USAGE: &str = "lfn copy [OPTIONS] SOURCE... DESTINATION
-       lfn copy --clean [OPTIONS] [PLACE...]";
+       lfn copy --clean [OPTIONS] [DIRECTORY...]";
 
 const EXAMPLES: &str = "Examples:
   lfn copy field.nc far1:field.nc         far1 is a saved name: lfn hosts add far1 TICKET
@@ -68,7 +68,7 @@ const EXAMPLES: &str = "Examples:
   lfn copy --streams 16 --congestion bbr field.nc far1:
   lfn copy -a runs backup                 between two directories of this host
   lfn copy far1:runs far2:archive         directly between two servers
-  lfn copy --clean far1:archive           lists partial files of interrupted copies
+  lfn copy --clean archive                lists partial files of interrupted copies
 
 The printed digest is the same as that of `b3sum FILE`.
 Exit codes: 0 ok, 1 failed, at least in part, 2 usage, 3 incomplete (the same command resumes), 130 interrupted.";

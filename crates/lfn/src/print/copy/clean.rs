@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lfn_api::documents::{CleanDocument, CleanSchema, FoundLeftover};
+use lfn_api::documents::{CleanDocument, CleanSchema};
 use lfn_core::transfer::leftover::{CleanRule, Leftover, LeftoverCounts, LeftoverState};
 use lfn_core::units::{Bytes, show_duration};
 use lfn_net::transfer::CleanEvent;
@@ -18,7 +18,7 @@ pub struct CleanReport {
     output: Output,
     places: Vec<String>,
     /// Found files, if they belong into the document.
-    files: Option<Vec<FoundLeftover>>,
+    files: Option<Vec<Leftover>>,
     counts: LeftoverCounts,
     errors: u64,
     /// First output error, reported at the end.
@@ -26,52 +26,41 @@ pub struct CleanReport {
 }
 
 impl CleanReport {
-    /// Creates a report; the places are as typed, without secrets.
+    /// Creates a report; the places are as typed.
     pub fn new(rule: CleanRule, output: Output, places: impl Iterator<Item = String>) -> Self {
         let files = (output.format() == OutputFormat::Json || output.has_report()).then(Vec::new);
         let (places, counts) = (places.collect(), LeftoverCounts::default());
         CleanReport { rule, output, places, files, counts, errors: 0, failed: None }
     }
 
-    /// Prints one event of a host; `host` is none for this host.
-    pub fn add(&mut self, host: Option<&str>, event: CleanEvent) {
+    /// Prints one event of the search.
+    pub fn add(&mut self, event: CleanEvent) {
         match event {
             CleanEvent::Leftover(left) => {
                 self.counts.add(&left);
-                let file = FoundLeftover { host: host.map(str::to_owned), leftover: left };
-                if let Err(error) = self.print_line(&file) {
+                if let Err(error) = self.print_line(&left) {
                     self.failed.get_or_insert(error);
                 }
                 if let Some(files) = &mut self.files {
-                    files.push(file);
+                    files.push(left);
                 }
             }
             CleanEvent::Unreadable { path, reason } => {
                 self.errors += 1;
-                print::error(format_args!("lfn: {}{path}: {reason}\n", host_prefix(host)));
+                print::error(format_args!("lfn: {path}: {reason}\n"));
             }
         }
     }
 
-    /// Prints the error of a host that cannot be searched.
-    pub fn add_failure(&mut self, failure: &Failure) {
-        self.errors += 1;
-        failure.print();
-    }
-
-    fn print_line(&self, file: &FoundLeftover) -> io::Result<()> {
+    fn print_line(&self, left: &Leftover) -> io::Result<()> {
         match self.output.format() {
             OutputFormat::Json => Ok(()),
             OutputFormat::Ndjson => {
                 let mut out = print::json();
-                serde_json::to_writer(&mut out, file)?;
+                serde_json::to_writer(&mut out, left)?;
                 writeln!(out)
             }
-            _ => {
-                let FoundLeftover { host, leftover } = file;
-                let (state, host) = (leftover.state.word(), host_prefix(host.as_deref()));
-                writeln!(print::out(), "{state:<14}{host}{}: {}", leftover.path, describe(leftover))
-            }
+            _ => writeln!(print::out(), "{:<14}{}: {}", left.state.word(), left.path, describe(left)),
         }
     }
 
@@ -98,11 +87,6 @@ impl CleanReport {
         }
         Ok(if counts.failed + errors > 0 { Exit::Failed } else { Exit::Ok })
     }
-}
-
-/// Returns the host with a colon, which is printed before a path.
-fn host_prefix(host: Option<&str>) -> String {
-    host.map(|host| format!("{host}:")).unwrap_or_default()
 }
 
 fn describe(left: &Leftover) -> String {

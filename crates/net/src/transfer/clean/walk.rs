@@ -9,19 +9,30 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use lfn_core::transfer::byte_string::ByteString;
-use lfn_core::transfer::leftover::{CleanRule, LeftoverKind};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
+use lfn_core::transfer::leftover::{CleanRule, Leftover, LeftoverKind};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
 use super::super::TransferError;
-use super::super::base_dir::{BaseDir, open_error, or_current_dir, path_text};
+use super::super::base_dir::{open_error, or_current_dir, path_text};
 use super::leftover_pair::LeftoverPair;
-use super::{CleanEvent, Report};
 
 /// Maximum depth of directories: each level holds two descriptors.
 const MAX_DEPTH: usize = 128;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// An event of the search.
+#[derive(Debug)]
+pub enum CleanEvent {
+    /// A file that a copy left, or a file with the name of one.
+    Leftover(Leftover),
+    /// A directory that could not be read.
+    Unreadable { path: ByteString, reason: String },
+}
+
+/// Reports an event, or `None` for progress only. An error ends the search.
+type Report<'a> = &'a mut dyn FnMut(Option<CleanEvent>) -> Result<(), TransferError>;
 
 /// A directory that is being read.
 struct Level {
@@ -46,12 +57,12 @@ impl Level {
 }
 
 /// Cleans everything below `place`. If `place` is not a directory, cleans the leftovers of a copy to this file.
-pub(super) fn walk(base: &BaseDir, place: &Path, rule: CleanRule, report: Report<'_>) -> Result<(), TransferError> {
+pub(super) fn walk(place: &Path, rule: CleanRule, report: Report<'_>) -> Result<(), TransferError> {
     let failed = |error| open_error("read", &path_text(place), error);
-    let top = match base.open(or_current_dir(place), DIRECTORY) {
+    let top = match openat(CWD, or_current_dir(place), DIRECTORY, Mode::empty()) {
         Ok(directory) => Level::new(directory, place.as_os_str().as_bytes().to_vec()).map_err(failed)?,
         Err(error @ (Errno::NOENT | Errno::NOTDIR)) => {
-            return if clean_single_file(base, place, rule, report)? { Ok(()) } else { Err(failed(error)) };
+            return if clean_single_file(place, rule, report)? { Ok(()) } else { Err(failed(error)) };
         }
         Err(error) => return Err(failed(error)),
     };
@@ -146,9 +157,10 @@ fn unreadable(path: Vec<u8>, error: Errno) -> CleanEvent {
 }
 
 /// Cleans the leftovers of a copy to this file. Returns false if there are none.
-fn clean_single_file(base: &BaseDir, place: &Path, rule: CleanRule, report: Report<'_>) -> Result<bool, TransferError> {
+fn clean_single_file(place: &Path, rule: CleanRule, report: Report<'_>) -> Result<bool, TransferError> {
     let (Some(name), parent) = (place.file_name(), place.parent().unwrap_or(Path::new(""))) else { return Ok(false) };
-    let Ok(directory) = base.open(or_current_dir(parent), OFlags::PATH | OFlags::DIRECTORY) else { return Ok(false) };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(directory) = openat(CWD, or_current_dir(parent), flags, Mode::empty()) else { return Ok(false) };
     let partial_name = super::super::receiver::partial_name(name);
     let Some((_, stem)) = LeftoverKind::parse_name(partial_name.as_bytes()) else { return Ok(false) };
     let pair = LeftoverPair { directory: &directory, stem };

@@ -7,9 +7,9 @@ use lfn_core::units::parse_unit_duration;
 /// Flags that replace the copy by a clean-up.
 #[derive(clap::Args, Debug)]
 pub struct CleanFlags {
-    /// List the partial files of interrupted copies below each PLACE, instead of copying
+    /// List the partial files of interrupted copies below each DIRECTORY of this host, instead of copying
     ///
-    /// The default PLACE is the current directory. With --force, stale partial files and their journals are deleted.
+    /// The default is the current directory. With --force, stale partial files and their journals are deleted.
     #[arg(long, conflicts_with_all = ["update", "checksum", "delete", "progress", "manifest"])]
     pub clean: bool,
     /// With --clean: never delete files modified more recently than this; 0s deletes all
