@@ -44,7 +44,7 @@ pub fn error_line(error: &TransferError, places: &[OsString]) -> String {
     let text = error.to_string();
     let Some((destination, sources)) = places.split_last() else { return text };
     if let TransferError::End { end, .. } = error {
-        let typed = if *end == "the source" { sources.first() } else { Some(destination) };
+        let typed = if *end == CopyEnd::Sender { sources.first() } else { Some(destination) };
         let host = typed.and_then(|typed| Location::parse_bytes(typed.as_encoded_bytes()).ok()?.host);
         return host.map_or(text.clone(), |host| format!("{}, {text}", without_secrets(host.as_ref())));
     }

@@ -64,28 +64,36 @@ pub enum SkipReason {
 /// Conflict with an existing object. The text follows the name of the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
-    #[error(
-        "a file of {} exists, the source has {}: use --force to replace it, or --update to replace older files",
-        sizes(*.existing, *.here)[0],
-        sizes(*.existing, *.here)[1]
-    )]
+    #[error("a file of {} exists, the source has {}", sizes(*.existing, *.here)[0], sizes(*.existing, *.here)[1])]
     Length { existing: Bytes, here: Bytes },
-    #[error(
-        "a file of the same size but another modification time exists: use --checksum to compare them, or --force to replace it"
-    )]
+    #[error("a file of the same size but another modification time exists")]
     Time,
     /// A file that differs, or may differ.
-    #[error("a different object exists: use --force to replace it")]
+    #[error("a different object exists")]
     Content,
-    #[error("a {0} exists: use --force to replace it")]
+    #[error("a {0} exists")]
     Kind(&'static str),
-    #[error("a directory exists: only --delete replaces it")]
+    #[error("a directory exists")]
     Directory,
     /// The only information that a write-only client may learn.
-    #[error("the name is in use: use --force to replace a file")]
+    #[error("the name is in use")]
     NameInUse,
     #[error("a device, a socket or a FIFO exists and is never replaced")]
     Other,
+}
+
+impl Conflict {
+    /// Returns the action for the user, if there is one.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Conflict::Length { .. } => Some("use --force to replace it, or --update to replace older files"),
+            Conflict::Time => Some("use --checksum to compare them, or --force to replace it"),
+            Conflict::Content | Conflict::Kind(_) => Some("use --force to replace it"),
+            Conflict::Directory => Some("only --delete replaces it"),
+            Conflict::NameInUse => Some("use --force to replace a file"),
+            Conflict::Other => None,
+        }
+    }
 }
 
 /// Formats two different sizes in one unit. Sizes that would look equal are exact.
@@ -305,5 +313,25 @@ mod tests {
         let hard = entry(EntryKind::HardLink { to: 0 });
         assert_eq!(decide(&hard, existing(5, 1, 0), Some(true), NONE), Skip(SkipReason::UpToDate));
         assert_eq!(decide(&hard, Existing::Symlink, Some(true), NONE), Refuse(Conflict::Kind("symbolic link")));
+    }
+
+    #[test]
+    fn hints_and_not_errors_name_flags() {
+        for (conflict, remedy) in [
+            (Conflict::Length { existing: Bytes(4), here: Bytes(5) }, Some("--update")),
+            (Conflict::Time, Some("--checksum")),
+            (Conflict::Content, Some("--force")),
+            (Conflict::Kind("file"), Some("--force")),
+            (Conflict::Directory, Some("--delete")),
+            (Conflict::NameInUse, Some("--force")),
+            (Conflict::Other, None),
+        ] {
+            assert!(!conflict.to_string().contains("--"), "{conflict}");
+            assert_eq!(conflict.hint().is_some(), remedy.is_some(), "{conflict}");
+            assert!(
+                remedy.is_none_or(|remedy| conflict.hint().is_some_and(|hint| hint.contains(remedy))),
+                "{conflict}"
+            );
+        }
     }
 }

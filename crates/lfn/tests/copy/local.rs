@@ -201,7 +201,7 @@ fn delete_never_deletes_a_source() {
     symlink("runs/deep/er", pair.near("er")).unwrap();
     write(&pair.near("other/runs"), 10);
     let before = tree(&pair.home.path().join("near"));
-    let below = "is below the destination, where --delete would delete it";
+    let below = "is below the destination, where the copy would delete it";
     let ways: [&[&str]; 12] = [
         &["runs/deep/", "runs"],
         &["way/", "runs"],

@@ -84,7 +84,7 @@ fn copy_within_one_server_loses_no_file() {
     let three = Three::new(SENDS, &[]);
     fs::create_dir_all(three.pair.far("runs/deep")).unwrap();
     fs::write(three.pair.far("runs/deep/a"), "a").unwrap();
-    let below = "is below the destination, where --delete would delete it";
+    let below = "is below the destination, where the copy would delete it";
     three.pair.refuses(&["--delete", "far:runs/deep/", "far:runs"], 1, below);
     let output = three.pair.copy(&["far:run*", "far:runs/deep"]);
     assert_eq!(output.status.code(), Some(1));

@@ -16,9 +16,8 @@ use lfn_sys::clock;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2};
 use rustix::io::Errno;
 
-use super::TransferError;
-use super::error::OUTSIDE_ROOT;
 use super::write_only::WriteOnlyClient;
+use super::{FileKind, ForbiddenReason, TransferError};
 use crate::written_files::WrittenFiles;
 
 /// Base directory of all paths: this process's directory, or a served root that no path can leave.
@@ -116,7 +115,7 @@ pub(super) fn check_file_name(name: &OsStr, shown: &str) -> Result<OsString, Tra
     let mut components = Path::new(name).components();
     match (components.next(), components.next()) {
         (Some(Component::Normal(only)), None) if only == name && !name.as_bytes().contains(&0) => Ok(name.to_owned()),
-        _ => Err(TransferError::Forbidden { path: shown.to_owned(), why: "the last component is not a file name" }),
+        _ => Err(TransferError::Forbidden { path: shown.to_owned(), reason: ForbiddenReason::NotFileName }),
     }
 }
 
@@ -128,16 +127,8 @@ pub(super) fn check_regular(stat: &Stat, shown: &str) -> Result<(), TransferErro
 }
 
 /// Returns the kind of a file that is not regular, `None` for a regular file.
-pub(crate) fn non_regular_kind(stat: &Stat) -> Option<&'static str> {
-    Some(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => return None,
-        FileType::Directory => "directory",
-        FileType::Symlink => "symbolic link",
-        FileType::Fifo => "pipe",
-        FileType::Socket => "socket",
-        FileType::CharacterDevice | FileType::BlockDevice => "device",
-        FileType::Unknown => "object of unknown kind",
-    })
+pub(crate) fn non_regular_kind(stat: &Stat) -> Option<FileKind> {
+    FileKind::of_irregular(FileType::from_raw_mode(stat.st_mode))
 }
 
 /// Converts an error of a path lookup.
@@ -146,8 +137,8 @@ pub(super) fn open_error(doing: &'static str, shown: &str, error: Errno) -> Tran
     match error {
         Errno::NOENT => TransferError::NotFound { path },
         // openat2: the path leads out of the root.
-        Errno::XDEV => TransferError::Forbidden { path, why: OUTSIDE_ROOT },
-        Errno::NXIO => TransferError::NotRegular { path, kind: "socket" },
+        Errno::XDEV => TransferError::Forbidden { path, reason: ForbiddenReason::OutsideRoot },
+        Errno::NXIO => TransferError::NotRegular { path, kind: FileKind::Socket },
         other => file_error(doing, shown, other),
     }
 }

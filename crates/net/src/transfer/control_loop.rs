@@ -10,14 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::evidence::{ProgressSample, StreamTime};
-use lfn_core::transfer::progress::{StallCause, stall_cause};
+use lfn_core::transfer::progress::stall_cause;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{ALIVE_INTERVAL, Progress};
 
 use serde::de::IgnoredAny;
 
-use super::TransferError;
 use super::role::{CopyResult, Role};
+use super::{Stall, TransferError};
 use crate::session::{Control, DEAD_PEER_TIMEOUT, DataStream, SessionError};
 
 /// Maximum time in which nothing moves although both sides are connected. A server waits longer, so that the client,
@@ -177,8 +177,9 @@ impl<'a> ControlLoop<'a> {
             } else {
                 (self.liveness.peer_progress, progress)
             };
-            let what = describe_stall(stall_cause(&sender.activity, &receiver.activity), S::IS_SENDER == client);
-            return Err(TransferError::Stalled { after: stall_timeout, what });
+            let cause = stall_cause(&sender.activity, &receiver.activity);
+            let stall = Stall { cause, is_upload: S::IS_SENDER == client };
+            return Err(TransferError::Stalled { after: stall_timeout, stall });
         }
         let report_due = !S::IS_SENDER
             && progress.bytes != self.liveness.reported
@@ -245,21 +246,6 @@ impl Liveness {
             self.progress = (moved, now);
         }
         now.saturating_duration_since(self.progress.1)
-    }
-}
-
-/// Describes a stall for the client; `up` means that the client sends.
-pub(super) fn describe_stall(at: StallCause, up: bool) -> &'static str {
-    match (at, up) {
-        (StallCause::SourceDisk, true) | (StallCause::DestinationDisk, false) => "the near disk does not respond",
-        (StallCause::SourceDisk, false) | (StallCause::DestinationDisk, true) => "the far disk does not respond",
-        (StallCause::Network, _) => "the network does not deliver data although the control connection works",
-        (StallCause::Deadlock, true) => {
-            "deadlock: the far receiver waits for blocks that the sender believes it sent (this is a bug in lfn)"
-        }
-        (StallCause::Deadlock, false) => {
-            "deadlock: the receiver on this host waits for blocks that the sender believes it sent (this is a bug in lfn)"
-        }
     }
 }
 

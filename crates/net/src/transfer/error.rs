@@ -1,6 +1,9 @@
 //! Errors of a copy: full text at the end where the error happens, and a refusal for the other end.
 //!
-//! The file is long because it is one enum with the text, the code and the hint of each variant.
+//! The file is long because it is one enum with the text, the code and the hint of each variant. [`cause`] has the
+//! causes within a variant.
+
+mod cause;
 
 use std::io;
 use std::time::Duration;
@@ -16,6 +19,10 @@ use lfn_core::units::{Bytes, show_duration};
 use lfn_core::wire::copy::CopyEnd;
 use lfn_core::wire::copy::HeaderError;
 use lfn_core::wire::{Refusal, RefusalCode};
+
+pub use cause::{
+    DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, ReceiverViolation, SenderViolation, Stall, UnrequestedKind,
+};
 
 use crate::session::SessionError;
 
@@ -39,21 +46,21 @@ pub enum TransferError {
     #[error("{pattern} matches more than {max} names")]
     TooManyMatches { pattern: String, max: usize },
     /// The expansion of a pattern exceeds a limit.
-    #[error("{pattern}: {why}")]
-    ExpansionLimit { pattern: String, why: &'static str },
+    #[error("{pattern}: {limit}")]
+    ExpansionLimit { pattern: String, limit: ExpansionLimit },
     #[error("the patterns and names need {bytes} B, but a request holds at most {max} B")]
     RequestTooLarge { bytes: usize, max: usize },
     #[error("a list of names needs exactly one source directory, but {sources} sources are given")]
     MultipleSourcesWithNames { sources: usize },
     /// The path is outside the served root, or not permitted for another reason.
-    #[error("{path}: {why}")]
-    Forbidden { path: String, why: &'static str },
+    #[error("{path}: {reason}")]
+    Forbidden { path: String, reason: ForbiddenReason },
     /// The server runs without `--root`.
     #[error("this server serves no files")]
     NoRoot,
     /// An error at one end of a third-party copy.
     #[error("{end}: {source}")]
-    End { end: &'static str, source: Box<TransferError> },
+    End { end: CopyEnd, source: Box<TransferError> },
     /// The destination of a third-party copy has a loopback address: this host's own address, or a tunnel.
     #[error(
         "cannot copy directly: {address} is a loopback address, so the source host cannot reach the destination at it"
@@ -63,17 +70,17 @@ pub enum TransferError {
     #[error("{end}: {message}")]
     RemoteFailure { end: CopyEnd, message: String, hint: Option<String>, resumable: bool },
     #[error("this ticket does not allow {0}")]
-    NotAllowed(&'static str),
+    NotAllowed(DeniedAction),
     #[error("the copy has unencrypted data streams, but no secret to authenticate their block headers")]
     MissingStreamSecret,
     #[error("{path} is a {kind}, not a regular file")]
-    NotRegular { path: String, kind: &'static str },
+    NotRegular { path: String, kind: FileKind },
     #[error("{path} already exists")]
     Exists { path: String },
     #[error("{path}: source and destination are the same")]
     SameFile { path: String },
     /// A source is below the destination directory of a copy with `--delete`.
-    #[error("{path} is below the destination, where --delete would delete it")]
+    #[error("{path} is below the destination, where the copy would delete it")]
     WouldDelete { path: String },
     /// Another copy has locked the partial file.
     #[error("another copy to {path} is running")]
@@ -100,12 +107,12 @@ pub enum TransferError {
     Header(#[from] HeaderError),
     /// The sender violates the protocol.
     #[error("the sender {0}")]
-    SenderViolation(&'static str),
-    #[error("the sender lists {name}{what}, which was not requested")]
-    Unrequested { name: String, what: &'static str },
+    SenderViolation(SenderViolation),
+    #[error("the sender lists {name}{kind}, which was not requested")]
+    Unrequested { name: String, kind: UnrequestedKind },
     /// The receiver violates the protocol.
     #[error("the receiver {0}")]
-    ReceiverViolation(&'static str),
+    ReceiverViolation(ReceiverViolation),
     /// An existing object at the destination may not be replaced.
     #[error("{path}: {obstacle}")]
     Conflict { path: String, obstacle: Conflict },
@@ -136,8 +143,8 @@ pub enum TransferError {
     #[error("the sender sent too many non-contiguous blocks of this file")]
     TooManyGaps,
     /// Both sides are connected, but nothing moves.
-    #[error("the copy stalled: nothing moved for {}, {what}", show_duration(*.after))]
-    Stalled { after: Duration, what: &'static str },
+    #[error("the copy stalled: nothing moved for {}, {stall}", show_duration(*.after))]
+    Stalled { after: Duration, stall: Stall },
     #[error("{times} data streams broke in succession without progress; the last one: {source}")]
     RepeatedStreamFailures { times: u32, source: Box<TransferError> },
     /// The other end reports why a data stream broke.
@@ -151,12 +158,6 @@ pub enum TransferError {
     Interrupted,
 }
 
-/// Reason if a path leaves the served root.
-pub(crate) const OUTSIDE_ROOT: &str = "leads out of the served directory";
-
-/// Reason if names are given for a source that is a file.
-pub(crate) const SOURCE_IS_NO_DIRECTORY: &str = "is not a directory, so it cannot contain the listed names";
-
 /// Returns the text of a system error without its number, which Rust adds: ` (os error 13)`.
 pub fn system_error_text(error: &io::Error) -> String {
     let text = error.to_string();
@@ -164,6 +165,11 @@ pub fn system_error_text(error: &io::Error) -> String {
         Some((text, _)) if error.raw_os_error().is_some() => text.to_owned(),
         _ => text,
     }
+}
+
+/// Returns a cause with its hint, for the line of an entry, which has no hint of its own.
+fn with_hint(cause: &impl std::fmt::Display, hint: Option<&str>) -> String {
+    hint.map_or_else(|| cause.to_string(), |hint| format!("{cause}: {hint}"))
 }
 
 /// Describes for how long reconnecting failed.
@@ -302,10 +308,10 @@ impl TransferError {
             TransferError::UnknownLength { .. } => {
                 "size is reported as 0 but reading returns data (a /proc or /sys file?)".into()
             }
-            TransferError::Forbidden { why, .. } => (*why).into(),
+            TransferError::Forbidden { reason, .. } => with_hint(reason, reason.hint()),
             TransferError::NotRegular { kind, .. } => format!("is a {kind}, not a regular file"),
             TransferError::Exists { .. } => "already exists".into(),
-            TransferError::Conflict { obstacle, .. } => obstacle.to_string(),
+            TransferError::Conflict { obstacle, .. } => with_hint(obstacle, obstacle.hint()),
             TransferError::Locked { .. } => "another copy to it is running".into(),
             TransferError::NoSpace { needed, available, .. } => {
                 format!("disk full ({needed} needed, {available} free)")
@@ -362,18 +368,19 @@ impl TransferError {
                 }
                 _ => "check the file system, or use another path",
             },
-            TransferError::Stalled { .. } => "fix this cause, then run the same command again: it resumes",
+            TransferError::Stalled { stall, .. } => stall.hint(),
+            TransferError::Conflict { obstacle, .. } => obstacle.hint()?,
+            TransferError::Forbidden { reason, .. } => reason.hint()?,
             TransferError::Lost { .. } | TransferError::RepeatedStreamFailures { .. } => {
                 "check that the server is running and the path works, then run the same command again: it resumes"
             }
             TransferError::Stream { .. } => "check that the server is running and the path works",
-            TransferError::NotAllowed(_) => "ask the administrator of the server for a ticket with this right",
+            TransferError::NotAllowed(action) => action.hint(),
             TransferError::Header(HeaderError::Seal(_)) => {
                 "run the command again without --clear-data: the data was modified on the path"
             }
             TransferError::NoRoot => "start the server with a directory: lfn serve --root DIR",
-            TransferError::NotRegular { kind: "directory", .. } => "give the name of one file in it",
-            TransferError::NotRegular { .. } => "to copy without disks, use random:SIZE, zero:SIZE and null:",
+            TransferError::NotRegular { kind, .. } => kind.hint()?,
             TransferError::Exists { .. } => "use --force to replace it, or use another name",
             TransferError::SameFile { .. } => "use another destination",
             TransferError::WouldDelete { .. } => "omit --delete, or use a destination that does not contain the source",
@@ -389,12 +396,6 @@ impl TransferError {
             TransferError::Memory { .. } => "use fewer --streams or a smaller --block-size",
             TransferError::Assembly(AssemblyError::Corrupt(_)) | TransferError::Digest { .. } => {
                 "run the command again; if the error returns, test the memory of both hosts"
-            }
-            TransferError::Forbidden { why: SOURCE_IS_NO_DIRECTORY, .. } => {
-                "give exactly one source directory, which contains the names"
-            }
-            TransferError::Forbidden { why: OUTSIDE_ROOT, .. } => {
-                "give a path relative to the served directory, without .."
             }
             _ => return None,
         };
@@ -456,6 +457,101 @@ mod tests {
             // The error is reported to the other end. It is neither resumable nor an error of the path.
             assert_eq!((error.code(), error.is_resumable(), error.is_retryable()), (RefusalCode::Io, false, false));
             assert!(!error.is_stream_error());
+        }
+    }
+
+    #[test]
+    fn each_reason_has_the_hint_of_its_cause() {
+        let rows = [
+            (ForbiddenReason::OutsideRoot, Some("relative to the served directory")),
+            (ForbiddenReason::SourceNotDirectory, Some("one source directory")),
+            (ForbiddenReason::NotFileName, Some("the name of the file")),
+            (ForbiddenReason::LinkInPath, Some("replace the link")),
+            (ForbiddenReason::FileInPath, Some("move the file away")),
+            (ForbiddenReason::ReservedName, None),
+            (ForbiddenReason::DirectoryNotEmpty, Some("move the directory")),
+            (ForbiddenReason::ReplacedEntryRemains, Some("lfn copy --clean")),
+            (ForbiddenReason::TooManyPartials, Some("fewer --streams")),
+            (ForbiddenReason::PartialReplaced, Some("no other program")),
+            (ForbiddenReason::PartialHasTwoNames, Some("remove one")),
+            (ForbiddenReason::PartialNotRegular(FileKind::Directory), Some("move this entry away")),
+            (ForbiddenReason::TooManyDirectories, Some("one after the other")),
+            (ForbiddenReason::SameNameInEarlierSource, Some("different destinations")),
+            (ForbiddenReason::WrittenByOtherSource, Some("different destinations")),
+            (ForbiddenReason::TooManySourceNames, Some("one after the other")),
+            (ForbiddenReason::LinkTargetMissing, Some("again")),
+            (ForbiddenReason::LinkTargetReplaced, Some("no other program")),
+            (ForbiddenReason::LinkTargetNewer, Some("without --hard-links")),
+            (ForbiddenReason::DeletionFromSeveralSources, Some("omit --delete")),
+            (ForbiddenReason::TooManyNamesToDelete, Some("omit --delete")),
+        ];
+        for (reason, remedy) in rows {
+            let error = TransferError::Forbidden { path: "a".into(), reason };
+            let hint = error.hint();
+            assert_eq!(hint.is_some(), remedy.is_some(), "{error}");
+            assert!(
+                remedy.is_none_or(|remedy| hint.clone().is_some_and(|hint| hint.contains(remedy))),
+                "{error}: {hint:?}"
+            );
+            // The line of an entry has no hint of its own.
+            let line = hint.map_or(reason.to_string(), |hint| format!("{reason}: {hint}"));
+            assert_eq!((error.to_string(), error.entry_message()), (format!("a: {reason}"), line));
+            assert!(!error.to_string().contains("--"), "{error}");
+        }
+    }
+
+    #[test]
+    fn hint_fits_the_kind_of_an_irregular_file() {
+        let hint = |kind| TransferError::NotRegular { path: "a".into(), kind }.hint();
+        assert_eq!(hint(FileKind::Directory).as_deref(), Some("give the name of one file in it"));
+        assert!(hint(FileKind::Device).is_some_and(|hint| hint.contains("random:SIZE")));
+        assert!(hint(FileKind::Pipe).is_some_and(|hint| hint.contains("cat PIPE")));
+        for kind in [FileKind::SymbolicLink, FileKind::Socket, FileKind::Unknown] {
+            assert_eq!(hint(kind), None, "{kind}");
+        }
+    }
+
+    #[test]
+    fn hint_of_a_stall_fits_its_cause() {
+        use lfn_core::transfer::progress::StallCause;
+        let rows = [
+            (StallCause::SourceDisk, true, "near disk", "check this disk"),
+            (StallCause::SourceDisk, false, "far disk", "check this disk"),
+            (StallCause::DestinationDisk, true, "far disk", "check this disk"),
+            (StallCause::DestinationDisk, false, "near disk", "check this disk"),
+            (StallCause::Network, true, "the network", "check the network path"),
+            (StallCause::Deadlock, true, "the far receiver", "run the same command again"),
+            (StallCause::Deadlock, false, "the receiver on this host", "run the same command again"),
+        ];
+        for (cause, is_upload, text, remedy) in rows {
+            let stall = Stall { cause, is_upload };
+            let error = TransferError::Stalled { after: Duration::from_secs(60), stall };
+            assert!(error.to_string().contains(text), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.starts_with(remedy)), "{error}: {:?}", error.hint());
+        }
+    }
+
+    #[test]
+    fn hint_of_a_denied_action_fits_the_action() {
+        for (action, remedy) in [
+            (DeniedAction::Upload, "the right 'write'"),
+            (DeniedAction::Download, "the right 'read'"),
+            (DeniedAction::DryRun, "omit --dry-run"),
+            (DeniedAction::Delete, "omit --delete"),
+            (DeniedAction::Manifest, "omit --manifest"),
+            (DeniedAction::ReportUnchanged, "-v instead of -vv"),
+        ] {
+            let hint = TransferError::NotAllowed(action).hint();
+            assert!(hint.clone().is_some_and(|hint| hint.contains(remedy)), "{action}: {hint:?}");
+        }
+    }
+
+    #[test]
+    fn protocol_violations_have_no_hint() {
+        for violation in [SenderViolation::BlockHash, SenderViolation::ListGap, SenderViolation::TooManyLostBlocks] {
+            let error = TransferError::SenderViolation(violation);
+            assert_eq!((error.hint(), error.code()), (None, RefusalCode::BadMessage));
+            assert_eq!(error.to_string(), format!("the sender {violation}"));
         }
     }
 }

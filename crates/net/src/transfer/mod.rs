@@ -28,7 +28,10 @@ pub use client::{
     download, upload,
 };
 pub use entry_listener::EntryListener;
-pub use error::TransferError;
+pub use error::{
+    DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, ReceiverViolation, SenderViolation, Stall, TransferError,
+    UnrequestedKind,
+};
 pub use lfn_core::wire::copy::CopyEnd;
 pub use role::ListedTotals;
 pub(crate) use serve::serve;

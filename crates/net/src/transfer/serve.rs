@@ -14,7 +14,6 @@ use lfn_core::wire::seal::{Seal, StreamSecret};
 use lfn_core::wire::third_party::TokenRequest;
 use lfn_core::wire::{Refusal, RefusalCode};
 
-use super::TransferError;
 use super::base_dir::BaseDir;
 use super::client::{check_sources, random_seed};
 use super::control_loop::ControlLoop;
@@ -23,6 +22,7 @@ use super::receiver::{Destination, Receiver};
 use super::sender::{Expansion, ExpansionBudget, Listing, Sender, Source, expand};
 use super::stream_set::StreamSet;
 use super::write_only::{WriteOnlyArea, WriteOnlyClient};
+use super::{DeniedAction, TransferError};
 use crate::server::ServerSession;
 use crate::session::{DataStream, Protection, SessionError};
 use crate::session::{congestion, pacing};
@@ -70,13 +70,15 @@ fn receive(session: &mut ServerSession, request: &CopyRequest, to: &RemoteDestin
         RemoteDestination::Null => Destination::Null,
         RemoteDestination::File { path, allowed, single, preserve } => {
             let base = match session.rights() {
-                Rights { write: WriteAccess::No, .. } => return Err(TransferError::NotAllowed("uploads")),
+                Rights { write: WriteAccess::No, .. } => return Err(TransferError::NotAllowed(DeniedAction::Upload)),
                 Rights { write: WriteAccess::CreateOnly, .. } => {
                     let made = area.insert(open_write_only_area(session, request.copy.as_deref())?);
                     session.update_copy_summary(|copied| copied.directory = Some(made.name().to_owned()));
                     made.base_dir(session.token().1)?
                 }
-                Rights { read: false, .. } if allowed.delete => return Err(TransferError::NotAllowed("--delete")),
+                Rights { read: false, .. } if allowed.delete => {
+                    return Err(TransferError::NotAllowed(DeniedAction::Delete));
+                }
                 Rights { read: false, .. } => {
                     let guest = WriteOnlyClient::for_token(session.token().1);
                     let written = request.copy.as_ref().map(|copy| session.written_files(copy));
@@ -120,14 +122,14 @@ fn receive(session: &mut ServerSession, request: &CopyRequest, to: &RemoteDestin
 }
 
 /// Returns the requested option that would reveal or change existing files, if there is one.
-fn forbidden_option(transfer_options: &TransferOptions) -> Option<&'static str> {
+fn forbidden_option(transfer_options: &TransferOptions) -> Option<DeniedAction> {
     let asked = [
-        (transfer_options.dry_run, "--dry-run"),
-        (transfer_options.delete, "--delete"),
-        (transfer_options.report_digests, "--manifest"),
-        (transfer_options.report_unchanged, "reports about existing files"),
+        (transfer_options.dry_run, DeniedAction::DryRun),
+        (transfer_options.delete, DeniedAction::Delete),
+        (transfer_options.report_digests, DeniedAction::Manifest),
+        (transfer_options.report_unchanged, DeniedAction::ReportUnchanged),
     ];
-    asked.into_iter().find_map(|(asked, option)| asked.then_some(option))
+    asked.into_iter().find_map(|(asked, action)| asked.then_some(action))
 }
 
 fn send(
@@ -138,7 +140,7 @@ fn send(
 ) -> Result<(), TransferError> {
     let files = from.iter().any(|from| matches!(from, RemoteSource::File { .. }));
     if files && !session.rights().read {
-        return Err(TransferError::NotAllowed("downloads"));
+        return Err(TransferError::NotAllowed(DeniedAction::Download));
     }
     let secret = request.stream_secret;
     let scope = session.scoped_id();

@@ -23,9 +23,9 @@ use lfn_sys::pages::MAX_SEND;
 use lfn_sys::tcp;
 use rustix::fs::sendfile;
 
-use super::TransferError;
-use super::control_loop::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT, describe_stall};
+use super::control_loop::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT};
 use super::stream_state::{ClosedStream, STREAM_STALL_TIMEOUT, StreamState};
+use super::{Stall, TransferError};
 use crate::limits::rate_limiter::RateLimiter;
 use crate::session::{DEAD_PEER_TIMEOUT, DataStream, SessionError, is_timeout};
 
@@ -260,7 +260,8 @@ impl StreamSet {
         // The first stream was idle for some time before it was found stalled.
         let after = stalled.map(|since| now.saturating_duration_since(since) + STREAM_STALL_TIMEOUT);
         if let Some(after) = after.filter(|after| many || *after >= STALL_TIMEOUT + longer) {
-            return self.fail(TransferError::Stalled { after, what: describe_stall(StallCause::Network, true) });
+            return self
+                .fail(TransferError::Stalled { after, stall: Stall { cause: StallCause::Network, is_upload: true } });
         }
         if !many {
             return;

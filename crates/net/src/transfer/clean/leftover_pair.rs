@@ -212,7 +212,7 @@ impl LeftoverPair<'_> {
         let mut info = PairInfo { partial, journal, ..PairInfo::default() };
         let unusual =
             [&info.partial, &info.journal].into_iter().flatten().find_map(|stat| match non_regular_kind(stat) {
-                Some(kind) => Some(NotRecognised::Kind(kind)),
+                Some(kind) => Some(NotRecognised::Kind(kind.word())),
                 None => (stat.st_nlink > 1).then_some(NotRecognised::Linked),
             });
         if unusual.is_some() {

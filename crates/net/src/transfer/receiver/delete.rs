@@ -23,8 +23,8 @@ use lfn_core::wire::copy::{EntryAction, EntryEvent, ReportedKind};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::super::TransferError;
 use super::super::base_dir::inode;
+use super::super::{ForbiddenReason, TransferError};
 use super::Receiver;
 use super::case_folding::{FoldCollisions, accepts_other_spelling, fold_name};
 use super::tree::{DestinationTree, EntryLocation, is_reserved_name, split_path};
@@ -127,7 +127,7 @@ impl Deletions {
             return;
         }
         if self.finished.contains(&fingerprint(relative_path(&entry.name))) {
-            self.abort_forbidden(&entry.name, "comes from several sources, so nothing is deleted");
+            self.abort_forbidden(&entry.name, ForbiddenReason::DeletionFromSeveralSources);
         }
         let names = if entry.name.is_root() { std::mem::take(&mut self.early_names) } else { Vec::new() };
         self.levels.push(DirectoryNames { name: entry.name.clone(), names, folded: Vec::new(), inodes: Vec::new() });
@@ -170,13 +170,13 @@ impl Deletions {
     /// Returns whether one more name fits in memory. Without the name, entries of the source could be deleted.
     fn has_room(&mut self, name: &Name) -> bool {
         if self.name_count >= self.max_names {
-            self.abort_forbidden(name, "there are too many names to compare, so nothing is deleted");
+            self.abort_forbidden(name, ForbiddenReason::TooManyNamesToDelete);
         }
         self.name_count < self.max_names
     }
 
-    fn abort_forbidden(&mut self, name: &Name, why: &'static str) {
-        self.abort(name, TransferError::Forbidden { path: name.to_string(), why });
+    fn abort_forbidden(&mut self, name: &Name, reason: ForbiddenReason) {
+        self.abort(name, TransferError::Forbidden { path: name.to_string(), reason });
     }
 
     fn abort(&mut self, name: &Name, error: TransferError) {

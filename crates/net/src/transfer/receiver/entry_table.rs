@@ -23,9 +23,9 @@ use lfn_core::transfer::preserve::SkippedEntries;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{CopyTally, EntryEvent, EntryFailure, MAX_PENDING_ENTRIES, ReceiverMessage};
 
-use super::super::TransferError;
 use super::super::base_dir::Inode;
 use super::super::stream_set::lock;
+use super::super::{SenderViolation, TransferError};
 use super::delete::Fingerprint;
 use super::entry::{DigestComparison, EntryOutcome, EntrySlot, LinkTarget, NeededFile, NextEntry};
 use crate::session::DEAD_PEER_TIMEOUT;
@@ -112,12 +112,12 @@ impl EntryTable {
         let mut inner = lock(&self.inner);
         let end = u32::try_from(entries.len()).ok().and_then(|count| first.checked_add(count));
         let violation = match end {
-            _ if inner.is_complete => Some("continues a list after marking it as complete"),
-            _ if first != inner.listed => Some("skips entries of its list"),
-            None => Some("lists more entries than can be numbered"),
+            _ if inner.is_complete => Some(SenderViolation::ListAfterEnd),
+            _ if first != inner.listed => Some(SenderViolation::ListGap),
+            None => Some(SenderViolation::TooManyEntries),
             Some(_) => match inner.pending.room(entries.len(), entries.iter().map(Entry::weight).sum()) {
-                Err(PendingLimit::Entries) => Some("lists more pending entries than allowed"),
-                Err(PendingLimit::Bytes) => Some("lists more pending names and attributes than allowed"),
+                Err(PendingLimit::Entries) => Some(SenderViolation::TooManyPendingEntries),
+                Err(PendingLimit::Bytes) => Some(SenderViolation::TooManyPendingBytes),
                 Ok(()) => None,
             },
         };
@@ -145,7 +145,7 @@ impl EntryTable {
     pub(super) fn complete_list(&self, entries: u32, skipped: SkippedEntries) -> Result<(), TransferError> {
         let mut inner = lock(&self.inner);
         if inner.is_complete || entries != inner.listed {
-            return Err(TransferError::SenderViolation("marks an incomplete list as complete"));
+            return Err(TransferError::SenderViolation(SenderViolation::IncompleteList));
         }
         inner.is_complete = true;
         inner.skipped = skipped;

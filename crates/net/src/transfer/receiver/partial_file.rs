@@ -25,10 +25,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::super::TransferError;
-use super::super::base_dir::{check_regular, inode, inode_of};
+use super::super::base_dir::{inode, inode_of, non_regular_kind};
 use super::super::stream_set::{Activity, StreamSet, lock};
 use super::super::write_only::WriteOnlyClient;
+use super::super::{ForbiddenReason, TransferError};
 use super::attributes::{AttributeTarget, AttributeWriter};
 use super::journal::{BlockRecords, Journal, JournalContents};
 use super::sparse::write_sparse;
@@ -189,8 +189,8 @@ impl PartialFile {
         if partial_location.stat()?.as_ref().map(inode) != inode_of(&self.file) {
             // The other file does not belong to this copy, so it must not be removed.
             *lock(&self.state) = PartialState::Unverified;
-            let why = "another file has replaced its partial file";
-            return Err(TransferError::Forbidden { path: self.location.display_path.clone(), why });
+            let (path, reason) = (self.location.display_path.clone(), ForbiddenReason::PartialReplaced);
+            return Err(TransferError::Forbidden { path, reason });
         }
         if let Err(error) = self.location.rename_from(&self.name, replace) {
             if matches!(error, TransferError::Exists { .. }) {
@@ -460,12 +460,12 @@ fn restore_owner_access(location: &EntryLocation, name: &OsStr) -> Result<bool, 
 /// Refuses a file with several names. A partial file must not change data under another name.
 pub(super) fn require_one_name(file: &OwnedFd, location: &EntryLocation) -> Result<(), TransferError> {
     let stat = fstat(file).map_err(|e| location.error("create", e))?;
-    check_regular(&stat, &format!("the partial file of {}", location.display_path))?;
-    if stat.st_nlink == 1 {
-        return Ok(());
-    }
-    let why = "its partial file has a second name: remove one of the two";
-    Err(TransferError::Forbidden { path: location.display_path.clone(), why })
+    let reason = match non_regular_kind(&stat) {
+        Some(kind) => ForbiddenReason::PartialNotRegular(kind),
+        None if stat.st_nlink == 1 => return Ok(()),
+        None => ForbiddenReason::PartialHasTwoNames,
+    };
+    Err(TransferError::Forbidden { path: location.display_path.clone(), reason })
 }
 
 /// Returns the free space for an ordinary user. `None` if the file system does not report it.

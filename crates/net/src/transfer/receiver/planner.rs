@@ -21,9 +21,9 @@ use lfn_core::wire::copy::{EntryAction, ReceiverMessage};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, symlinkat, utimensat};
 use rustix::io::Errno;
 
-use super::super::TransferError;
 use super::super::base_dir::{Inode, check_regular, has_rebooted_since, inode, inode_of};
 use super::super::stream_set::lock;
+use super::super::{ForbiddenReason, TransferError};
 use super::attributes::AttributeTarget;
 use super::delete::Deletions;
 use super::digest_queue::DigestJob;
@@ -139,11 +139,11 @@ impl Receiver {
         }
         let before = if first { plan.sources.add(number, &next.entry) } else { EarlierEntry::Free };
         let result = match (self.tree(), before.refusal(plan.overwrite)) {
-            (Some(tree), Some(why)) => {
+            (Some(tree), Some(reason)) => {
                 if self.options.dry_run {
                     self.report_entry(&next.entry, EntryAction::Refuse);
                 }
-                Err(TransferError::Forbidden { path: tree.display_name(&name), why })
+                Err(TransferError::Forbidden { path: tree.display_name(&name), reason })
             }
             (Some(_), None) if before == EarlierEntry::Same => Ok(Some(skipped_outcome(&next.entry))),
             (Some(tree), None) if self.options.dry_run => self.dry_run_entry(tree, next, plan),
@@ -212,7 +212,7 @@ impl Receiver {
         if is_replaced && plan.sources.may_overlap() && location.is_newer(self.started_at) {
             return Err(TransferError::Forbidden {
                 path: location.display_path,
-                why: "another source of this copy has written it",
+                reason: ForbiddenReason::WrittenByOtherSource,
             });
         }
         let verdict = if self.may_lack_data(&location, verdict) { OverwriteDecision::Replace } else { verdict };
@@ -285,7 +285,7 @@ impl Receiver {
             LinkTarget::Pending => Ok(None),
             LinkTarget::Missing => Err(TransferError::Forbidden {
                 path: location.display_path.clone(),
-                why: "the target of the hard link does not exist",
+                reason: ForbiddenReason::LinkTargetMissing,
             }),
         }
     }
@@ -310,8 +310,8 @@ impl Receiver {
         let opened = openat(&location.directory, &location.name, flags, Mode::empty());
         let file = opened.map_err(|e| location.error("open", e))?;
         if inode_of(&file).is_none_or(|existing| self.table.link_info(number).inode != Some(existing)) {
-            let why = "another file has replaced the target of the hard link";
-            return Err(TransferError::Forbidden { path: location.display_path, why });
+            let reason = ForbiddenReason::LinkTargetReplaced;
+            return Err(TransferError::Forbidden { path: location.display_path, reason });
         }
         Ok(file)
     }
@@ -359,8 +359,8 @@ impl Receiver {
                 (bytes, deadline) = (received(), Instant::now() + DIRECTORIES_TIMEOUT);
             }
             if Instant::now() >= deadline {
-                let why = "the names and attributes of unfinished directories exceed 32 MiB";
-                return Err(TransferError::Forbidden { path: tree.display_name(&entry.name), why });
+                let reason = ForbiddenReason::TooManyDirectories;
+                return Err(TransferError::Forbidden { path: tree.display_name(&entry.name), reason });
             }
             let through = self.table.with_unsettled_check(|unsettled| directories.take_finished_now(unsettled));
             if through.is_empty() {
@@ -550,10 +550,7 @@ impl Receiver {
 
 /// Returns the error for a directory in the place of another kind of entry.
 pub(super) fn directory_conflict(path: String) -> TransferError {
-    TransferError::Forbidden {
-        path,
-        why: "the directory in its place is not empty: it holds excluded files, or partial files of another copy",
-    }
+    TransferError::Forbidden { path, reason: ForbiddenReason::DirectoryNotEmpty }
 }
 
 /// Returns the outcome of an existing entry that a write-only client may know.
@@ -612,7 +609,7 @@ pub(super) fn decide_separate_file(
         skip @ OverwriteDecision::Skip(_) => Ok(skip),
         _ => Err(TransferError::Forbidden {
             path: location.display_path.clone(),
-            why: "the target of the hard link is newer at the destination: copy without --hard-links",
+            reason: ForbiddenReason::LinkTargetNewer,
         }),
     }
 }

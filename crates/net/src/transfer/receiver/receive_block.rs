@@ -16,8 +16,8 @@ use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::file_assembly::{BlockCheck, BlockClaim};
 use lfn_core::wire::copy::{BlockHeader, ReceiverMessage};
 
-use super::super::TransferError;
 use super::super::stream_set::{Activity, lock};
+use super::super::{ForbiddenReason, SenderViolation, TransferError};
 use super::Receiver;
 use super::block_reader::BlockReader;
 use super::entry::{FileState, NeededFile};
@@ -42,10 +42,10 @@ pub(super) const OTHER_COPY_TIMEOUT: Duration = Duration::from_secs(5);
 impl Receiver {
     pub(super) fn receive_block(&self, blocks: &mut BlockReader<'_>, header: BlockHeader) -> Result<(), TransferError> {
         if header.verify != self.options.verify {
-            return Err(TransferError::SenderViolation("uses another block hash than agreed"));
+            return Err(TransferError::SenderViolation(SenderViolation::BlockHash));
         }
         if header.hole && !self.discards_payload && !self.attributes.is_sparse() {
-            return Err(TransferError::SenderViolation("sends holes that were not requested"));
+            return Err(TransferError::SenderViolation(SenderViolation::UnrequestedHole));
         }
         let stream = blocks.state();
         let found = self.table.wait_for_file(header.file, || self.is_stopped() || stream.is_shut_down())?;
@@ -181,7 +181,7 @@ impl Receiver {
         if self.open_partials.fetch_add(1, Ordering::SeqCst) >= 2 * MAX_PARTIALS {
             self.open_partials.fetch_sub(1, Ordering::SeqCst);
             let path = needed.entry.name.to_string();
-            return Err(TransferError::Forbidden { path, why: "too many files of several blocks are open at once" });
+            return Err(TransferError::Forbidden { path, reason: ForbiddenReason::TooManyPartials });
         }
         let opened = tree
             .locate(&needed.entry.name)

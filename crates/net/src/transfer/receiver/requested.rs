@@ -6,8 +6,8 @@ use lfn_core::transfer::entry::{Entry, EntryKind};
 use lfn_core::transfer::preserve::Preserve;
 use lfn_core::transfer::requested_entries::RequestedEntries;
 
-use super::super::TransferError;
 use super::super::stream_set::lock;
+use super::super::{TransferError, UnrequestedKind};
 use super::Receiver;
 
 impl Receiver {
@@ -24,13 +24,13 @@ impl Receiver {
         let mut requested = lock(&self.requested);
         for entry in entries {
             let has = requested.as_mut().is_none_or(|requested| requested.allows(entry));
-            let what = match (&entry.kind, self.preserve) {
-                _ if !has => "",
-                (EntryKind::Symlink { .. }, Some(Preserve { links: false, .. })) => " as a symbolic link",
-                (EntryKind::HardLink { .. }, Some(Preserve { hard_links: false, .. })) => " as a hard link",
+            let kind = match (&entry.kind, self.preserve) {
+                _ if !has => UnrequestedKind::Name,
+                (EntryKind::Symlink { .. }, Some(Preserve { links: false, .. })) => UnrequestedKind::SymbolicLink,
+                (EntryKind::HardLink { .. }, Some(Preserve { hard_links: false, .. })) => UnrequestedKind::HardLink,
                 _ => continue,
             };
-            return Err(TransferError::Unrequested { name: entry.name.to_string(), what });
+            return Err(TransferError::Unrequested { name: entry.name.to_string(), kind });
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 use lfn_core::transfer::entry::{Entry, EntryKind};
 use lfn_core::transfer::overwrite::OverwritePolicy;
 
+use super::super::ForbiddenReason;
 use super::delete::{Fingerprint, fingerprint};
 
 /// Maximum number of remembered names (17 MiB).
@@ -107,12 +108,10 @@ impl FirstEntry {
 
 impl EarlierEntry {
     /// Returns the reason to refuse an entry, if there is one.
-    pub(super) fn refusal(self, allowed: OverwritePolicy) -> Option<&'static str> {
+    pub(super) fn refusal(self, allowed: OverwritePolicy) -> Option<ForbiddenReason> {
         match self {
-            EarlierEntry::Different => Some("another source of this copy has the same name and came first"),
-            EarlierEntry::Unknown if allowed.may_replace() => {
-                Some("the sources have too many names to compare: copy them one after the other")
-            }
+            EarlierEntry::Different => Some(ForbiddenReason::SameNameInEarlierSource),
+            EarlierEntry::Unknown if allowed.may_replace() => Some(ForbiddenReason::TooManySourceNames),
             EarlierEntry::Free | EarlierEntry::Same | EarlierEntry::Unknown => None,
         }
     }

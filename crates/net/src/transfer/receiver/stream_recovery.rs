@@ -14,9 +14,9 @@ use lfn_core::wire::copy::{FileBlocks, MAX_LOST_BLOCKS, ReceiverMessage, split_i
 
 use super::Receiver;
 use crate::session::DEAD_PEER_TIMEOUT;
-use crate::transfer::TransferError;
 use crate::transfer::stream_set::lock;
 use crate::transfer::stream_state::{ClosedStream, MAX_RANGES_PER_MESSAGE};
+use crate::transfer::{SenderViolation, TransferError};
 
 /// Maximum time without any stream, after all streams were closed without an error. After that the sender has sent too
 /// little.
@@ -99,7 +99,7 @@ impl Receiver {
         let ranges = |parts: &Vec<FileBlocks>| parts.iter().map(|part| 1 + part.blocks.ranges().count()).sum::<usize>();
         let all = inner.lost.iter().map(|(_, parts, _)| ranges(parts)).sum::<usize>() + ranges(&blocks);
         if count > MAX_LOST_BLOCKS || all > MAX_LOST_RANGES || inner.lost.len() >= MAX_WAITING_STREAMS {
-            return Err(TransferError::SenderViolation("reports more lost blocks than can have been in flight"));
+            return Err(TransferError::SenderViolation(SenderViolation::TooManyLostBlocks));
         }
         match inner.lost.iter_mut().find(|(lost, _, more)| *lost == stream && *more) {
             Some((_, all, last)) => {
@@ -107,9 +107,7 @@ impl Receiver {
                 *last = more;
                 let count = all.iter().map(number).fold(0, u64::saturating_add);
                 if count > MAX_LOST_BLOCKS {
-                    return Err(TransferError::SenderViolation(
-                        "reports more lost blocks than can have been in flight",
-                    ));
+                    return Err(TransferError::SenderViolation(SenderViolation::TooManyLostBlocks));
                 }
             }
             None => inner.lost.push((stream, blocks, more)),

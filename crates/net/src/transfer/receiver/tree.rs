@@ -25,10 +25,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::super::TransferError;
 use super::super::base_dir::{BaseDir, check_file_name, file_error, inode, open_error, or_current_dir, path_text};
 use super::super::stream_set::lock;
 use super::super::write_only::WriteOnlyClient;
+use super::super::{ForbiddenReason, TransferError};
 
 /// Maximum number of directories that stay open.
 const MAX_CACHED_DIRECTORIES: usize = 32;
@@ -246,10 +246,7 @@ impl DestinationTree {
         if !is_reserved_name(last) {
             return Ok(());
         }
-        Err(TransferError::Forbidden {
-            path: self.display_name(name),
-            why: "the name is reserved for incomplete files",
-        })
+        Err(TransferError::Forbidden { path: self.display_name(name), reason: ForbiddenReason::ReservedName })
     }
 
     /// Opens the directory that an entry names. The directory must exist.
@@ -326,8 +323,8 @@ fn open_below(top: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
 fn path_error(display_path: &str, error: Errno) -> TransferError {
     let path = display_path.to_owned();
     match error {
-        Errno::LOOP => TransferError::Forbidden { path, why: "its path contains a symbolic link" },
-        Errno::NOTDIR => TransferError::Forbidden { path, why: "its path contains a file that is not a directory" },
+        Errno::LOOP => TransferError::Forbidden { path, reason: ForbiddenReason::LinkInPath },
+        Errno::NOTDIR => TransferError::Forbidden { path, reason: ForbiddenReason::FileInPath },
         other => open_error("open the directory of", display_path, other),
     }
 }
@@ -386,7 +383,7 @@ impl EntryLocation {
         self.exchange(&aside, mode).map_err(|error| match error {
             Errno::EXIST => TransferError::Forbidden {
                 path: self.display_path.clone(),
-                why: "an entry that an earlier copy moved away is still there: `lfn copy --clean` lists it",
+                reason: ForbiddenReason::ReplacedEntryRemains,
             },
             error => self.error("replace", error),
         })

@@ -14,8 +14,8 @@ use rustix::fs::{Dir, OFlags};
 use rustix::io::Errno;
 
 use crate::session::SessionError;
-use crate::transfer::TransferError;
 use crate::transfer::base_dir::{BaseDir, or_current_dir};
+use crate::transfer::{ExpansionLimit, TransferError};
 
 /// Maximum number of paths that match one pattern, and maximum bytes of all paths of a request, including partial
 /// paths.
@@ -42,23 +42,19 @@ impl<'a> ExpansionBudget<'a> {
     /// Takes the bytes of one path from the budget.
     fn take_bytes(&mut self, typed: &Path, bytes: usize) -> Result<(), TransferError> {
         let remaining = self.bytes.checked_sub(bytes);
-        self.bytes = remaining.ok_or_else(|| limit_error(typed, "the matching paths exceed 8 MiB in total"))?;
+        self.bytes = remaining.ok_or_else(|| limit_error(typed, ExpansionLimit::Bytes))?;
         Ok(())
     }
 
     /// Checks the time limit and the session, before each operation that may wait for a disk.
     fn check_time(&self, typed: &Path) -> Result<(), TransferError> {
         (self.check)()?;
-        if Instant::now() < self.deadline {
-            Ok(())
-        } else {
-            Err(limit_error(typed, "the search for matching paths took too long"))
-        }
+        if Instant::now() < self.deadline { Ok(()) } else { Err(limit_error(typed, ExpansionLimit::Time)) }
     }
 }
 
-fn limit_error(typed: &Path, why: &'static str) -> TransferError {
-    TransferError::ExpansionLimit { pattern: typed.display().to_string(), why }
+fn limit_error(typed: &Path, limit: ExpansionLimit) -> TransferError {
+    TransferError::ExpansionLimit { pattern: typed.display().to_string(), limit }
 }
 
 /// The paths that a pattern matches.

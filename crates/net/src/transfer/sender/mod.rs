@@ -47,12 +47,12 @@ use self::self_copy::{DestinationSlot, TypedSource};
 use self::source_file::{ListedFile, OpenFiles};
 use self::stall_detector::StallDetector;
 use self::walk::Walk;
-use super::TransferError;
 use super::accounts::Accounts;
 use super::base_dir::{BaseDir, path_text};
 use super::entry_listener::EntryListener;
 use super::role::{CopyResult, ListedTotals, Role};
 use super::stream_set::{StreamSet, lock};
+use super::{ReceiverViolation, TransferError};
 use crate::session::{DataStream, SessionError};
 
 /// Maximum time until a waiting thread notices that the copy was stopped.
@@ -429,7 +429,7 @@ impl State {
 
     fn resend_all(&mut self, parts: &[FileBlocks]) -> Result<(), TransferError> {
         if parts.iter().map(|part| part.blocks.len()).fold(0, u64::saturating_add) > MAX_LOST_BLOCKS {
-            return Err(TransferError::ReceiverViolation("reports more missing blocks than were in flight"));
+            return Err(TransferError::ReceiverViolation(ReceiverViolation::TooManyMissingBlocks));
         }
         for part in parts {
             for (first, last) in part.blocks.ranges() {

@@ -24,8 +24,8 @@ use rustix::io::Errno;
 use super::hard_links::FileIdentity;
 use crate::transfer::TransferError;
 use crate::transfer::base_dir::{BaseDir, inode};
-use crate::transfer::error::{OUTSIDE_ROOT, SOURCE_IS_NO_DIRECTORY};
 use crate::transfer::stream_set::lock;
+use crate::transfer::{FileKind, ForbiddenReason};
 
 /// Maximum number of directories, and of files, that stay open for further reads.
 const MAX_OPEN: usize = 16;
@@ -55,7 +55,7 @@ pub(crate) enum ReadError {
     UnknownLength,
     /// A directory in the place of a file, a device, a FIFO or a socket.
     #[error("is a {0}, not a regular file")]
-    NotRegular(&'static str),
+    NotRegular(FileKind),
     /// Names from a list need a directory.
     #[error("is not a directory")]
     NotDirectory,
@@ -169,9 +169,9 @@ impl ReadError {
             ReadError::DanglingLink => TransferError::DanglingLink { path },
             ReadError::UnknownLength => TransferError::UnknownLength { path },
             ReadError::NotRegular(kind) => TransferError::NotRegular { path, kind },
-            ReadError::NotDirectory => TransferError::Forbidden { path, why: SOURCE_IS_NO_DIRECTORY },
+            ReadError::NotDirectory => TransferError::Forbidden { path, reason: ForbiddenReason::SourceNotDirectory },
             ReadError::IsDestination | ReadError::SameFile => TransferError::SameFile { path },
-            ReadError::OutsideRoot => TransferError::Forbidden { path, why: OUTSIDE_ROOT },
+            ReadError::OutsideRoot => TransferError::Forbidden { path, reason: ForbiddenReason::OutsideRoot },
             ReadError::Io { doing, source } => TransferError::File { doing, path, source },
             ReadError::Layout(error) => error.into(),
             ReadError::InvalidEntry(error) => TransferError::InvalidEntry { path, error },

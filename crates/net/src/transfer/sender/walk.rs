@@ -24,6 +24,7 @@ use super::attributes::{add_owner, add_xattrs};
 use super::files_from::FilesFrom;
 use super::source_file::{FileVersion, ListedFile, READ_FLAGS, ReadError, SourceDir, SourceFile};
 use super::{Listing, Source};
+use crate::transfer::FileKind;
 use crate::transfer::base_dir::{BaseDir, non_regular_kind, now, or_current_dir};
 
 /// Maximum number of names of one directory that are kept and sorted together.
@@ -165,7 +166,7 @@ impl Walk {
                 self.ready.push_back(self.listing.symlink_step(name, &stat, target)?);
             }
             (_, Some(_)) => {
-                return Err(ReadError::NotRegular(non_regular_kind(&stat).unwrap_or("object of unknown kind")));
+                return Err(ReadError::NotRegular(non_regular_kind(&stat).unwrap_or(FileKind::Unknown)));
             }
         }
         Ok(())

@@ -79,9 +79,9 @@ fn run_session(
     };
     check_request_size(&token_request)?;
     let opened = open(receiver, Request::IssueToken(Box::new(token_request)), interrupted);
-    let (mut destination, _) = opened.map_err(at_host(CopyHost::Destination))?;
+    let (mut destination, _) = opened.map_err(at_end(CopyEnd::Receiver))?;
     let (address, since) =
-        wait_for_token(&mut destination, receiver, interrupted).map_err(at_host(CopyHost::Destination))?;
+        wait_for_token(&mut destination, receiver, interrupted).map_err(at_end(CopyEnd::Receiver))?;
     if let Some(address) =
         address.addresses.first().filter(|address| address.ip().is_loopback() && !sender.is_loopback())
     {
@@ -109,7 +109,7 @@ fn run_session(
     // The source may let this client wait in its queue.
     let requested_at = Instant::now();
     let send = with_keepalive(&mut destination, || open(&sender, request, interrupted));
-    let (source, waited) = send.map_err(at_host(CopyHost::Source))?;
+    let (source, waited) = send.map_err(at_end(CopyEnd::Sender))?;
     if waited {
         copy.on_admitted(requested_at.elapsed());
     }
@@ -131,24 +131,11 @@ fn run_session(
     result
 }
 
-/// One of the two servers.
-#[derive(Clone, Copy)]
-enum CopyHost {
-    Source,
-    Destination,
-}
-
 /// Adds the name of the server to an error.
-fn at_host(host: CopyHost) -> impl Fn(TransferError) -> TransferError {
+fn at_end(end: CopyEnd) -> impl Fn(TransferError) -> TransferError {
     move |error| match error {
         TransferError::Interrupted => TransferError::Interrupted,
-        error => {
-            let end = match host {
-                CopyHost::Source => "the source",
-                CopyHost::Destination => "the destination",
-            };
-            TransferError::End { end, source: Box::new(error) }
-        }
+        error => TransferError::End { end, source: Box::new(error) },
     }
 }
 
@@ -227,12 +214,12 @@ impl ControlConnections {
             let message = self
                 .source
                 .poll::<SourceMessage>(POLL_INTERVAL, WHILE_WATCHING)
-                .map_err(|e| at_host(CopyHost::Source)(e.into()))?;
+                .map_err(|e| at_end(CopyEnd::Sender)(e.into()))?;
             let Some(message) = message else {
                 if self.last_received.elapsed() > DEAD_PEER_TIMEOUT {
                     let (peer, after) = (self.source.peer(), DEAD_PEER_TIMEOUT);
                     let error = SessionError::Timeout { peer, after, while_doing: WHILE_WATCHING };
-                    return Err(at_host(CopyHost::Source)(error.into()));
+                    return Err(at_end(CopyEnd::Sender)(error.into()));
                 }
                 continue;
             };
@@ -274,7 +261,7 @@ impl ControlConnections {
                 // The destination has restarted, or has lost this client. Ask for another token.
                 SourceMessage::Failed { forgotten: true, .. } => {
                     let error = SessionError::Closed { peer: self.destination.peer(), while_doing: WHILE_WATCHING };
-                    return Err(at_host(CopyHost::Destination)(error.into()));
+                    return Err(at_end(CopyEnd::Receiver)(error.into()));
                 }
                 SourceMessage::Failed { end, message: what, hint, resumable, .. } => {
                     return Err(TransferError::RemoteFailure { end, message: what, hint, resumable });
@@ -294,11 +281,11 @@ impl ControlConnections {
     fn send_keepalive(&mut self) -> Result<(), TransferError> {
         if self.last_sent.elapsed() >= ALIVE_INTERVAL {
             self.last_sent = Instant::now();
-            self.source.send(&OrchestratorMessage::Alive).map_err(|e| at_host(CopyHost::Source)(e.into()))?;
-            self.destination.send(&OrchestratorMessage::Alive).map_err(|e| at_host(CopyHost::Destination)(e.into()))?;
+            self.source.send(&OrchestratorMessage::Alive).map_err(|e| at_end(CopyEnd::Sender)(e.into()))?;
+            self.destination.send(&OrchestratorMessage::Alive).map_err(|e| at_end(CopyEnd::Receiver)(e.into()))?;
         }
         // The destination sends no further message except the reason for its end.
         let message = self.destination.poll::<TokenReply>(Duration::ZERO, WHILE_WATCHING);
-        message.map(drop).map_err(|e| at_host(CopyHost::Destination)(e.into()))
+        message.map(drop).map_err(|e| at_end(CopyEnd::Receiver)(e.into()))
     }
 }

@@ -24,7 +24,7 @@ use crate::session::{Control, Protection, SessionError};
 use crate::transfer::client::{ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, upload_with};
 use crate::transfer::role::ListedTotals;
 use crate::transfer::serve::{RequestedSources, check_streams};
-use crate::transfer::{EntryListener, TransferError};
+use crate::transfer::{DeniedAction, EntryListener, TransferError};
 
 /// Maximum number of queued messages. If the client reads them more slowly, the copy waits.
 const MAX_QUEUED_MESSAGES: usize = 1024;
@@ -44,7 +44,7 @@ pub(crate) fn serve_source(session: &mut ServerSession, request: &SendRequest) -
     check_streams(session, request.max_streams.max(request.streams), request.block)?;
     let files = request.from.iter().any(|from| matches!(from, RemoteSource::File { .. }));
     if files && !session.rights().read {
-        return Err(TransferError::NotAllowed("downloads").into());
+        return Err(TransferError::NotAllowed(DeniedAction::Download).into());
     }
     let (target, options) = (target(request)?, options(request));
     let sources = RequestedSources::of(session, &request.from, &request.selection)?;
