@@ -1,8 +1,10 @@
 //! Reads and writes manifests in the format of `b3sum` and `b3sum --check`: one line per file.
 //!
-//! A line is `HEX  NAME`. If the name contains a backslash, a newline or a carriage return, these are written as `\\`,
-//! `\n` and `\r`, and the line begins with a backslash (b3sum's `what_does_check_do.md`; b3sum before 1.5.5 does not
-//! know `\r`). The reader also accepts lines that end in CRLF, and the format of `b3sum --tag`.
+//! A line is `HEX  NAME`. If the name contains a backslash or a newline, these are written as `\\` and `\n`, and the line
+//! begins with a backslash (b3sum's `what_does_check_do.md`). b3sum before 1.5.5 rejects the escape `\r`, and every version
+//! accepts a carriage return itself, except at the end of a line, where later versions remove it. So only a carriage return
+//! at the end of a name is written as `\r`. The reader also accepts other `\r`, lines that end in CRLF, and the format of
+//! `b3sum --tag`.
 //!
 //! b3sum cannot check names that are not UTF-8. It writes U+FFFD for bytes that it cannot encode, rejects every name
 //! that contains U+FFFD, and rejects a complete manifest that is not UTF-8. To let `lfn verify` check a name of any
@@ -121,17 +123,23 @@ impl ManifestReader {
 
 fn escape(name: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(name.len());
+    let (name, ends_in_return) = match name.strip_suffix(b"\r") {
+        Some(name) => (name, true),
+        None => (name, false),
+    };
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
             match c {
                 '\\' => escaped.extend(b"\\\\"),
                 '\n' => escaped.extend(b"\\n"),
-                '\r' => escaped.extend(b"\\r"),
                 REPLACEMENT => escape_bytes(&mut escaped, REPLACEMENT.encode_utf8(&mut [0; 3]).as_bytes()),
                 c => escaped.extend(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
         escape_bytes(&mut escaped, chunk.invalid());
+    }
+    if ends_in_return {
+        escaped.extend(b"\\r");
     }
     escaped
 }
@@ -202,13 +210,15 @@ mod tests {
 
     #[test]
     fn lines_match_b3sum() {
-        // Output of b3sum 1.2.0 for empty files with these names; for the carriage return, of b3sum 1.8.
-        let cases: [(&[u8], &str); 6] = [
+        // Output of b3sum 1.2.0 for empty files with these names; for the carriage return at the end, of b3sum 1.8.
+        let cases: [(&[u8], &str); 8] = [
             (b"a", "NIL  a\n"),
             (b"a b  c", "NIL  a b  c\n"),
             (b"x\nx", "\\NIL  x\\nx\n"),
             (b"x\\x", "\\NIL  x\\\\x\n"),
             (b"x\r", "\\NIL  x\\r\n"),
+            (b"x\rx", "NIL  x\rx\n"),
+            (b"x\r\nx", "\\NIL  x\r\\nx\n"),
             ("é\u{1b}".as_bytes(), "NIL  é\u{1b}\n"),
         ];
         for (name, text) in cases {
@@ -217,6 +227,8 @@ mod tests {
             assert_eq!(ManifestLine::decode(text.as_bytes()), Ok(line(name)));
             assert_eq!(ManifestLine::decode(text.replace('\n', "\r\n").as_bytes()), Ok(line(name)));
         }
+        // b3sum since 1.5.5.
+        assert_eq!(ManifestLine::decode(format!("\\{NIL}  x\\rx\n").as_bytes()), Ok(line(b"x\rx")));
         assert_eq!(line(b"a\xff\\").encode(), format!("\\{NIL}  a\\xff\\\\\n").into_bytes());
         for tagged in [format!("BLAKE3 (a) = b  c) = {NIL}"), format!("\\BLAKE3 (a) = b  c) = {NIL}\r\n")] {
             assert_eq!(ManifestLine::decode(tagged.as_bytes()), Ok(line(b"a) = b  c")));
@@ -253,7 +265,8 @@ mod tests {
             let name = [&bytes, text.as_bytes()].concat();
             let text = line(&name).encode();
             prop_assert!(std::str::from_utf8(&text).is_ok() && text.len() <= MAX_LINE);
-            prop_assert_eq!(text.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count(), 1);
+            prop_assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1);
+            prop_assert!(!text.ends_with(b"\r\n"));
             prop_assert_eq!(ManifestLine::decode(&text), Ok(line(&name)));
         }
 

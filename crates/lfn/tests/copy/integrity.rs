@@ -8,6 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 
+use super::support::lfn;
 use super::support::server::text;
 use super::{Pair, content, write};
 
@@ -169,4 +170,36 @@ fn manifest_lists_all_hard_links() {
         let output = Command::new("b3sum").arg("--check").arg(pair.near("manifest")).current_dir(root).output();
         assert!(output.unwrap().status.success(), "{what}");
     }
+}
+
+/// The escape of a carriage return at the end of a name needs b3sum 1.5.5 or later.
+#[test]
+fn b3sum_and_verify_accept_carriage_returns() {
+    let pair = Pair::new();
+    fs::create_dir_all(pair.near("src/d\re")).unwrap();
+    let names = ["a\rb", "\rfirst", "d\re/plain", "both\r\n", "back\r\\slash"];
+    for name in names {
+        write(&pair.near("src").join(name), 1000);
+    }
+    pair.copies(&["--manifest", "manifest", "src/", "far:dst"]);
+    let check = || {
+        let mut command = Command::new("b3sum");
+        let output = command.arg("--check").arg(pair.near("manifest")).current_dir(pair.far("dst")).output();
+        output.expect("b3sum is needed for this test: apt-get install b3sum")
+    };
+    let output = check();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    write(&pair.near("src/last\r"), 1000);
+    pair.copies(&["--manifest", "manifest", "src/", "far:dst"]);
+    let output = check();
+    let version = Command::new("b3sum").arg("--version").output().unwrap();
+    let numbers = text(&version.stdout)
+        .trim()
+        .rsplit(' ')
+        .next()
+        .map(|version| version.split('.').map(|number| number.parse().unwrap()).collect::<Vec<u32>>());
+    assert_eq!(output.status.success(), numbers >= Some(vec![1, 5, 5]), "{}", text(&output.stderr));
+    let mut verify = lfn();
+    let output = verify.args(["verify", "manifest"]).arg(pair.far("dst")).current_dir(pair.near("")).output().unwrap();
+    assert!(output.status.success() && text(&output.stdout).starts_with("6 files match"), "{output:?}");
 }
