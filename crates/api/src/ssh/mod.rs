@@ -75,7 +75,6 @@ pub struct SshServer {
     pub target: Target,
     _forward: Option<Forward>,
     process: SshProcess,
-    _control: ControlSocket,
 }
 
 #[derive(Debug)]
@@ -156,9 +155,9 @@ impl Ssh {
             }
         };
         let target = target?;
-        // Without a forward, nothing needs the control socket any more. Its files would stay behind after kill -9.
-        let control = if forward.is_some() { control } else { ControlSocket::default() };
-        Ok(SshServer { target, _forward: forward, process: running, _control: control })
+        // Nothing needs the control socket any more. It would stay behind after kill -9.
+        drop(control);
+        Ok(SshServer { target, _forward: forward, process: running })
     }
 
     /// Reports whether the program accepts OpenSSH's options. Any other program gets only a host and a command.
@@ -203,7 +202,7 @@ pub fn start_local(program: &Path, interrupted: &AtomicBool) -> Result<SshServer
     let mut running = SshProcess { child, stderr_text: Arc::default(), stderr_reader: None };
     let announced = running.wait_for_announcement("this host", "ssh", "lfn", interrupted)?;
     let target = Target::new(announced.ticket("127.0.0.1".to_owned()))?;
-    Ok(SshServer { target, _forward: None, process: running, _control: ControlSocket::default() })
+    Ok(SshServer { target, _forward: None, process: running })
 }
 
 impl SshServer {

@@ -2,7 +2,7 @@
 //! of this host (`ssh -O forward`), so that the user need not type a password again.
 //!
 //! ssh needs a control socket that only this user can access. If the user already shares connections, their socket is
-//! used. ssh removes its socket when it exits, even if lfn is killed.
+//! used. Otherwise the socket exists only until the copy begins, so that `kill -9` of lfn and of ssh leaves no file.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -21,7 +21,8 @@ pub(super) struct ControlSocket {
     is_shared: bool,
 }
 
-/// A port of this host that ssh forwards. Dropping cancels the forward, since a shared connection outlives lfn.
+/// A port of this host that ssh forwards. Dropping cancels the forward, since a shared connection outlives lfn. Options of
+/// the user's ssh command can share a connection too.
 #[derive(Debug)]
 pub(super) struct Forward {
     /// Port on this host's loopback interface.
@@ -31,7 +32,7 @@ pub(super) struct Forward {
 
 impl Drop for Forward {
     fn drop(&mut self) {
-        // The connection may be closed already.
+        // The connection may be closed already, and lfn's own control socket is removed.
         let _ = self.cancel.output();
     }
 }

@@ -4,9 +4,11 @@
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 use crate::clean::left;
@@ -443,6 +445,28 @@ fn data_goes_through_ssh_behind_a_firewall() {
     let output = host.copy(&["walled:a", "b"]);
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     assert_eq!(fs::read(host.path("near/b")).unwrap(), content);
+    host.leaves_nothing();
+}
+
+/// ssh cannot remove its own socket if it is killed too.
+#[test]
+fn killed_forwarded_copy_leaves_no_file() {
+    let Some(host) = Host::new() else { return };
+    let noted = host.noted("noted", "env -u SSH_CONNECTION");
+    let mut command = host.command(&["zero:1TB", "walled:null:", "--remote-lfn", &noted]);
+    // Without a runtime directory, the socket is in the temporary directory.
+    let temporary = host.path("run");
+    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o1777)).unwrap();
+    command.env("TMPDIR", &temporary).env_remove("XDG_RUNTIME_DIR").process_group(0);
+    let mut child = command.spawn().unwrap();
+    let port = || {
+        let said = fs::read_to_string(format!("{noted}.said")).ok().filter(|said| said.ends_with('\n'))?;
+        serde_json::from_str::<Value>(&said).ok()?["port"].as_u64()
+    };
+    wait_for("the data streams", || port().is_some_and(|port| connections(port) > 2));
+    assert!(!host.far_ends().is_empty());
+    kill_process_group(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
     host.leaves_nothing();
 }
 
