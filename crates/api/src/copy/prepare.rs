@@ -87,7 +87,12 @@ pub fn prepare(
     let other = direction.other_host().map(|host| find_or_start(host, false)).transpose()?;
     let is_one_server = other.as_ref().is_some_and(|other| other.target.is_same_server(&far.target));
     let mut transfer_options = request.transfer.clone();
-    transfer_options.same_host = is_local || direction.is_on_one_host() || is_one_server;
+    // The check costs one RTT over a network, and without it a deletion could delete the source.
+    transfer_options.same_host = is_local
+        || direction.is_on_one_host()
+        || is_one_server
+        || transfer_options.delete
+        || far.target.has_local_address();
     transfer_options.multiple_sources = direction.has_several_sources();
     let streams = &request.streams;
     let path =

@@ -22,6 +22,7 @@
 
 mod events;
 mod header;
+mod host_tag;
 mod request;
 
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,7 @@ use crate::units::Bytes;
 
 pub use events::{CopyEnd, CopyTally, EntryAction, EntryEvent, EntryFailure, ReportedKind};
 pub use header::{BlockHeader, HeaderError};
+pub use host_tag::{HostTag, HostTagError};
 pub use request::{CopyId, CopyJob, CopyRequest, RemoteDestination, RemoteSource, Selection};
 
 /// Maximum entries that are listed and not settled.
@@ -137,10 +139,20 @@ pub fn split_into_messages(parts: impl IntoIterator<Item = FileBlocks>, most: us
     messages
 }
 
-/// The destination directory of a copy, as the kernel of both ends identifies it.
+/// Maximum number of directories above the destination that are reported.
+pub const MAX_ANCESTORS: usize = 128;
+
+/// The destination directory of a copy, as the kernel of the receiver identifies it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DestinationId {
+    /// The kernel for which the numbers are valid. `None` if it has no boot id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostTag>,
+    /// Device and inode of the directory.
     pub directory: (u64, u64),
+    /// The same of the directories above, from the bottom, up to the root of the host or of the server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ancestors: Vec<(u64, u64)>,
     /// Name below the directory of the only file of the copy, or of a directory that is created when the list shows a
     /// directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,7 +186,7 @@ pub enum ReceiverMessage {
         /// Start of writing, by the clock of the destination's file system.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         started_at: Option<Modified>,
-        /// Destination directory, if both ends are on one host and the directory exists.
+        /// Destination directory, if both ends may be on one host and the directory exists.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         destination: Option<DestinationId>,
     },
@@ -293,7 +305,9 @@ mod tests {
         }
         let blocks = BlockSet::from_range(3, 7);
         let ground = DestinationId {
+            host: Some(HostTag::new("boot", [1; 16])),
             directory: (u64::MAX, 2),
+            ancestors: vec![(3, 4), (5, 6)],
             single_name: Some(ByteString(b"b\xff".to_vec())),
             file: Some((1, u64::MAX)),
         };

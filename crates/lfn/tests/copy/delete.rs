@@ -430,3 +430,21 @@ fn delete_removes_other_links_of_a_replaced_file() {
     let report = pair.copies(&["s/", "far:", "--delete"]);
     assert_eq!((names(&pair.far("")), &report["counts"]["deleted"]), (vec!["x".to_owned()], &1.into()), "{report}");
 }
+
+#[test]
+fn delete_at_a_server_of_this_host_keeps_sources() {
+    let pair = Pair::new();
+    fs::create_dir_all(pair.far("runs/deep")).unwrap();
+    for name in ["runs/a", "runs/deep/b"] {
+        write(&pair.far(name), 10);
+    }
+    let (deep, new) = (pair.far("runs/deep"), pair.far("runs/deep/new"));
+    let (deep, new) = (deep.to_str().unwrap(), new.to_str().unwrap());
+    let own = "a directory cannot be copied into itself";
+    pair.refuses(&["--delete", "far:runs/", deep], 1, own);
+    pair.refuses(&["--delete", "far:runs/", new], 1, own);
+    pair.refuses(&["--delete", &format!("{deep}/"), "far:runs"], 1, "where the copy would delete it");
+    let kept: BTreeSet<_> = names(&pair.far("runs")).into_iter().collect();
+    assert_eq!(kept, BTreeSet::from(["a".to_owned(), "deep".to_owned()]));
+    assert_eq!(names(&pair.far("runs/deep")), ["b"]);
+}

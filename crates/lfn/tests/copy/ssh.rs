@@ -448,6 +448,44 @@ fn data_goes_through_ssh_behind_a_firewall() {
     host.leaves_nothing();
 }
 
+/// The host of ssh can be this host.
+#[test]
+fn delete_over_ssh_never_deletes_a_source() {
+    let Some(host) = Host::new() else { return };
+    for name in ["runs/a", "runs/deep/b", "runs/deep/er/c"] {
+        fs::create_dir_all(host.path("near").join(name).parent().unwrap()).unwrap();
+        write(&host.path("near").join(name), 10);
+    }
+    let listing = || text(&Command::new("find").arg(host.path("near")).output().unwrap().stdout);
+    let before = listing();
+    let there = format!("there:{}/", host.path("near").display());
+    let at = |path: &str| format!("{there}{path}");
+    let own = "a directory cannot be copied into itself";
+    let below = "is below the destination, where the copy would delete it";
+    for (source, destination, what) in [
+        ("runs/", at("runs/deep"), own),
+        ("runs/", at("runs/deep/er/new"), own),
+        ("runs", at("runs"), own),
+        (&at("runs/"), "runs/deep".into(), own),
+        (&at("runs"), "runs/deep/er".into(), own),
+        ("runs/deep/", at("runs"), below),
+        ("runs/deep/er", at("runs/deep/er/.."), below),
+        (&at("runs/deep/"), "runs".into(), below),
+    ] {
+        for flags in [&["--delete"][..], &["--delete", "-a", "--force"]] {
+            let args = [flags, &[source, &destination]].concat();
+            host.refuses(&args, 1, what, "omit --delete");
+            assert_eq!(listing(), before, "{args:?}");
+        }
+    }
+    // Without a deletion, the destination is left out.
+    let output = host.copy(&["runs/", &at("runs/deep")]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("deep: is the destination of the copy"), "{}", text(&output.stderr));
+    assert!(host.path("near/runs/deep/a").exists() && !host.path("near/runs/deep/deep").exists());
+    host.leaves_nothing();
+}
+
 /// ssh cannot remove its own socket if it is killed too.
 #[test]
 fn killed_forwarded_copy_leaves_no_file() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -140,6 +140,18 @@ impl Target {
     /// Returns whether every address is a loopback address.
     pub fn is_loopback(&self) -> bool {
         self.addresses.iter().all(|address| address.ip().is_loopback())
+    }
+
+    /// Reports whether an address belongs to this host: the kernel then uses it as the source too. A port of this host may
+    /// lead to another host through a tunnel.
+    pub fn has_local_address(&self) -> bool {
+        self.addresses.iter().any(|address| {
+            let unspecified: IpAddr =
+                if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            // Connecting a datagram socket sends no packet.
+            let socket = UdpSocket::bind((unspecified, 0)).and_then(|socket| socket.connect(address).map(|()| socket));
+            socket.and_then(|socket| socket.local_addr()).is_ok_and(|own| own.ip() == address.ip())
+        })
     }
 
     /// Returns host and port as given in the ticket.

@@ -79,6 +79,9 @@ pub enum TransferError {
     Exists { path: String },
     #[error("{path}: source and destination are the same")]
     SameFile { path: String },
+    /// The destination is inside the source of a copy with `--delete`.
+    #[error("{path} contains the destination: a directory cannot be copied into itself")]
+    IntoItself { path: String },
     /// A source is below the destination directory of a copy with `--delete`.
     #[error("{path} is below the destination, where the copy would delete it")]
     WouldDelete { path: String },
@@ -193,6 +196,7 @@ impl TransferError {
             | TransferError::NotAllowed(_)
             | TransferError::SameFile { .. }
             | TransferError::WouldDelete { .. }
+            | TransferError::IntoItself { .. }
             | TransferError::NotRegular { .. } => RefusalCode::Forbidden,
             TransferError::Exists { .. } | TransferError::Conflict { .. } | TransferError::Locked { .. } => {
                 RefusalCode::Exists
@@ -383,6 +387,9 @@ impl TransferError {
             TransferError::NotRegular { kind, .. } => kind.hint()?,
             TransferError::Exists { .. } => "use --force to replace it, or use another name",
             TransferError::SameFile { .. } => "use another destination",
+            TransferError::IntoItself { .. } => {
+                "omit --delete, or exclude the destination directory: --exclude PATTERN"
+            }
             TransferError::WouldDelete { .. } => "omit --delete, or use a destination that does not contain the source",
             TransferError::Unrequested { .. } => {
                 "do not trust this sender unless you know that its version differs; no file of this name was written"

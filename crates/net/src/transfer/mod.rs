@@ -20,6 +20,7 @@ mod stream_pool;
 mod stream_set;
 mod stream_state;
 pub(crate) mod third_party;
+mod this_host;
 mod write_only;
 
 pub use clean::{CleanEvent, clean_local};

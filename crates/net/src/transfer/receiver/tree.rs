@@ -18,15 +18,18 @@ use lfn_core::transfer::entry::{Modified, Name};
 use lfn_core::transfer::leftover::{JOURNAL, PARTIAL, REPLACED};
 use lfn_core::transfer::overwrite::Existing;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::DestinationId;
+use lfn_core::wire::copy::{DestinationId, MAX_ANCESTORS};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags, fstat, linkat, mkdirat, openat,
     openat2, renameat, renameat_with, statat, statx, unlinkat,
 };
 use rustix::io::Errno;
 
-use super::super::base_dir::{BaseDir, check_file_name, file_error, inode, open_error, or_current_dir, path_text};
+use super::super::base_dir::{
+    BaseDir, Inode, check_file_name, file_error, inode, inode_of, open_error, or_current_dir, path_text,
+};
 use super::super::stream_set::lock;
+use super::super::this_host;
 use super::super::write_only::WriteOnlyClient;
 use super::super::{ForbiddenReason, TransferError};
 
@@ -45,6 +48,8 @@ pub(super) struct DestinationTree {
     write_only: Option<WriteOnlyClient>,
     /// The directory is the served root of a server, so a peer must not change its attributes.
     is_served_root: bool,
+    /// Device and inode of the root of a server.
+    served_root: Option<Inode>,
     /// The directory does not exist, and a dry run must not create it.
     is_missing: bool,
     display_path: String,
@@ -76,6 +81,7 @@ impl DestinationTree {
             created: None,
             write_only,
             is_served_root: false,
+            served_root: base.root_inode(),
             is_missing: false,
             display_path: display_path.clone(),
             recent_directories: Mutex::default(),
@@ -146,10 +152,29 @@ impl DestinationTree {
             self.single_name.as_ref().and_then(|name| statat(&self.top, name, AtFlags::SYMLINK_NOFOLLOW).ok());
         let file = existing.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
         Some(DestinationId {
+            host: this_host::tag(),
             directory: inode(&stat),
+            ancestors: self.ancestors(inode(&stat)),
             single_name: self.single_name.as_ref().map(|name| ByteString::from(name.as_bytes())),
             file: file.as_ref().map(inode),
         })
+    }
+
+    /// Returns the directories above the destination, from the bottom. Clients must not learn about the parents of a
+    /// served directory, so its root is the last one.
+    fn ancestors(&self, destination: Inode) -> Vec<Inode> {
+        let (mut found, mut last) = (Vec::new(), destination);
+        let mut above = self.top.clone();
+        while Some(last) != self.served_root && found.len() < MAX_ANCESTORS {
+            let parent = openat(&above, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+            let Ok(parent) = parent else { break };
+            // The root is its own parent.
+            let Some(inode) = inode_of(&parent).filter(|inode| *inode != last) else { break };
+            found.push(inode);
+            above = Arc::new(parent);
+            last = inode;
+        }
+        found
     }
 
     /// Returns the name that the single file of the copy gets, if that is not its own name.

@@ -100,8 +100,9 @@ pub(crate) struct Listing {
     pub(crate) verify: Verify,
     /// The receiver deletes unlisted entries, so it must learn which names were skipped.
     pub(crate) delete: bool,
-    /// Both ends run on one host: list no entry before the receiver has reported its destination.
+    /// Both ends may run on one host: list no entry before the receiver has reported its destination.
     same_host: bool,
+    has_several_sources: bool,
     /// The destination of the receiver on this host.
     destination: DestinationSlot,
     accounts: Arc<Accounts>,
@@ -122,8 +123,9 @@ impl Listing {
 
     /// Adds the settings from the transfer options.
     pub(crate) fn with_options(self, options: &TransferOptions) -> Self {
-        let TransferOptions { verify, delete, same_host, .. } = *options;
-        Listing { wait_for_ready: options.wait_for_ready || options.dry_run, verify, delete, same_host, ..self }
+        let TransferOptions { verify, delete, same_host, multiple_sources: has_several_sources, .. } = *options;
+        let wait_for_ready = options.wait_for_ready || options.dry_run;
+        Listing { wait_for_ready, verify, delete, same_host, has_several_sources, ..self }
     }
 }
 

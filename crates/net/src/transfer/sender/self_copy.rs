@@ -25,6 +25,7 @@ use super::{Listing, Shared, Source, wait};
 use crate::transfer::TransferError;
 use crate::transfer::base_dir::{BaseDir, Inode, inode, or_current_dir, path_text};
 use crate::transfer::stream_set::lock;
+use crate::transfer::this_host;
 
 /// The destination that the receiver reports, once it is known. `None` on another host.
 #[derive(Debug, Clone, Default)]
@@ -62,8 +63,8 @@ struct DestinationFilter<'a> {
 impl DestinationSlot {
     /// Sets the destination that the receiver reported.
     pub(super) fn set(&self, destination: Option<DestinationId>) {
-        // A second report is ignored.
-        let _ = self.0.set(destination);
+        // The numbers of another kernel mean other directories. A second report is ignored.
+        let _ = self.0.set(destination.filter(|destination| this_host::is_tagged(destination.host.as_ref())));
     }
 
     /// Returns whether the directory `name` in `dir` is the destination.
@@ -117,7 +118,7 @@ impl Shared {
 }
 
 /// Replaces each source that is its own destination by a walk that reports the failure. Returns an error if that is the
-/// only source, or if `--delete` would delete a source.
+/// only source, if `--delete` would delete a source, or if it would delete entries of a source around the destination.
 fn check_sources(
     destination: &DestinationId,
     typed: &[TypedSource],
@@ -129,6 +130,13 @@ fn check_sources(
         && let Some(at) = find_deleted_source(&found)
     {
         return Err(TransferError::WouldDelete { path: typed[at].display_path() });
+    }
+    if listing.delete
+        && !listing.has_several_sources
+        && listing.rules.is_empty()
+        && let Some(at) = found.iter().position(|found| found.as_ref().is_some_and(|found| found.contains(destination)))
+    {
+        return Err(TransferError::IntoItself { path: typed[at].display_path() });
     }
     let conflicts = found.iter().map(|found| found.as_ref().and_then(|found| found.conflict(destination)));
     let replacement = |(source, why): (&TypedSource, Option<ReadError>)| match (why, &source.location) {
@@ -173,6 +181,12 @@ impl TypedSource {
 }
 
 impl ResolvedSource {
+    /// Reports whether the destination is inside the source. A deletion there would delete entries of the source.
+    fn contains(&self, destination: &DestinationId) -> bool {
+        destination.ancestors.contains(&self.inode)
+            || (destination.directory == self.inode && !self.target.as_os_str().is_empty())
+    }
+
     fn conflict(&self, destination: &DestinationId) -> Option<ReadError> {
         let is_target = |path: &Option<PathBuf>| path.as_ref() == Some(&self.target);
         if is_target(&self.path) || is_target(&self.typed_path) || destination.file == Some(self.inode) {
