@@ -27,6 +27,14 @@ pub enum CopyError {
     RateTooLow { rate: BitRate, minimum: BitRate },
     #[error("{0}")]
     BlockSize(String),
+    /// The limit of open files of this process is too low.
+    #[error("the copy needs {needed} open files, the limit is {limit}")]
+    OpenFiles {
+        needed: u64,
+        limit: u64,
+        /// A command, or a flag with a value that the limit allows.
+        hint: String,
+    },
     #[error("this host cannot reach itself at {address}: {source}")]
     Loopback { address: String, source: io::Error },
     #[error(transparent)]
@@ -56,6 +64,7 @@ impl CopyError {
             CopyError::Ssh(error) => error.hint(),
             CopyError::RateTooLow { .. } => Some("--rate 10gbit".to_owned()),
             CopyError::BlockSize(_) => Some("--block-size 1MiB".to_owned()),
+            CopyError::OpenFiles { hint, .. } => Some(hint.clone()),
             CopyError::Loopback { .. } => Some("enable the loopback interface: ip link set lo up".to_owned()),
             CopyError::Session(error) => error.hint(),
             CopyError::Interrupted => None,
@@ -76,7 +85,10 @@ impl CopyError {
             CopyError::Interrupted => ErrorKind::Interrupted,
             CopyError::Transfer { error: TransferError::MultipleSourcesWithNames { .. }, .. } => ErrorKind::Usage,
             CopyError::Transfer { error, .. } if error.is_resumable() => ErrorKind::Incomplete,
-            CopyError::Transfer { .. } | CopyError::Session(_) | CopyError::Loopback { .. } => ErrorKind::Failed,
+            CopyError::Transfer { .. }
+            | CopyError::Session(_)
+            | CopyError::Loopback { .. }
+            | CopyError::OpenFiles { .. } => ErrorKind::Failed,
         }
     }
 }

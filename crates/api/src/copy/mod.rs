@@ -7,6 +7,7 @@ pub mod ends;
 mod error;
 mod event;
 mod evidence;
+mod open_files;
 pub mod places;
 mod prepare;
 mod result;

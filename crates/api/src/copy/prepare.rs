@@ -16,6 +16,7 @@ use lfn_net::session::dial::{Target, TcpConnection};
 use lfn_net::transfer::{CopyOptions, EntryListener};
 
 use super::error::CopyError;
+use super::open_files::{check_open_files, reduce_to_open_files};
 use super::places::{CopyPlaceError, Direction, direction, refuse_missing_colon};
 use super::streams::{self, StreamOptions};
 use crate::emulator_env::EmulatorEnvironment;
@@ -82,6 +83,7 @@ pub fn prepare(
         // The terminal interrupts ssh too, so that the connection fails at the same time.
         reached.map_err(|error| if interrupted.load(Ordering::Relaxed) { CopyError::Interrupted } else { error.into() })
     };
+    check_open_files(&direction, request.streams.streams)?;
     let is_local = direction.is_local();
     let far = find_or_start(direction.host(), direction.other_host().is_some())?;
     let other = direction.other_host().map(|host| find_or_start(host, false)).transpose()?;
@@ -100,6 +102,7 @@ pub fn prepare(
     // The send buffer of the other host is unknown before the session.
     let send_buffer = if direction.near_sends() { streams::send_buffer() } else { None };
     let choice = streams.plan_streams(path.as_ref(), direction.size(), send_buffer);
+    let choice = reduce_to_open_files(&direction, choice);
     // No other user can read data that stays on this host, unless that user can read the files.
     let protection = if is_local { Protection::Clear } else { streams.protection() };
     let congestion = choice.congestion.unwrap_or_default();

@@ -28,6 +28,7 @@ pub mod leftover;
 pub mod linkable_files;
 pub mod location;
 pub mod manifest;
+pub mod open_files;
 pub mod options;
 pub mod overwrite;
 pub mod pending_entries;

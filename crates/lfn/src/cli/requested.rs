@@ -71,8 +71,8 @@ impl RequestedOutput {
         }
         if failure.exit_code() == Exit::Usage.code() {
             self.name_origin(&mut failure);
-            failure.complete_hint(|hint| typed::completed(hint, |flag| self.short_form(flag)));
         }
+        failure.complete_hint(|hint| typed::completed(hint, |flag| self.short_form(flag)));
         failure.print();
         print_error_document(&self.command, &failure, self.format);
         if let Some(path) = &self.report {

@@ -11,6 +11,7 @@ mod integrity;
 mod interrupted;
 mod large_trees;
 mod local;
+mod open_files;
 mod output;
 mod refused;
 mod ssh;

@@ -16,7 +16,17 @@ pub struct Server {
 impl Server {
     /// Starts a server with `flags` and flags for loopback and quiet output.
     pub fn start(flags: &[&str]) -> Server {
-        let mut command = super::lfn();
+        Server::start_command(super::lfn(), flags)
+    }
+
+    /// Starts a server like [`start`](Self::start) after the shell command `limits`.
+    pub fn start_limited(limits: &str, flags: &[&str]) -> Server {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{limits}; exec \"$0\" \"$@\"")]).arg(super::lfn_path());
+        Server::start_command(command, flags)
+    }
+
+    fn start_command(mut command: Command, flags: &[&str]) -> Server {
         command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1"]).args(flags);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut ticket = String::new();

@@ -38,6 +38,28 @@ pub struct ConnectionLimits {
     pub silence_timeout: Duration,
 }
 
+impl ConnectionLimits {
+    /// Open files that are reserved for all else.
+    const RESERVED_FILES: u64 = 64;
+
+    /// Open files of a connection: an unauthenticated connection needs two, and so does a data stream.
+    const FILES_PER_CONNECTION: u64 = 3;
+
+    /// Minimum number of connections, whatever the limit of open files.
+    pub const MIN_CONNECTIONS: usize = 8;
+
+    /// Returns the open files that a server needs for this number of connections.
+    pub fn open_files(connections: usize) -> u64 {
+        Self::RESERVED_FILES + Self::FILES_PER_CONNECTION * connections as u64
+    }
+
+    /// Returns the maximum number of connections of a process that may have `limit` open files.
+    pub fn max_for_open_files(limit: u64) -> usize {
+        let connections = limit.saturating_sub(Self::RESERVED_FILES) / Self::FILES_PER_CONNECTION;
+        usize::try_from(connections).unwrap_or(usize::MAX).max(Self::MIN_CONNECTIONS)
+    }
+}
+
 impl Default for ConnectionLimits {
     fn default() -> Self {
         ConnectionLimits {

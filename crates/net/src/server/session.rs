@@ -81,6 +81,11 @@ impl ServerSession {
         }
     }
 
+    /// Returns the maximum number of connections of the server.
+    pub fn max_connections(&self) -> usize {
+        self.shared.config.connection_limits.max_connections
+    }
+
     /// Returns the streams, rate, bytes and time that the session was granted.
     pub fn allowed(&self) -> ResourceGrant {
         self.running.session.grant.allowed()

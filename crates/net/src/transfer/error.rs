@@ -19,6 +19,7 @@ use lfn_core::units::{Bytes, show_duration};
 use lfn_core::wire::copy::CopyEnd;
 use lfn_core::wire::copy::HeaderError;
 use lfn_core::wire::{Refusal, RefusalCode};
+use rustix::io::Errno;
 
 pub use cause::{
     DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, ReceiverViolation, SenderViolation, Stall, UnrequestedKind,
@@ -134,6 +135,9 @@ pub enum TransferError {
     Streams { streams: u16, max: u16 },
     #[error("{streams} streams with blocks of {block} exceed the server's memory limit of {max} per session")]
     Memory { streams: u16, block: Bytes, max: Bytes },
+    /// The limit of open files of the server's process is too low.
+    #[error("the server needs {needed} open files, the limit is {limit}")]
+    ServerOpenFiles { needed: u64, limit: u64, max_streams: u16 },
     #[error("the sender closed its streams, but blocks are missing")]
     Incomplete,
     /// Every block was right, but the complete file is not: one side computed wrongly.
@@ -159,6 +163,11 @@ pub enum TransferError {
     /// SIGINT, or the server is stopping.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// Reports whether the process, or the whole host, has too many open files.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// Returns the text of a system error without its number, which Rust adds: ` (os error 13)`.
@@ -224,6 +233,7 @@ impl TransferError {
             | TransferError::InvalidEntry { .. }
             | TransferError::Streams { .. }
             | TransferError::Memory { .. }
+            | TransferError::ServerOpenFiles { .. }
             | TransferError::TooManyMatches { .. }
             | TransferError::ExpansionLimit { .. }
             | TransferError::RequestTooLarge { .. }
@@ -239,7 +249,11 @@ impl TransferError {
     /// Reports whether only one data stream failed, which another stream can replace: it broke, or its data was modified on
     /// the path. Everything else inside TLS, or with a valid authentication code, comes from the peer itself.
     pub(crate) fn is_stream_error(&self) -> bool {
-        matches!(self, TransferError::Stream { .. } | TransferError::Header(HeaderError::Seal(_)))
+        match self {
+            // Another stream needs a descriptor too.
+            TransferError::Stream { source, .. } => !is_out_of_descriptors(source),
+            error => matches!(error, TransferError::Header(HeaderError::Seal(_))),
+        }
     }
 
     /// Reports whether the server is full and the session no longer waits in its queue.
@@ -266,9 +280,20 @@ impl TransferError {
         let error = match self {
             TransferError::Session(error) => error,
             TransferError::End { source, .. } => return source.is_retryable(),
-            _ => return matches!(self, TransferError::Stream { .. }),
+            TransferError::Stream { source, .. } => return !is_out_of_descriptors(source),
+            _ => return false,
         };
         match error {
+            SessionError::Unreachable { source, .. } | SessionError::Bind { source, .. }
+                if is_out_of_descriptors(source) =>
+            {
+                false
+            }
+            SessionError::Io { source, .. } | SessionError::UnknownHost { source, .. }
+                if is_out_of_descriptors(source) =>
+            {
+                false
+            }
             SessionError::UnknownHost { .. }
             | SessionError::Unreachable { .. }
             | SessionError::Bind { .. }
@@ -360,6 +385,17 @@ impl TransferError {
             TransferError::MultipleSourcesWithNames { .. } => {
                 "give exactly one source directory, which contains the names"
             }
+            TransferError::ServerOpenFiles { max_streams: streams @ 1.., .. } => {
+                return Some(format!("--streams {streams}"));
+            }
+            TransferError::ServerOpenFiles { needed, .. } => {
+                return Some(format!("start the server with a higher limit: ulimit -n {needed}"));
+            }
+            TransferError::File { source, .. } | TransferError::Stream { source, .. }
+                if is_out_of_descriptors(source) =>
+            {
+                "raise the limit of open files on that host, for example: ulimit -n 4096"
+            }
             TransferError::File { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => "check the permissions, or use another path",
                 io::ErrorKind::ReadOnlyFilesystem => "use a path on a file system that is not read-only",
@@ -427,138 +463,4 @@ impl From<TransferError> for SessionError {
 }
 
 #[cfg(test)]
-mod tests {
-    use rustix::io::Errno;
-
-    use super::*;
-
-    fn write_error(errno: Errno) -> TransferError {
-        TransferError::File { doing: "write", path: "a".into(), source: errno.into() }
-    }
-
-    #[test]
-    fn disk_full_and_quota_are_out_of_space() {
-        for errno in [Errno::NOSPC, Errno::DQUOT] {
-            assert!(write_error(errno).is_out_of_space(), "{errno}");
-            assert!(write_error(errno).hint().is_some_and(|hint| hint.starts_with("free disk space")), "{errno}");
-        }
-        // Other files may succeed, so the copy continues.
-        let of_one_file = [
-            (Errno::IO, "check the file system"),
-            (Errno::NAMETOOLONG, "shorter"),
-            (Errno::NOTDIR, "not a directory"),
-            (Errno::FBIG, "check the file system"),
-            (Errno::ROFS, "not read-only"),
-            (Errno::ACCESS, "check the permissions"),
-            (Errno::PERM, "check the permissions"),
-        ];
-        for (errno, remedy) in of_one_file {
-            let error = write_error(errno);
-            assert!(!error.is_out_of_space(), "{errno}");
-            assert!(error.hint().is_some_and(|hint| hint.contains(remedy)), "{errno}: {:?}", error.hint());
-        }
-        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::NAMETOOLONG, Errno::FBIG, Errno::ROFS] {
-            let (error, said) = (write_error(errno), system_error_text(&errno.into()));
-            assert!(!said.contains("os error"), "{said}");
-            assert_eq!(error.entry_message(), format!("cannot write it: {said}"));
-            // The error is reported to the other end. It is neither resumable nor an error of the path.
-            assert_eq!((error.code(), error.is_resumable(), error.is_retryable()), (RefusalCode::Io, false, false));
-            assert!(!error.is_stream_error());
-        }
-    }
-
-    #[test]
-    fn each_reason_has_the_hint_of_its_cause() {
-        let rows = [
-            (ForbiddenReason::OutsideRoot, Some("relative to the served directory")),
-            (ForbiddenReason::SourceNotDirectory, Some("one source directory")),
-            (ForbiddenReason::NotFileName, Some("the name of the file")),
-            (ForbiddenReason::LinkInPath, Some("replace the link")),
-            (ForbiddenReason::FileInPath, Some("move the file away")),
-            (ForbiddenReason::ReservedName, None),
-            (ForbiddenReason::DirectoryNotEmpty, Some("move the directory")),
-            (ForbiddenReason::ReplacedEntryRemains, Some("lfn copy --clean")),
-            (ForbiddenReason::TooManyPartials, Some("fewer --streams")),
-            (ForbiddenReason::PartialReplaced, Some("no other program")),
-            (ForbiddenReason::PartialHasTwoNames, Some("remove one")),
-            (ForbiddenReason::PartialNotRegular(FileKind::Directory), Some("move this entry away")),
-            (ForbiddenReason::TooManyDirectories, Some("one after the other")),
-            (ForbiddenReason::SameNameInEarlierSource, Some("different destinations")),
-            (ForbiddenReason::WrittenByOtherSource, Some("different destinations")),
-            (ForbiddenReason::TooManySourceNames, Some("one after the other")),
-            (ForbiddenReason::LinkTargetMissing, Some("again")),
-            (ForbiddenReason::LinkTargetReplaced, Some("no other program")),
-            (ForbiddenReason::LinkTargetNewer, Some("without --hard-links")),
-            (ForbiddenReason::DeletionFromSeveralSources, Some("omit --delete")),
-            (ForbiddenReason::TooManyNamesToDelete, Some("omit --delete")),
-        ];
-        for (reason, remedy) in rows {
-            let error = TransferError::Forbidden { path: "a".into(), reason };
-            let hint = error.hint();
-            assert_eq!(hint.is_some(), remedy.is_some(), "{error}");
-            assert!(
-                remedy.is_none_or(|remedy| hint.clone().is_some_and(|hint| hint.contains(remedy))),
-                "{error}: {hint:?}"
-            );
-            // The line of an entry has no hint of its own.
-            let line = hint.map_or(reason.to_string(), |hint| format!("{reason}: {hint}"));
-            assert_eq!((error.to_string(), error.entry_message()), (format!("a: {reason}"), line));
-            assert!(!error.to_string().contains("--"), "{error}");
-        }
-    }
-
-    #[test]
-    fn hint_fits_the_kind_of_an_irregular_file() {
-        let hint = |kind| TransferError::NotRegular { path: "a".into(), kind }.hint();
-        assert_eq!(hint(FileKind::Directory).as_deref(), Some("give the name of one file in it"));
-        assert!(hint(FileKind::Device).is_some_and(|hint| hint.contains("random:SIZE")));
-        assert!(hint(FileKind::Pipe).is_some_and(|hint| hint.contains("cat PIPE")));
-        for kind in [FileKind::SymbolicLink, FileKind::Socket, FileKind::Unknown] {
-            assert_eq!(hint(kind), None, "{kind}");
-        }
-    }
-
-    #[test]
-    fn hint_of_a_stall_fits_its_cause() {
-        use lfn_core::transfer::progress::StallCause;
-        let rows = [
-            (StallCause::SourceDisk, true, "near disk", "check this disk"),
-            (StallCause::SourceDisk, false, "far disk", "check this disk"),
-            (StallCause::DestinationDisk, true, "far disk", "check this disk"),
-            (StallCause::DestinationDisk, false, "near disk", "check this disk"),
-            (StallCause::Network, true, "the network", "check the network path"),
-            (StallCause::Deadlock, true, "the far receiver", "run the same command again"),
-            (StallCause::Deadlock, false, "the receiver on this host", "run the same command again"),
-        ];
-        for (cause, is_upload, text, remedy) in rows {
-            let stall = Stall { cause, is_upload };
-            let error = TransferError::Stalled { after: Duration::from_secs(60), stall };
-            assert!(error.to_string().contains(text), "{error}");
-            assert!(error.hint().is_some_and(|hint| hint.starts_with(remedy)), "{error}: {:?}", error.hint());
-        }
-    }
-
-    #[test]
-    fn hint_of_a_denied_action_fits_the_action() {
-        for (action, remedy) in [
-            (DeniedAction::Upload, "the right 'write'"),
-            (DeniedAction::Download, "the right 'read'"),
-            (DeniedAction::DryRun, "omit --dry-run"),
-            (DeniedAction::Delete, "omit --delete"),
-            (DeniedAction::Manifest, "omit --manifest"),
-            (DeniedAction::ReportUnchanged, "-v instead of -vv"),
-        ] {
-            let hint = TransferError::NotAllowed(action).hint();
-            assert!(hint.clone().is_some_and(|hint| hint.contains(remedy)), "{action}: {hint:?}");
-        }
-    }
-
-    #[test]
-    fn protocol_violations_have_no_hint() {
-        for violation in [SenderViolation::BlockHash, SenderViolation::ListGap, SenderViolation::TooManyLostBlocks] {
-            let error = TransferError::SenderViolation(violation);
-            assert_eq!((error.hint(), error.code()), (None, RefusalCode::BadMessage));
-            assert_eq!(error.to_string(), format!("the sender {violation}"));
-        }
-    }
-}
+mod tests;

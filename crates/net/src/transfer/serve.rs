@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lfn_core::session::{Rights, SessionId, WriteAccess};
+use lfn_core::transfer::open_files::CopyRole;
 use lfn_core::transfer::options::TransferOptions;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{CopyId, CopyJob, CopyRequest, RemoteDestination, RemoteSource, Selection};
 use lfn_core::wire::seal::{Seal, StreamSecret};
 use lfn_core::wire::third_party::TokenRequest;
 use lfn_core::wire::{Refusal, RefusalCode};
+use rustix::process::{Resource, getrlimit};
 
 use super::base_dir::BaseDir;
 use super::client::{check_sources, random_seed};
@@ -23,6 +25,7 @@ use super::sender::{Expansion, ExpansionBudget, Listing, Sender, Source, expand}
 use super::stream_set::StreamSet;
 use super::write_only::{WriteOnlyArea, WriteOnlyClient};
 use super::{DeniedAction, TransferError};
+use crate::limits::connection_table::ConnectionLimits;
 use crate::server::ServerSession;
 use crate::session::{DataStream, Protection, SessionError};
 use crate::session::{congestion, pacing};
@@ -35,7 +38,11 @@ const MAX_SOURCES: usize = 65_536;
 
 /// Serves a copy session.
 pub(crate) fn serve(session: &mut ServerSession, request: &CopyRequest) -> Result<(), SessionError> {
-    check_streams(session, request.streams, request.block)?;
+    let role = match request.job {
+        CopyJob::Put { .. } => CopyRole::Receiver,
+        CopyJob::Get { .. } => CopyRole::Sender,
+    };
+    check_streams(session, role, request.streams, request.block)?;
     let result = match &request.job {
         CopyJob::Put { to } => receive(session, request, to),
         CopyJob::Get { from, selection } => send(session, request, from, selection),
@@ -48,8 +55,13 @@ pub(crate) fn serve(session: &mut ServerSession, request: &CopyRequest) -> Resul
     }
 }
 
-/// Checks that the requested streams and their memory are permitted.
-pub(super) fn check_streams(session: &ServerSession, streams: u16, block: Bytes) -> Result<(), TransferError> {
+/// Checks that the requested streams, their memory and their files are permitted.
+pub(super) fn check_streams(
+    session: &ServerSession,
+    role: CopyRole,
+    streams: u16,
+    block: Bytes,
+) -> Result<(), TransferError> {
     let most = session.limits().max_streams;
     if streams == 0 || streams > most {
         return Err(TransferError::Streams { streams, max: most });
@@ -57,7 +69,24 @@ pub(super) fn check_streams(session: &ServerSession, streams: u16, block: Bytes)
     if u64::from(streams).saturating_mul(block.0) > MAX_BUFFER_MEMORY.0 {
         return Err(TransferError::Memory { streams, block, max: MAX_BUFFER_MEMORY });
     }
-    Ok(())
+    check_open_files(session.max_connections(), role, streams)
+}
+
+/// Checks that the process may open the connections and files of the streams. A low limit also reduces the number of
+/// connections.
+fn check_open_files(max_connections: usize, role: CopyRole, streams: u16) -> Result<(), TransferError> {
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return Ok(()) };
+    let for_connections = ConnectionLimits::open_files(usize::from(streams) + 1);
+    let has_few_connections = usize::from(streams) >= max_connections && for_connections > limit;
+    let mut needed = role.open_files(streams);
+    if has_few_connections {
+        needed = needed.max(for_connections);
+    }
+    if needed <= limit {
+        return Ok(());
+    }
+    let max_connected = u16::try_from(max_connections.saturating_sub(1)).unwrap_or(u16::MAX);
+    Err(TransferError::ServerOpenFiles { needed, limit, max_streams: role.max_streams(limit).min(max_connected) })
 }
 
 fn receive(session: &mut ServerSession, request: &CopyRequest, to: &RemoteDestination) -> Result<(), TransferError> {

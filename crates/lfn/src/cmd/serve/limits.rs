@@ -111,10 +111,7 @@ impl LimitArgs {
     /// Returns the limits of connections, reduced to the limit of open files of the process.
     pub fn connections(&self) -> ConnectionLimits {
         let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-        // An unauthenticated connection needs two descriptors, and a data stream needs two. Some are reserved for all
-        // else.
-        let max_from_files = usize::try_from(open_files.saturating_sub(64) / 3).unwrap_or(usize::MAX).max(8);
-        let max_connections = (self.max_connections as usize).min(max_from_files);
+        let max_connections = (self.max_connections as usize).min(ConnectionLimits::max_for_open_files(open_files));
         let max_unauthenticated = (self.max_unauthenticated as usize).min(max_connections);
         ConnectionLimits { max_connections, max_unauthenticated, ..ConnectionLimits::default() }
     }

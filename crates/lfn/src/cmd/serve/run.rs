@@ -4,10 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use clap::Command;
+use lfn_api::open_file_limit::raise_command;
 use lfn_api::serve::{self, ServeStartError, TicketHost};
 use lfn_core::session::DEFAULT_PORT;
+use lfn_net::limits::connection_table::ConnectionLimits;
 use lfn_net::server::ServeError;
 use lfn_sys::process::raise_open_file_limit;
+use rustix::process::{Resource, getrlimit};
 
 use super::notify::ServiceManager;
 use super::{ServeArgs, StopRequest, file, log, ready_server, stdio};
@@ -31,6 +34,7 @@ pub fn run(args: ServeArgs, program: &Command) -> Result<Exit, Failure> {
     // With this handler, a file size limit fails the copy and not the server.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     raise_open_file_limit();
+    check_open_files()?;
     let log = log::log(args.log_format, !args.iperf3.has_users());
     let server = serve::listen(&args.options(), log).map_err(|error| start_failure(&args, error))?;
     let ready = server.ready();
@@ -49,6 +53,17 @@ pub fn run(args: ServeArgs, program: &Command) -> Result<Exit, Failure> {
     manager.watch(stop.requested.clone(), server.heartbeat());
     server.run(&stop.requested, &stop.immediate)?;
     Ok(stop.exit())
+}
+
+/// Refuses to serve if the limit of open files is too low for the minimum number of connections.
+fn check_open_files() -> Result<(), Failure> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let needed = ConnectionLimits::open_files(ConnectionLimits::MIN_CONNECTIONS);
+    if needed <= limit {
+        return Ok(());
+    }
+    let problem = format!("the server needs {needed} open files, the limit is {limit}");
+    Err(Failure::msg(problem).hint(raise_command(needed)))
 }
 
 /// Describes why the server does not start, with a command that can start.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use lfn_core::evidence::ProgressSample;
 use lfn_core::session::Ticket;
+use lfn_core::transfer::open_files::CopyRole;
 use lfn_core::transfer::streams::StreamChange;
 use lfn_core::wire::copy::{ALIVE_INTERVAL, CopyEnd, CopyId, EntryEvent, RemoteSource};
 use lfn_core::wire::third_party::{
@@ -41,7 +42,7 @@ pub(crate) fn serve_source(session: &mut ServerSession, request: &SendRequest) -
         let hint = "start it with `lfn serve --third-party`, or copy through this host in two steps";
         return Err(SessionError::Refused(Refusal::new(RefusalCode::Forbidden, text).hint(hint)));
     }
-    check_streams(session, request.max_streams.max(request.streams), request.block)?;
+    check_streams(session, CopyRole::Sender, request.max_streams.max(request.streams), request.block)?;
     let files = request.from.iter().any(|from| matches!(from, RemoteSource::File { .. }));
     if files && !session.rights().read {
         return Err(TransferError::NotAllowed(DeniedAction::Download).into());
