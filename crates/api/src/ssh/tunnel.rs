@@ -1,5 +1,5 @@
-//! Port forwarding through ssh, for a server behind a firewall that blocks its port. The existing ssh connection forwards a port
-//! of this host (`ssh -O forward`), so that the user need not type a password again.
+//! Port forwarding through ssh, for a server behind a firewall that blocks its port. The existing ssh connection
+//! forwards a port of this host (`ssh -O forward`), so that the user need not type a password again.
 //!
 //! ssh needs a control socket that only this user can access. If the user already shares connections, their socket is
 //! used. Otherwise the socket exists only until the copy begins, so that `kill -9` of lfn and of ssh leaves no file.
@@ -21,8 +21,8 @@ pub(super) struct ControlSocket {
     is_shared: bool,
 }
 
-/// A port of this host that ssh forwards. Dropping cancels the forward, since a shared connection outlives lfn. Options of
-/// the user's ssh command can share a connection too.
+/// A port of this host that ssh forwards. Dropping cancels the forward, since a shared connection outlives lfn. Options
+/// of the user's ssh command can share a connection too.
 #[derive(Debug)]
 pub(super) struct Forward {
     /// Port on this host's loopback interface.
@@ -94,8 +94,8 @@ impl Drop for OwnSocket {
 }
 
 impl OwnSocket {
-    /// Chooses the user's runtime directory (mode 0700, XDG Base Directory Specification), or a sticky directory such as
-    /// /tmp, where no other user can replace the socket. ssh gives the socket mode 0600.
+    /// Chooses the user's runtime directory (mode 0700, XDG Base Directory Specification), or a sticky directory such
+    /// as /tmp, where no other user can replace the socket. ssh gives the socket mode 0600.
     fn new() -> Option<Self> {
         let name = format!("lfn-{:08x}", getrandom::u32().ok()?);
         let fits = |path: &PathBuf| path.is_absolute() && path.as_os_str().len() < MAX_SOCKET_PATH;

@@ -1,10 +1,10 @@
 //! Reads and writes manifests in the format of `b3sum` and `b3sum --check`: one line per file.
 //!
-//! A line is `HEX  NAME`. If the name contains a backslash or a newline, these are written as `\\` and `\n`, and the line
-//! begins with a backslash (b3sum's `what_does_check_do.md`). b3sum before 1.5.5 rejects the escape `\r`, and every version
-//! accepts a carriage return itself, except at the end of a line, where later versions remove it. So only a carriage return
-//! at the end of a name is written as `\r`. The reader also accepts other `\r`, lines that end in CRLF, and the format of
-//! `b3sum --tag`.
+//! A line is `HEX  NAME`. If the name contains a backslash or a newline, these are written as `\\` and `\n`, and the
+//! line begins with a backslash (b3sum's `what_does_check_do.md`). b3sum before 1.5.5 rejects the escape `\r`, and
+//! every version accepts a carriage return itself, except at the end of a line, where later versions remove it. So only
+//! a carriage return at the end of a name is written as `\r`. The reader also accepts other `\r`, lines that end in
+//! CRLF, and the format of `b3sum --tag`.
 //!
 //! b3sum cannot check names that are not UTF-8. It writes U+FFFD for bytes that it cannot encode, rejects every name
 //! that contains U+FFFD, and rejects a complete manifest that is not UTF-8. To let `lfn verify` check a name of any

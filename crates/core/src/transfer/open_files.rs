@@ -1,10 +1,10 @@
 //! Number of open files that a copy needs at each end, and number of streams that a limit allows.
 //!
-//! The number is that of an ordinary tree. Deeper trees and interrupted files need more, and report an error of their own
-//! if the limit is too low.
+//! The number is that of an ordinary tree. Deeper trees and interrupted files need more, and report an error of their
+//! own if the limit is too low.
 
-/// Standard streams, the control connection, polling, the report, the pipes to ssh or to a server, and the directories on
-/// the way to the current file.
+/// Standard streams, the control connection, polling, the report, the pipes to ssh or to a server, and the directories
+/// on the way to the current file.
 const BASE_FILES: u64 = 32;
 
 /// Role of a process in a copy.

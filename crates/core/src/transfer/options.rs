@@ -35,8 +35,9 @@ pub struct TransferOptions {
     pub report_unchanged: bool,
     /// The receiver reports the digest of every complete file.
     pub report_digests: bool,
-    /// Both ends may be on one host. The receiver reports its destination directory, and the sender waits for the report
-    /// before it lists, so that a directory is not copied into itself. The sender ignores the report of another host.
+    /// Both ends may be on one host. The receiver reports its destination directory, and the sender waits for the
+    /// report before it lists, so that a directory is not copied into itself. The sender ignores the report of another
+    /// host.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub same_host: bool,
     /// There may be several sources, and two of them may contain the same name.

@@ -142,8 +142,8 @@ impl Target {
         self.addresses.iter().all(|address| address.ip().is_loopback())
     }
 
-    /// Reports whether an address belongs to this host: the kernel then uses it as the source too. A port of this host may
-    /// lead to another host through a tunnel.
+    /// Reports whether an address belongs to this host: the kernel then uses it as the source too. A port of this host
+    /// may lead to another host through a tunnel.
     pub fn has_local_address(&self) -> bool {
         self.addresses.iter().any(|address| {
             let unspecified: IpAddr =

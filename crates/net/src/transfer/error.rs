@@ -246,8 +246,9 @@ impl TransferError {
         }
     }
 
-    /// Reports whether only one data stream failed, which another stream can replace: it broke, or its data was modified on
-    /// the path. Everything else inside TLS, or with a valid authentication code, comes from the peer itself.
+    /// Reports whether only one data stream failed, which another stream can replace: it broke, or its data was
+    /// modified on the path. Everything else inside TLS, or with a valid authentication code, comes from the peer
+    /// itself.
     pub(crate) fn is_stream_error(&self) -> bool {
         match self {
             // Another stream needs a descriptor too.
@@ -275,7 +276,8 @@ impl TransferError {
         }
     }
 
-    /// Reports whether only this connection, or this run of the server, ended: another session of the same copy may resume.
+    /// Reports whether only this connection, or this run of the server, ended: another session of the same copy may
+    /// resume.
     pub(crate) fn is_retryable(&self) -> bool {
         let error = match self {
             TransferError::Session(error) => error,

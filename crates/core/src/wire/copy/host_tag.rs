@@ -1,7 +1,7 @@
 //! Tag of a running kernel, by which the two ends of a copy find out that they share one.
 //!
-//! Device and inode numbers identify a directory only within one kernel. The tag is a salted hash of the kernel's boot id,
-//! so a peer on another host learns nothing from the tag.
+//! Device and inode numbers identify a directory only within one kernel. The tag is a salted hash of the kernel's boot
+//! id, so a peer on another host learns nothing from the tag.
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! Finds and deletes the files that interrupted copies left in directories of this host.
 //!
 //! [`clean_local`] reports each file at once and keeps no list. [`lfn_core::transfer::leftover`] decides which files
-//! belong to a copy and when they may be deleted. [`walk`] finds the names, and [`leftover_pair`] opens, locks and deletes
-//! the files.
+//! belong to a copy and when they may be deleted. [`walk`] finds the names, and [`leftover_pair`] opens, locks and
+//! deletes the files.
 
 mod leftover_pair;
 mod walk;
