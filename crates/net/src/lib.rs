@@ -4,6 +4,7 @@
 //! Each data stream has one thread and blocking sockets. This design is the simplest one and as fast as any other.
 //! Every wait has a deadline.
 //!
+//! - [`transport`] has the byte streams between two hosts, over TCP and TLS.
 //! - [`session`] connects and authenticates both ends. [`server`] accepts connections, and [`service`] starts the
 //!   service that a session requests.
 //! - [`tester`], [`transfer`] and [`path`] are these services. Each module contains both of its ends.
@@ -23,4 +24,5 @@ pub mod stamp;
 pub mod symlink_guard;
 pub mod tester;
 pub mod transfer;
+pub mod transport;
 mod written_files;

@@ -85,7 +85,7 @@ fn datagram_stream_ends_with_its_session() {
     let server = served();
     let (control, id) = session(&server);
     let streams: Vec<_> =
-        (0..2).map(|n| dial::open_datagrams(&server.target(), control.socket(), id, n, TIMEOUT).unwrap()).collect();
+        (0..2).map(|n| dial::open_datagrams(&server.target(), &**control.handle(), id, n, TIMEOUT).unwrap()).collect();
     for stream in &streams {
         let mut buffer = [0; 100];
         let text = format!("stream {}", stream.stream());
@@ -126,7 +126,7 @@ fn udp_port_is_silent_without_the_token() {
         stranger.send(&wrong).unwrap();
     }
     // The authenticated client is still served.
-    dial::open_datagrams(&server.target(), control.socket(), id, 0, TIMEOUT).unwrap();
+    dial::open_datagrams(&server.target(), &**control.handle(), id, 0, TIMEOUT).unwrap();
 }
 
 #[test]
@@ -152,8 +152,13 @@ fn hello_opens_one_stream_from_the_session_address() {
 fn missing_udp_answer_is_reported() {
     let server = served();
     let (control, id) = session(&server);
-    let error =
-        dial::open_datagrams(&server.target(), control.socket(), id, datagram::PATH_STREAM, Duration::from_millis(300));
+    let error = dial::open_datagrams(
+        &server.target(),
+        &**control.handle(),
+        id,
+        datagram::PATH_STREAM,
+        Duration::from_millis(300),
+    );
     let error = error.unwrap_err();
     assert!(error.to_string().contains("no answer over UDP from 127.0.0.1:"), "{error}");
     assert!(error.hint().unwrap().contains("UDP"), "{error}");

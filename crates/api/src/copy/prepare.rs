@@ -12,7 +12,7 @@ use lfn_core::transfer::streams::{CountReason, StreamPlan};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::Selection;
 use lfn_net::session::Protection;
-use lfn_net::session::dial::{Target, TcpConnection};
+use lfn_net::session::dial::{ServerConnection, Target};
 use lfn_net::transfer::{CopyOptions, EntryListener};
 
 use super::error::CopyError;
@@ -162,5 +162,5 @@ fn path_profile(
         return Ok(Some(PathProfile { capacity, ..path }));
     }
     // An unreachable server is dialled again by the copy itself, which then reports the error.
-    Ok(TcpConnection::connect(target).ok().map(|connection| PathProfile::new(capacity, connection.min_rtt())))
+    Ok(ServerConnection::connect(target).ok().map(|connection| PathProfile::new(capacity, connection.min_rtt())))
 }

@@ -13,7 +13,6 @@ mod tunnel;
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read};
-use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -24,7 +23,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lfn_net::session::SessionError;
-use lfn_net::session::dial::{Target, TcpConnection};
+use lfn_net::session::dial::{ServerConnection, Target};
+use lfn_net::transport::tcp::TcpConnection;
 use lfn_sys::names::lookup;
 
 pub use announcement::{Announcement, PortRange};
@@ -216,7 +216,7 @@ impl SshServer {
         let mut target = self.target.clone();
         target.connect_timeout = REFUSAL_TIMEOUT;
         let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-        matches!(TcpConnection::connect(&target), Err(SessionError::Unreachable { source, .. }) if refused(&source))
+        matches!(ServerConnection::connect(&target), Err(SessionError::Unreachable { source, .. }) if refused(&source))
     }
 }
 
@@ -341,7 +341,7 @@ fn first_reachable(hosts: &[String], port: u16) -> Result<String, io::Error> {
         match addresses {
             Ok(addresses) => {
                 for address in addresses {
-                    match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                    match TcpConnection::connect(address, CONNECT_TIMEOUT) {
                         Ok(_) => return Ok(host.clone()),
                         Err(error) => last = error,
                     }

@@ -5,10 +5,12 @@
 //! used. Otherwise the socket exists only until the copy begins, so that `kill -9` of lfn and of ssh leaves no file.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use lfn_net::transport::tcp::Listener;
 
 /// Maximum length of the path of a control socket, bytes, with the suffix that ssh adds (`sun_path`, unix(7)).
 const MAX_SOCKET_PATH: usize = 80;
@@ -66,7 +68,7 @@ impl ControlSocket {
         }
         for _ in 0..3 {
             // ssh cannot choose a free port itself. A port that is free now is unlikely to be taken in a moment.
-            let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+            let port = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), 1)?.local_address()?.port();
             let control_command = |what: &str| {
                 let mut command = Command::new(&words[0]);
                 command.args(&words[1..]).args(["-O", what]);

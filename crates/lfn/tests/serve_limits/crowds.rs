@@ -144,7 +144,7 @@ fn flooding_client_is_limited_by_its_window() {
     let server = Served::start(&["--max-rate", "8mbit"]);
     let request = TestRequest { load: TestLoad::TimeSeconds(Duration::from_secs(3)), ..TestRequest::default() };
     let (control, mut data) = hold(&server.target(), Request::Test(Box::new(request)));
-    data.socket().set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    data.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
     let (began, record, mut sent) = (Instant::now(), vec![0; 1 << 18], 0);
     while began.elapsed() < Duration::from_secs(2) {
         sent += data.write(&record).unwrap_or(0);

@@ -93,7 +93,7 @@ fn datagrams_above_the_rate_are_not_read() {
     let mut control = dial::open_control(&target, session, Request::Test(Box::new(request))).unwrap();
     let ServerMessage::Ready(ready) = control.recv(PATIENCE, "before the test").unwrap() else { panic!("not ready") };
     assert_eq!(ready.rate_limit, Some(BitRate(8_000_000)));
-    let stream = dial::open_datagrams(&target, control.socket(), session, 0, PATIENCE).unwrap();
+    let stream = dial::open_datagrams(&target, &**control.handle(), session, 0, PATIENCE).unwrap();
     control.send(&ClientMessage::Opened).unwrap();
     let began = Instant::now();
     let mut sent = 0;

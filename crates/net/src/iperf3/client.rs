@@ -33,7 +33,7 @@ use super::figures::{IntervalFigures, IperfFigures};
 use super::stream::Load;
 use crate::limits::rate_limiter::RateLimiter;
 use crate::session::dial::BindAddress;
-use crate::session::min_rtt;
+use crate::transport::tcp::TcpConnection;
 use streams::bind;
 
 /// Progress of a running test.
@@ -64,7 +64,7 @@ pub fn run(
         parameters.token = Some(auth_token(login)?);
     }
     let (mut control, address) = connect(host, port, test.step_timeout, test.bind_addresses.first())?;
-    let rtt = min_rtt(control.socket());
+    let rtt = control.handle().min_rtt();
     let cookie = new_cookie()?;
     control.write(cookie.wire(), "during the handshake")?;
     expect_state(&mut control, TestState::ParamExchange, test.step_timeout, "after the cookie")?;
@@ -327,8 +327,8 @@ fn connect(
         }
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).map_err(failed)?;
         bind(&socket, from)?;
-        match socket.connect_timeout(&address.into(), timeout) {
-            Ok(()) => return Ok((IperfControl::new(socket.into(), "the iperf3 server")?, address)),
+        match TcpConnection::connect_socket(socket, address, timeout) {
+            Ok(connection) => return Ok((IperfControl::new(connection, "the iperf3 server")?, address)),
             Err(error) => last = error,
         }
     }

@@ -2,7 +2,6 @@
 //! bytes.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +12,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 
 use super::Error;
-use crate::session::dial::set_keepalive_options;
-use crate::session::is_timeout;
 use crate::tester::INTERRUPT_TIMEOUT;
+use crate::transport::tcp::{TcpConnection, TcpSocket};
+use crate::transport::{Handle, Stream, is_timeout};
 
 /// Maximum bytes of a frame that are read at once, so that memory follows the received data and not the announced
 /// length.
@@ -24,7 +23,7 @@ const READ_CHUNK: usize = 64 * 1024;
 /// One end of a control connection.
 #[derive(Debug)]
 pub(super) struct IperfControl {
-    socket: TcpStream,
+    socket: TcpSocket,
     /// Name of the peer in errors.
     peer: &'static str,
     stop: Option<InterruptFlag>,
@@ -41,9 +40,12 @@ struct InterruptFlag {
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl IperfControl {
-    pub(super) fn new(socket: TcpStream, peer: &'static str) -> Result<Self, Error> {
-        let configured = socket.set_nonblocking(false).and_then(|()| set_keepalive_options(&socket));
-        configured.map_err(|source| Error::Io { peer, step: "at its beginning", source })?;
+    pub(super) fn new(connection: TcpConnection, peer: &'static str) -> Result<Self, Error> {
+        let configured = connection.into_socket().and_then(|mut socket| {
+            socket.set_session_options()?;
+            Ok(socket)
+        });
+        let socket = configured.map_err(|source| Error::Io { peer, step: "at its beginning", source })?;
         Ok(IperfControl { socket, peer, stop: None })
     }
 
@@ -52,13 +54,13 @@ impl IperfControl {
         self.stop = Some(InterruptFlag { flag, set_at: None });
     }
 
-    pub(super) fn socket(&self) -> &TcpStream {
-        &self.socket
+    pub(super) fn handle(&self) -> &Arc<dyn Handle> {
+        self.socket.handle()
     }
 
     /// Returns the socket for use as a data stream, without a read time-out: a reader waits until the socket is shut
     /// down.
-    pub(super) fn into_socket(self) -> TcpStream {
+    pub(super) fn into_socket(mut self) -> TcpSocket {
         // A closed socket reports its error at the next read.
         let _ = self.socket.set_read_timeout(None);
         self.socket

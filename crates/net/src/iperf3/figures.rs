@@ -301,24 +301,23 @@ impl IperfStream {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::{TcpListener, TcpStream};
     use std::thread;
 
     use lfn_core::iperf3::Parameters;
 
     use super::*;
     use crate::limits::rate_limiter::RateLimiter;
+    use crate::transport::tcp::{TcpSocket, pair};
 
     /// Returns a receiving stream and its sender's socket.
-    fn receiver(load: &Arc<Load>) -> (IperfStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut stream = IperfStream::new(1, false, Socket::Tcp(listener.accept().unwrap().0), load.clone());
+    fn receiver(load: &Arc<Load>) -> (IperfStream, TcpSocket) {
+        let (near, far) = pair();
+        let mut stream = IperfStream::new(1, false, Socket::Tcp(near), load.clone());
         stream.start().unwrap();
         (stream, far)
     }
 
-    fn send(far: &mut TcpStream, bytes: u64, figures: &IperfFigures) {
+    fn send(far: &mut TcpSocket, bytes: u64, figures: &IperfFigures) {
         let wanted = figures.streams[0].counter().bytes() + bytes;
         let (block, mut left) = (vec![0; 1 << 20], bytes);
         while left > 0 {

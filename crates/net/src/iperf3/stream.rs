@@ -4,7 +4,7 @@
 //! or when a stop flag is set and its socket is shut down.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::net::{Shutdown, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -15,12 +15,13 @@ use lfn_core::iperf3::{LoadProtocol, Parameters};
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::BitRate;
 use lfn_sys::tcp::{self, CpuTime};
-use rustix::net::RecvFlags;
 
 use super::Error;
 use super::pace::SendPacer;
 use super::payload::Payload;
 use crate::limits::rate_limiter::RateLimiter;
+use crate::transport::tcp::TcpSocket;
+use crate::transport::{Stream, is_timeout};
 
 /// Minimum size of a read: large enough that the cost of the system calls does not matter.
 const MIN_READ_BYTES: usize = 256 * 1024;
@@ -67,7 +68,7 @@ pub(super) struct IperfCounter {
 /// Socket of a stream.
 #[derive(Debug)]
 pub(super) enum Socket {
-    Tcp(TcpStream),
+    Tcp(TcpSocket),
     Udp(UdpSocket),
 }
 
@@ -194,7 +195,7 @@ impl Socket {
     /// Returns the TCP_INFO of a TCP stream.
     pub(super) fn info(&self) -> Option<TcpInfo> {
         match self {
-            Socket::Tcp(socket) => tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()),
+            Socket::Tcp(socket) => socket.handle().info(),
             Socket::Udp(_) => None,
         }
     }
@@ -258,7 +259,7 @@ impl IperfStream {
         if let Socket::Tcp(socket) = &*self.socket {
             // A blocked writer wakes up from a shutdown of the write side, a blocked reader from a shutdown of the read
             // side.
-            let _ = socket.shutdown(if self.sends { Shutdown::Write } else { Shutdown::Read });
+            let _ = socket.handle().shut_down(if self.sends { Shutdown::Write } else { Shutdown::Read });
         }
         if let Some(thread) = self.thread.take() {
             // A thread that panicked leaves valid counts.
@@ -272,13 +273,13 @@ impl Drop for IperfStream {
         self.load.stop_sending();
         self.load.stop_receiving();
         if let Socket::Tcp(socket) = &*self.socket {
-            let _ = socket.shutdown(Shutdown::Both);
+            let _ = socket.handle().shut_down(Shutdown::Both);
         }
         self.stop();
     }
 }
 
-fn send_tcp(socket: &TcpStream, load: &Load, counter: &IperfCounter) -> io::Result<()> {
+fn send_tcp(socket: &TcpSocket, load: &Load, counter: &IperfCounter) -> io::Result<()> {
     let payload = Payload::new(load.length, load.repeating, load.zero_copy)?;
     let mut pace = SendPacer::new(load.rate, Instant::now());
     loop {
@@ -309,19 +310,19 @@ fn send_tcp(socket: &TcpStream, load: &Load, counter: &IperfCounter) -> io::Resu
     }
 }
 
-fn write(mut socket: &TcpStream, payload: &Payload, from: usize, length: usize) -> io::Result<usize> {
+fn write(mut socket: &TcpSocket, payload: &Payload, from: usize, length: usize) -> io::Result<usize> {
     match &payload.pages {
         Some(pages) => pages.send(socket, from, length),
         None => socket.write(&payload.bytes[from..from + length]),
     }
 }
 
-fn receive_tcp(mut socket: &TcpStream, load: &Load, counter: &IperfCounter) -> io::Result<()> {
+fn receive_tcp(mut socket: &TcpSocket, load: &Load, counter: &IperfCounter) -> io::Result<()> {
     let mut buffer = vec![0; load.rate_limiter.chunk_size(MIN_READ_BYTES.max(load.length))];
     while load.is_receiving() {
         let read = match load.skip_copy {
             // The kernel discards the data instead of copying it, and returns the length (tcp(7)).
-            true => rustix::net::recv(socket, &mut buffer[..], RecvFlags::TRUNC).map(|(_, length)| length)?,
+            true => tcp::discard(socket, &mut buffer)?,
             false => match socket.read(&mut buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 read => read?,
@@ -363,7 +364,7 @@ fn send_udp(socket: &UdpSocket, load: &Load, counter: &IperfCounter) -> io::Resu
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {
                 thread::sleep(Duration::from_millis(1));
             }
-            Err(error) if crate::session::is_timeout(&error) => {}
+            Err(error) if is_timeout(&error) => {}
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {
                 thread::sleep(Duration::from_micros(100));
             }
@@ -381,7 +382,7 @@ fn receive_udp(socket: &UdpSocket, load: &Load, counter: &IperfCounter) -> io::R
             Ok(length) => length,
             // A time-out, or the error of an earlier answer that reached no socket.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
-            Err(error) if error.kind() == ErrorKind::Interrupted || crate::session::is_timeout(&error) => continue,
+            Err(error) if error.kind() == ErrorKind::Interrupted || is_timeout(&error) => continue,
             Err(error) => return Err(error),
         };
         // Too short for a header: a repeated request for the stream.

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, TcpStream};
-use std::os::fd::OwnedFd;
+use std::net::IpAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -140,9 +140,9 @@ impl WaitingSession {
     }
 
     /// Waits for the outcome, until `timeout` or until `socket` is readable. `None` if the session still waits.
-    pub fn wait(&mut self, socket: Option<&TcpStream>, timeout: Duration) -> Option<Result<Grant, Refusal>> {
+    pub fn wait(&mut self, socket: Option<BorrowedFd<'_>>, timeout: Duration) -> Option<Result<Grant, Refusal>> {
         let mut events = vec![PollFd::new(&self.turn.event, PollFlags::IN)];
-        events.extend(socket.map(|socket| PollFd::new(socket, PollFlags::IN)));
+        events.extend(socket.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
         // An interrupted wait counts as a finished one.
         let _ = poll(&mut events, timeout.try_into().ok().as_ref());
         let decision = *self.turn.decision.get()?;

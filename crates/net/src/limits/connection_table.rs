@@ -8,7 +8,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::net::{IpAddr, Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use lfn_core::limits::Client;
 use lfn_core::session::SessionId;
 
-use crate::session::DEAD_PEER_TIMEOUT;
+use crate::transport::{DEAD_PEER_TIMEOUT, Handle};
 
 /// Default of [`ConnectionLimits::hello_timeout`]: sixteen round trips of a 600 ms path, which leaves room for losses.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -98,7 +98,7 @@ enum ConnectionState {
 /// A connection that has not authenticated yet.
 #[derive(Debug)]
 struct Unauthenticated {
-    socket: TcpStream,
+    handle: Arc<dyn Handle>,
     client: Client,
     accepted_at: Instant,
     has_sent_data: bool,
@@ -125,8 +125,7 @@ impl ConnectionTable {
 
     /// Adds a new connection; `None` if all slots are in use. If only the slots of unauthenticated connections are in
     /// use, one of these is closed.
-    pub(crate) fn add(&self, socket: &TcpStream, peer: IpAddr) -> Option<ConnectionSlot> {
-        let socket = socket.try_clone().ok()?;
+    pub(crate) fn add(&self, connection: &Arc<dyn Handle>, peer: IpAddr) -> Option<ConnectionSlot> {
         let (mut state, now) = (lock(&self.state), Instant::now());
         if state.unauthenticated >= self.limits.max_unauthenticated {
             state.evict_unauthenticated(now);
@@ -138,8 +137,13 @@ impl ConnectionTable {
         state.next_id += 1;
         let closed = Arc::<AtomicBool>::default();
         let client = Client::of(peer);
-        let connection =
-            Unauthenticated { socket, client, accepted_at: now, has_sent_data: false, closed: closed.clone() };
+        let connection = Unauthenticated {
+            handle: connection.clone(),
+            client,
+            accepted_at: now,
+            has_sent_data: false,
+            closed: closed.clone(),
+        };
         state.connections.insert(id, ConnectionState::Unauthenticated(connection));
         state.unauthenticated += 1;
         Some(ConnectionSlot { id, closed, state: self.state.clone() })
@@ -321,7 +325,7 @@ impl Unauthenticated {
     /// Closes the connection; its thread then reads the end of the stream.
     fn close(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
-        let _ = self.socket.shutdown(Shutdown::Both);
+        let _ = self.handle.shut_down(Shutdown::Both);
     }
 }
 
@@ -382,17 +386,16 @@ fn lock(state: &Mutex<TableState>) -> MutexGuard<'_, TableState> {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::net::TcpListener;
 
     use super::*;
+    use crate::transport::Stream;
+    use crate::transport::tcp::{TcpSocket, pair};
 
     /// Returns the slot of a new connection, and the client's end.
-    fn arrive(table: &ConnectionTable, from: &str) -> (Option<ConnectionSlot>, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (near, _) = listener.accept().unwrap();
-        far.set_nonblocking(true).unwrap();
-        (table.add(&near, from.parse().unwrap()), far)
+    fn arrive(table: &ConnectionTable, from: &str) -> (Option<ConnectionSlot>, TcpSocket) {
+        let (near, mut far) = pair();
+        far.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        (table.add(near.handle(), from.parse().unwrap()), far)
     }
 
     fn table(most: usize, unauthenticated: usize) -> ConnectionTable {
@@ -403,7 +406,7 @@ mod tests {
         })
     }
 
-    fn is_open(slot: Option<&ConnectionSlot>, far: &mut TcpStream) -> bool {
+    fn is_open(slot: Option<&ConnectionSlot>, far: &mut TcpSocket) -> bool {
         let slot = slot.unwrap();
         assert_eq!(slot.is_closed(), far.read(&mut [0]).is_ok());
         !slot.is_closed()
@@ -445,7 +448,7 @@ mod tests {
         spoke.0.as_ref().unwrap().note_data();
         let mut new = arrive(&table, "192.0.2.1");
         lock(&table.state).evict_unauthenticated(Instant::now());
-        let open = |(slot, far): &mut (Option<ConnectionSlot>, TcpStream)| is_open(slot.as_ref(), far);
+        let open = |(slot, far): &mut (Option<ConnectionSlot>, TcpSocket)| is_open(slot.as_ref(), far);
         assert_eq!((open(&mut spoke), open(&mut new)), (false, true));
         let mut spoke = arrive(&table, "192.0.2.1");
         spoke.0.as_ref().unwrap().note_data();

@@ -9,16 +9,15 @@ use std::time::Duration;
 
 use lfn_core::discover::report::{MtuReport, PathReport, RouteTrace, TraceEnd, TraceProtocol};
 use lfn_core::discover::traceroute::TracerouteSettings;
-use lfn_core::tcp_info::TcpInfo;
 use lfn_core::wire::Request;
 use lfn_core::wire::path::{PathReady, PathRequest};
-use lfn_sys::{names, tcp};
+use lfn_sys::names;
 
 use super::trace::{TraceOptions, UDP_PORT, trace};
 use super::{interface_mtu, mtu, server};
 use crate::session::SessionError;
 use crate::session::datagram::PATH_STREAM;
-use crate::session::dial::{self, Target, TcpConnection};
+use crate::session::dial::{self, ServerConnection, Target};
 use crate::session::queue;
 
 /// Maximum time to open the datagram stream.
@@ -35,7 +34,7 @@ struct Endpoints {
 /// Measures the path to a server, in both directions if the server supports this. `with_names` looks up the names of
 /// the hops.
 pub fn discover(target: &Target, with_names: bool) -> Result<PathReport, SessionError> {
-    let connection = TcpConnection::connect(target)?;
+    let connection = ServerConnection::connect(target)?;
     let endpoints = endpoints(&connection)?;
     let mut report = PathReport::default();
     thread::scope(|scope| {
@@ -87,27 +86,30 @@ fn local_address(to: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-fn endpoints(connection: &TcpConnection) -> Result<Endpoints, SessionError> {
+fn endpoints(connection: &ServerConnection) -> Result<Endpoints, SessionError> {
     let failed = |source| SessionError::Io { peer: "the server", source };
-    let socket = connection.socket();
-    let info = tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).unwrap_or_default();
+    let handle = connection.handle();
     let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     Ok(Endpoints {
-        near: canonical(socket.local_addr().map_err(failed)?),
-        far: canonical(socket.peer_addr().map_err(failed)?),
-        rtt: info.min_rtt.unwrap_or(info.rtt),
+        near: canonical(handle.local_address().map_err(failed)?),
+        far: canonical(handle.peer_address().map_err(failed)?),
+        rtt: handle.min_rtt(),
     })
 }
 
 /// Measures path MTUs of both directions in a separate session.
-fn measure_mtus(target: &Target, connection: TcpConnection, endpoints: Endpoints) -> Result<MtuReport, SessionError> {
+fn measure_mtus(
+    target: &Target,
+    connection: ServerConnection,
+    endpoints: Endpoints,
+) -> Result<MtuReport, SessionError> {
     let mut session = dial::new_session_id()?;
     let mut control = connection.open_control(target, session, Request::Path(PathRequest::default()))?;
     if let Some(turn) = queue::wait_for_admission(&mut control, &target.queue, target.connect_timeout, None, || ())? {
         session = turn;
     }
     let ready: PathReady = control.recv(target.connect_timeout, "before the path probes")?;
-    let stream = dial::open_datagrams(target, control.socket(), session, PATH_STREAM, STREAM_TIMEOUT)?;
+    let stream = dial::open_datagrams(target, &**control.handle(), session, PATH_STREAM, STREAM_TIMEOUT)?;
     let (near, far) = (interface_mtu(endpoints.near.ip()), ready.interface_mtu_bytes);
     let failed = |source| SessionError::Io { peer: "the server", source };
     let found = mtu::search(&server::probe_socket(&stream), near, far, endpoints.rtt).map_err(failed)?;

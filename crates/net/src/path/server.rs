@@ -18,7 +18,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) fn serve(session: &mut ServerSession) -> Result<(), SessionError> {
     let deadline = Instant::now() + MAX_SESSION_TIME;
     let datagrams = session.expect_datagrams(PATH_STREAM..PATH_STREAM + 1);
-    let local = session.control.socket().local_addr();
+    let local = session.control.handle().local_address();
     let interface_mtu_bytes = local.ok().and_then(|local| super::interface_mtu(local.ip()));
     session.control.send(&PathReady { interface_mtu_bytes })?;
     let stop = AtomicBool::new(false);

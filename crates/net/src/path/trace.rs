@@ -273,7 +273,7 @@ fn hop_answer_of(message: &Message, quoted: &[u8], to: IpAddr) -> Option<HopAnsw
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use crate::transport::tcp::{DEFAULT_BACKLOG, Listener};
 
     fn sum(bytes: &[u8]) -> u32 {
         let words: u32 = bytes.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
@@ -292,9 +292,10 @@ mod tests {
 
     #[test]
     fn loopback_is_one_hop_away() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let open = listener.local_addr().unwrap();
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let listen = || Listener::bind(([127, 0, 0, 1], 0).into(), DEFAULT_BACKLOG).unwrap();
+        let listener = listen();
+        let open = listener.local_address().unwrap();
+        let closed = listen().local_address().unwrap();
         for (protocol, to) in [(TraceProtocol::Udp, closed), (TraceProtocol::Tcp, open), (TraceProtocol::Tcp, closed)] {
             let options = TraceOptions { protocol, to, from: None, rtt: Duration::ZERO, max_hops: 30 };
             let trace = trace(&options).unwrap();

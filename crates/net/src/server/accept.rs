@@ -1,7 +1,7 @@
 //! The accept loop: it checks the address of each connection, and starts its thread.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -12,6 +12,8 @@ use rustix::time::Timespec;
 
 use super::event::{RefusedReason, ServerEvent};
 use super::state::{POLL_INTERVAL, ServerState};
+use crate::transport::Connection;
+use crate::transport::tcp::Listener;
 
 /// Stack of a connection's thread. A TLS handshake and the loops of a session need a fraction of it. The size is less
 /// than a quarter of the 2 MiB of other threads, so that a session never inherits the used stack of another thread (as
@@ -19,7 +21,7 @@ use super::state::{POLL_INTERVAL, ServerState};
 pub(super) const STACK_SIZE: usize = 400 << 10;
 
 /// Accepts connections until `stop` returns true; each one gets a thread.
-pub(super) fn accept_until(listener: &TcpListener, shared: &Arc<ServerState>, stop: impl Fn() -> bool) {
+pub(super) fn accept_until(listener: &Listener, shared: &Arc<ServerState>, stop: impl Fn() -> bool) {
     let tick = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos().into() };
     let mut last_poll = Instant::now();
     while !stop() {
@@ -29,7 +31,7 @@ pub(super) fn accept_until(listener: &TcpListener, shared: &Arc<ServerState>, st
         // A flood of connections must not keep the loop from its other duties.
         while last_poll.elapsed() < POLL_INTERVAL {
             match listener.accept() {
-                Ok((socket, peer)) => start_connection(shared, socket, peer),
+                Ok((connection, peer)) => start_connection(shared, Box::new(connection), peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => {
                     on_accept_error(shared, &error);
@@ -47,7 +49,7 @@ pub(super) fn accept_until(listener: &TcpListener, shared: &Arc<ServerState>, st
 }
 
 /// Starts the thread of an accepted connection, if its address and the limits permit.
-fn start_connection(shared: &Arc<ServerState>, socket: TcpStream, peer: SocketAddr) {
+fn start_connection(shared: &Arc<ServerState>, connection: Box<dyn Connection>, peer: SocketAddr) {
     shared.metrics.count_connection();
     // A dual-stack socket reports IPv4 clients as IPv4-mapped IPv6 addresses.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
@@ -58,13 +60,13 @@ fn start_connection(shared: &Arc<ServerState>, socket: TcpStream, peer: SocketAd
             "connections from this address are denied",
         ));
     }
-    let Some(slot) = shared.registry.add_connection(&socket, peer.ip()) else {
+    let Some(slot) = shared.registry.add_connection(connection.handle(), peer.ip()) else {
         return shared.log(ServerEvent::Refused(peer, RefusedReason::Connections, "too many connections"));
     };
     let shared = shared.clone();
-    // If the thread does not start, the socket is dropped; the client sees the close.
+    // If the thread does not start, the connection is dropped; the client sees the close.
     let _ = thread::Builder::new().name("connection".into()).stack_size(STACK_SIZE).spawn(move || {
-        if let Err((reason, error)) = (shared.serve_connection)(&shared, socket, peer, slot) {
+        if let Err((reason, error)) = (shared.serve_connection)(&shared, connection, peer, slot) {
             shared.log(ServerEvent::Refused(peer, reason, &error.to_string()));
         }
     });

@@ -1,8 +1,7 @@
 //! Handling of one connection from its first byte. A data stream goes to its session; a control connection becomes a
 //! session.
 
-use std::io::Read;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -22,8 +21,8 @@ use super::state::ServerState;
 use super::tokens::TokenHolder;
 use crate::limits::admission::{AdmissionOutcome, Grant};
 use crate::limits::connection_table::ConnectionSlot;
-use crate::session::dial::set_keepalive_options;
-use crate::session::{Control, DataStream, SessionError, TlsStream};
+use crate::session::{Control, DataStream, SessionError};
+use crate::transport::{Connection, Stream, tls};
 
 /// Function that serves one open session to its end.
 pub type Service = fn(&mut ServerSession, &Request) -> Result<(), SessionError>;
@@ -33,16 +32,16 @@ pub type Service = fn(&mut ServerSession, &Request) -> Result<(), SessionError>;
 pub(super) fn serve(
     service: Service,
     shared: &Arc<ServerState>,
-    socket: TcpStream,
+    mut connection: Box<dyn Connection>,
     peer: SocketAddr,
     slot: ConnectionSlot,
 ) -> Result<(), (RefusedReason, SessionError)> {
     let io_error = |source| (RefusedReason::Hello, SessionError::Io { peer: "the client", source });
-    socket.set_nonblocking(false).and_then(|()| set_keepalive_options(&socket)).map_err(io_error)?;
     let timeout = shared.config.connection_limits.hello_timeout;
-    socket.set_read_timeout(Some(timeout)).map_err(io_error)?;
+    let mut stream = connection.accept_stream(timeout).map_err(io_error)?;
+    stream.set_read_timeout(Some(timeout)).map_err(io_error)?;
     let mut first = [0];
-    let length = socket.peek(&mut first).or_else(|error| match error.kind() {
+    let length = stream.peek(&mut first).or_else(|error| match error.kind() {
         std::io::ErrorKind::ConnectionReset => Ok(0),
         _ => Err(if slot.is_closed() { silent_error() } else { io_error(error) }),
     })?;
@@ -51,10 +50,10 @@ pub(super) fn serve(
     }
     slot.note_data();
     if first[0] == hello::FIRST_BYTE {
-        let (session, stream) = read_clear_hello(shared, socket)?;
+        let (session, stream) = read_clear_hello(shared, stream)?;
         return shared.registry.deliver(session, stream, slot).map_err(|error| (RefusedReason::Hello, error));
     }
-    let tls = TlsStream::server(socket, shared.tls.clone()).map_err(|source| {
+    let tls = tls::server(stream, shared.tls.clone()).map_err(|source| {
         let address = peer.to_string();
         (RefusedReason::Hello, SessionError::Tls { address, source })
     })?;
@@ -134,15 +133,15 @@ fn read_hello(
 
 fn read_clear_hello(
     shared: &ServerState,
-    mut socket: TcpStream,
+    mut stream: Box<dyn Stream>,
 ) -> Result<(SessionId, DataStream), (RefusedReason, SessionError)> {
     let mut bytes = [0; hello::HELLO_BYTES];
     let broke = |source| (RefusedReason::Hello, SessionError::Io { peer: "the client", source });
-    socket.read_exact(&mut bytes).map_err(broke)?;
+    stream.read_exact(&mut bytes).map_err(broke)?;
     shared.reload_tokens();
     let refused = |refusal| (RefusedReason::Token, SessionError::Refused(refusal));
     let (hello, holder) = shared.tokens.authenticate_clear_hello(&bytes).map_err(refused)?;
-    Ok((holder.hash.scope(hello.session), DataStream::clear(hello.stream, socket)))
+    Ok((holder.hash.scope(hello.session), DataStream::clear(hello.stream, stream)))
 }
 
 /// Admits a session, after a wait in the queue if necessary, and runs it.

@@ -30,7 +30,7 @@ pub use expected_streams::DatagramStreams;
 pub use session::{ServerSession, SessionLimits};
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -44,6 +44,7 @@ use lfn_core::wire::{Refusal, RefusalCode};
 use crate::limits::admission::Admission;
 use crate::session::identity::IdentityError;
 use crate::session::server_config;
+use crate::transport::tcp::Listener;
 use crate::written_files::WrittenFilesByCopy;
 use accept::accept_until;
 use expected_streams::ExpectedStreams;
@@ -72,7 +73,7 @@ pub enum ServeError {
 /// A bound server; [`Server::run`] serves its clients.
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
+    listener: Listener,
     udp_socket: UdpSocket,
     shared: Arc<ServerState>,
 }
@@ -94,8 +95,8 @@ impl Server {
             admission: Admission::new(config.limits),
             tokens: TokenSet::new(&config)?,
             config,
-            serve_connection: Box::new(move |shared, socket, peer, slot| {
-                connection::serve(service, shared, socket, peer, slot)
+            serve_connection: Box::new(move |shared, connection, peer, slot| {
+                connection::serve(service, shared, connection, peer, slot)
             }),
             running_sessions: Arc::default(),
             written_files: WrittenFilesByCopy::default(),
@@ -109,7 +110,7 @@ impl Server {
 
     /// Returns the address and port of the listener.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listener.local_address()
     }
 
     /// Returns the ticket for clients that reach this server as `host`.
@@ -183,17 +184,15 @@ impl Server {
 }
 
 /// Binds the TCP listener and a UDP socket with the same port number.
-fn listen(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
+fn listen(address: SocketAddr) -> io::Result<(Listener, UdpSocket)> {
     /// Maximum number of tries: a free TCP port may be in use for UDP, but hardly 20 times in succession.
     const TRIES: u32 = 20;
     let mut tries = 0;
     loop {
-        let listener = TcpListener::bind(address)?;
-        // A second listen(2) only changes the backlog. With the library's 128 the kernel drops SYNs under a flood of
-        // connections, and honest clients wait a second for their retransmission.
-        rustix::net::listen(&listener, BACKLOG)?;
-        listener.set_nonblocking(true)?;
-        match datagrams::bind(listener.local_addr()?) {
+        // With the library's backlog of 128 the kernel drops SYNs under a flood of connections, and honest clients wait a
+        // second for their retransmission.
+        let listener = Listener::bind(address, BACKLOG)?;
+        match datagrams::bind(listener.local_address()?) {
             Ok(datagrams) => return Ok((listener, datagrams)),
             Err(error) if address.port() == 0 && error.kind() == io::ErrorKind::AddrInUse && tries < TRIES => {
                 tries += 1

@@ -29,7 +29,7 @@ pub(super) fn wait_for_turn(
             control.send_queue(&QueueMessage::Waiting(waiting.position()))?;
             report_at = now + REPORT_INTERVAL;
         }
-        if let Some(turn) = waiting.wait(Some(control.socket()), report_at.saturating_duration_since(now)) {
+        if let Some(turn) = waiting.wait(control.handle().socket(), report_at.saturating_duration_since(now)) {
             break turn;
         }
         // Messages that the client sent before it learned of the wait are skipped. Its disconnect is an error.

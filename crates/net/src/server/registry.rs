@@ -6,7 +6,7 @@
 //! descriptors are short.
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, TcpStream};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +18,7 @@ use lfn_core::wire::{Refusal, RefusalCode};
 use crate::limits::admission::ServerLimits;
 use crate::limits::connection_table::{ConnectionLimits, ConnectionSlot, ConnectionTable};
 use crate::session::{DataStream, SessionError};
+use crate::transport::Handle;
 
 /// Maximum time that a data stream waits for its control connection.
 const PARK_TIMEOUT: Duration = Duration::from_secs(20);
@@ -80,11 +81,11 @@ impl Registry {
 
     /// Adds a connection; `None` if all slots are in use. A parked stream or an unauthenticated connection may be
     /// closed for it.
-    pub(crate) fn add_connection(&self, socket: &TcpStream, peer: IpAddr) -> Option<ConnectionSlot> {
+    pub(crate) fn add_connection(&self, connection: &Arc<dyn Handle>, peer: IpAddr) -> Option<ConnectionSlot> {
         if self.connections.is_full() {
             self.evict_parked();
         }
-        self.connections.add(socket, peer)
+        self.connections.add(connection, peer)
     }
 
     /// Returns the number of open connections, and of the unauthenticated ones among them.

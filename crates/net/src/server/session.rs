@@ -2,7 +2,7 @@
 //! limits.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +28,7 @@ use super::tokens::temporary::TemporaryToken;
 use crate::limits::admission::ServerLimits;
 use crate::limits::rate_limiter::RateLimiter;
 use crate::session::{Control, DataStream, SessionError};
+use crate::transport::tcp::Listener;
 use crate::written_files::WrittenFiles;
 
 /// The server's end of one session.
@@ -217,17 +218,16 @@ impl ServerSession {
     ) -> Result<u16, SessionError> {
         let failed = |source| SessionError::Io { peer: "the kernel", source };
         let protocol = if multipath { Protocol::MPTCP } else { Protocol::TCP };
-        let local = self.control.socket().local_addr().map_err(failed)?;
-        let listen = || -> io::Result<TcpListener> {
+        let local = self.control.handle().local_address().map_err(failed)?;
+        let listen = || -> io::Result<Listener> {
             let socket = Socket::new(Domain::for_address(local), Type::STREAM, Some(protocol))?;
             prepare(&socket)?;
             socket.bind(&SocketAddr::new(local.ip(), 0).into())?;
             socket.listen(i32::from(self.limits().max_streams))?;
-            socket.set_nonblocking(true)?;
-            Ok(socket.into())
+            Listener::from_socket(socket)
         };
         let listener = listen().map_err(failed)?;
-        let port = listener.local_addr().map_err(failed)?.port();
+        let port = listener.local_address().map_err(failed)?.port();
         let (shared, is_over) = (self.shared.clone(), self.is_over.clone());
         thread::Builder::new()
             .name("session listener".into())

@@ -1,6 +1,6 @@
 //! State that all threads of a server share.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use super::tokens::TokenSet;
 use crate::limits::admission::Admission;
 use crate::limits::connection_table::ConnectionSlot;
 use crate::session::SessionError;
+use crate::transport::Connection;
 use crate::written_files::WrittenFilesByCopy;
 
 /// Maximum time that the accept loop waits before it checks for a stop and for overdue connections.
@@ -25,7 +26,12 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Serves a connection to its end. An error belongs to a connection that did not join a session.
 pub(super) type ConnectionHandler = Box<
-    dyn Fn(&Arc<ServerState>, TcpStream, SocketAddr, ConnectionSlot) -> Result<(), (RefusedReason, SessionError)>
+    dyn Fn(
+            &Arc<ServerState>,
+            Box<dyn Connection>,
+            SocketAddr,
+            ConnectionSlot,
+        ) -> Result<(), (RefusedReason, SessionError)>
         + Send
         + Sync,
 >;

@@ -1,27 +1,26 @@
 //! Control connection of a session: it sends and receives messages, and every wait has a deadline.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lfn_core::wire::{self, FrameKind, FrameReader, HELLO_LIMIT, MESSAGE_LIMIT, Refusal, RefusalCode};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::tls::TlsStream;
-use super::{DEAD_PEER_TIMEOUT, SessionError, is_timeout};
+use super::SessionError;
+use crate::transport::{DEAD_PEER_TIMEOUT, Handle, Stream, is_timeout};
 
 /// Maximum time that the end of a session waits for the peer's end.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// One end of a session's control connection, always over TLS.
+/// One end of a session's control connection, over a stream that is always encrypted.
 ///
 /// Only one thread uses it; data threads hand their messages to that thread. Dropping `Control` ends the session: the
 /// peer sees the close.
 #[derive(Debug)]
 pub struct Control {
-    stream: TlsStream,
+    stream: Box<dyn Stream>,
     reader: FrameReader,
     /// Maximum time that a message waits for space in the send buffer.
     send_timeout: Duration,
@@ -39,13 +38,13 @@ pub(crate) enum QueuePoll<T> {
 }
 
 impl Control {
-    pub(crate) fn new(stream: TlsStream, limit: usize, peer: &'static str) -> Self {
+    pub(crate) fn new(stream: Box<dyn Stream>, limit: usize, peer: &'static str) -> Self {
         Control { stream, reader: FrameReader::new(limit), send_timeout: DEAD_PEER_TIMEOUT, peer }
     }
 
-    /// Returns the socket, for `TCP_INFO` and addresses.
-    pub fn socket(&self) -> &TcpStream {
-        self.stream.socket()
+    /// Returns the handle of the stream, for its addresses and counters.
+    pub fn handle(&self) -> &Arc<dyn Handle> {
+        self.stream.handle()
     }
 
     /// Returns the name of the peer in errors: "the server" or "the client".
@@ -55,8 +54,7 @@ impl Control {
 
     /// Returns whether the peer has closed its half of the connection. Data that arrived before may still be unread.
     pub(crate) fn is_closed_by_peer(&self) -> bool {
-        let mut sockets = [PollFd::new(self.socket(), PollFlags::RDHUP)];
-        poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        self.handle().is_finished_by_peer()
     }
 
     /// Sends one message. Waits at most [`DEAD_PEER_TIMEOUT`] for space in the send buffer, or the time of
@@ -175,7 +173,7 @@ impl Control {
                 return Ok(false);
             }
             let length = self.reader.max_read().min(buffer.len());
-            self.stream.set_deadline(deadline);
+            self.set_deadline(deadline)?;
             match self.stream.read(&mut buffer[..length]) {
                 Ok(0) => return Err(SessionError::Closed { peer: self.peer, while_doing }),
                 Ok(length) => {
@@ -191,34 +189,23 @@ impl Control {
         }
     }
 
-    /// Closes the TLS session properly, so that the peer can distinguish the end from a broken connection.
+    /// Ends the stream properly, so that the peer can distinguish the end from a broken connection.
     pub fn close(mut self) {
-        self.stream.set_deadline(Instant::now() + LINGER_TIMEOUT);
-        self.stream.close_notify();
+        // The connection ends here in either case.
+        let _ = self.stream.set_deadline(Some(Instant::now() + LINGER_TIMEOUT));
+        let _ = self.stream.finish_sending();
     }
 
     /// Closes the connection after a last message that must arrive. Discards the peer's data until the peer closes too,
     /// for at most [`LINGER_TIMEOUT`]. If unread data were left, the kernel would reset the connection and not
     /// retransmit a lost last message.
     pub(crate) fn linger(mut self) {
-        let deadline = Instant::now() + LINGER_TIMEOUT;
-        self.stream.set_deadline(deadline);
-        self.stream.close_notify();
-        let socket = self.stream.socket();
-        if socket.shutdown(Shutdown::Write).is_err() {
+        let limited = self.stream.set_deadline(Some(Instant::now() + LINGER_TIMEOUT));
+        if limited.and_then(|()| self.stream.finish_sending()).is_err() {
             return;
         }
         let mut discarded = [0; 4096];
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || socket.set_read_timeout(Some(left)).is_err() {
-                return;
-            }
-            match { socket }.read(&mut discarded) {
-                Ok(length) if length > 0 => {}
-                _ => return,
-            }
-        }
+        while self.stream.read(&mut discarded).is_ok_and(|length| length > 0) {}
     }
 
     pub(crate) fn allow_large_messages(&mut self) {
@@ -230,8 +217,12 @@ impl Control {
         self.reader.set_limit(HELLO_LIMIT);
     }
 
-    pub(crate) fn into_stream(self) -> TlsStream {
+    pub(crate) fn into_stream(self) -> Box<dyn Stream> {
         self.stream
+    }
+
+    fn set_deadline(&mut self, deadline: Instant) -> Result<(), SessionError> {
+        self.stream.set_deadline(Some(deadline)).map_err(|source| SessionError::Io { peer: self.peer, source })
     }
 
     fn send_frame<T: Serialize>(
@@ -242,7 +233,7 @@ impl Control {
     ) -> Result<(), SessionError> {
         let bytes = wire::encode(kind, message)?;
         let peer = self.peer;
-        self.stream.set_deadline(Instant::now() + timeout);
+        self.set_deadline(Instant::now() + timeout)?;
         let write = self.stream.write_all(&bytes).and_then(|()| self.stream.flush());
         write.map_err(|source| match source {
             source if is_timeout(&source) => {

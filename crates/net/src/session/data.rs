@@ -1,21 +1,22 @@
-//! Data stream of a session: one TCP connection, in cleartext or with TLS.
+//! Data stream of a session: one stream of the transport, in cleartext or encrypted.
 
 use std::any::Any;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::time::Instant;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use lfn_core::wire::seal::Seal;
 
 use super::Protection;
-use super::tls::TlsStream;
+use crate::transport::{DEAD_PEER_TIMEOUT, Handle, Stream};
 
-/// One end of a data stream. Reads and writes pass the encryption, if there is one. [`DataStream::socket`] is the TCP
-/// socket itself, for options and `TCP_INFO`.
+/// One end of a data stream. Reads and writes pass the encryption, if there is one.
 #[derive(Debug)]
 pub struct DataStream {
-    stream: u16,
-    transport: Transport,
+    number: u16,
+    stream: Box<dyn Stream>,
+    protection: Protection,
     opened: Instant,
     /// Seal of the block headers of a copy in cleartext.
     seal: Option<Seal>,
@@ -23,22 +24,22 @@ pub struct DataStream {
     attachments: Vec<Box<dyn Any + Send + Sync>>,
 }
 
-#[derive(Debug)]
-enum Transport {
-    Clear(TcpStream),
-    Tls(TlsStream),
-}
-
 impl DataStream {
-    pub(crate) fn clear(stream: u16, socket: TcpStream) -> Self {
-        let opened = Instant::now();
-        DataStream { stream, transport: Transport::Clear(socket), opened, seal: None, attachments: Vec::new() }
+    pub(crate) fn clear(number: u16, stream: Box<dyn Stream>) -> Self {
+        DataStream::new(number, stream, Protection::Clear)
     }
 
-    pub(crate) fn tls(stream: u16, mut tls: TlsStream) -> Self {
-        tls.use_socket_timeouts();
-        let opened = Instant::now();
-        DataStream { stream, transport: Transport::Tls(tls), opened, seal: None, attachments: Vec::new() }
+    /// Takes the encrypted stream after its hello. Each read and each write then has its own time-out, as payload needs.
+    pub(crate) fn tls(number: u16, mut stream: Box<dyn Stream>) -> Self {
+        // A closed stream reports its error at the next use.
+        let _ = stream.set_deadline(None);
+        let _ = stream.set_read_timeout(Some(DEAD_PEER_TIMEOUT));
+        let _ = stream.set_write_timeout(Some(DEAD_PEER_TIMEOUT));
+        DataStream::new(number, stream, Protection::Tls)
+    }
+
+    fn new(number: u16, stream: Box<dyn Stream>, protection: Protection) -> Self {
+        DataStream { number, stream, protection, opened: Instant::now(), seal: None, attachments: Vec::new() }
     }
 
     /// Keeps a value until the stream is dropped, instead of earlier ones.
@@ -63,7 +64,7 @@ impl DataStream {
 
     /// Returns the number of the stream in its session.
     pub fn stream(&self) -> u16 {
-        self.stream
+        self.number
     }
 
     /// Returns the time at which the hello was sent or received.
@@ -71,53 +72,54 @@ impl DataStream {
         self.opened
     }
 
-    /// Returns the TCP socket under the stream.
-    pub fn socket(&self) -> &TcpStream {
-        match &self.transport {
-            Transport::Clear(socket) => socket,
-            Transport::Tls(tls) => tls.socket(),
-        }
+    /// Returns the handle of the stream, for other threads, options and counters.
+    pub fn handle(&self) -> &Arc<dyn Handle> {
+        self.stream.handle()
+    }
+
+    /// Returns the socket of a stream without encryption, see [`Stream::payload_socket`].
+    pub fn payload_socket(&self) -> Option<BorrowedFd<'_>> {
+        self.stream.payload_socket()
+    }
+
+    /// Sets the maximum time of each read; `None` means no limit.
+    pub fn set_read_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.stream.set_read_timeout(timeout)
+    }
+
+    /// Sets the maximum time of each write; `None` means no limit.
+    pub fn set_write_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.stream.set_write_timeout(timeout)
+    }
+
+    /// Waits like a read, and leaves the bytes in the stream.
+    pub fn peek(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.peek(buffer)
     }
 
     /// Returns the protection of the payload.
     pub fn protection(&self) -> Protection {
-        match self.transport {
-            Transport::Clear(_) => Protection::Clear,
-            Transport::Tls(_) => Protection::Tls,
-        }
+        self.protection
     }
 
     /// Ends the sending direction: the peer reads to the end of the stream.
     pub fn finish(&mut self) -> io::Result<()> {
-        self.flush()?;
-        if let Transport::Tls(tls) = &mut self.transport {
-            tls.close_notify();
-        }
-        self.socket().shutdown(Shutdown::Write)
+        self.stream.finish_sending()
     }
 }
 
 impl Read for DataStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match &mut self.transport {
-            Transport::Clear(socket) => socket.read(buffer),
-            Transport::Tls(tls) => tls.read(buffer),
-        }
+        self.stream.read(buffer)
     }
 }
 
 impl Write for DataStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.transport {
-            Transport::Clear(socket) => socket.write(bytes),
-            Transport::Tls(tls) => tls.write(bytes),
-        }
+        self.stream.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.transport {
-            Transport::Clear(socket) => socket.flush(),
-            Transport::Tls(tls) => tls.flush(),
-        }
+        self.stream.flush()
     }
 }

@@ -6,14 +6,15 @@
 //! therefore arrive late. [`DatagramStream::is_repeated_hello`] separates them from the payload.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use lfn_core::session::hello::{self, ClearHello};
 use lfn_core::session::{SessionId, Token, TokenHash};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{SessionError, is_timeout};
+use super::SessionError;
+use crate::transport::{Handle, is_timeout};
 
 /// Number of the stream that echoes latency probes.
 pub const PROBE_STREAM: u16 = 1000;
@@ -119,7 +120,7 @@ impl DatagramStream {
 /// only from the address of the control connection. `interface` binds the socket to an interface. `token` is the
 /// ticket's token, or zeros for an insecure server.
 pub(crate) fn open(
-    control: &TcpStream,
+    control: &dyn Handle,
     token: &Token,
     session: SessionId,
     stream: u16,
@@ -127,8 +128,8 @@ pub(crate) fn open(
     timeout: Duration,
 ) -> Result<DatagramStream, SessionError> {
     let failed = |source| SessionError::Io { peer: "the server", source };
-    let server = control.peer_addr().map_err(failed)?;
-    let socket = connected(control.local_addr().map_err(failed)?, server, interface).map_err(failed)?;
+    let server = control.peer_address().map_err(failed)?;
+    let socket = connected(control.local_address().map_err(failed)?, server, interface).map_err(failed)?;
     let hello = ClearHello { session, stream };
     let (hello_bytes, answer) = (hello.encode_datagram(token), hello.encode_answer(token));
     let opened =

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,14 @@ use lfn_core::wire::measure::value_for_stream;
 use lfn_core::wire::seal::StreamSecret;
 use lfn_core::wire::{self, FrameKind, HELLO_LIMIT, Hello, Request};
 use lfn_sys::names::lookup;
-use rustix::io::Errno;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::control::is_closed;
+use super::pinned_certificate::PinnedVerifier;
 use super::queue::QueueOptions;
-use super::tls::{PinnedVerifier, TlsStream};
-use super::{Control, DEAD_PEER_TIMEOUT, DataStream, DatagramStream, Protection, SessionError, datagram, is_timeout};
+use super::{Control, DataStream, DatagramStream, Protection, SessionError, datagram};
+use crate::transport::tcp::TcpConnection;
+use crate::transport::{Connection, DEAD_PEER_TIMEOUT, Handle, Stream, is_timeout, tls};
 
 /// Address and identity of a server, with the options of connections to it.
 #[derive(Clone, Debug)]
@@ -237,35 +238,45 @@ fn random<const N: usize>() -> Result<[u8; N], SessionError> {
 ///
 /// The request leaves after two round trips: one for TCP, one for TLS 1.3.
 pub fn open_control(target: &Target, session: SessionId, request: Request) -> Result<Control, SessionError> {
-    TcpConnection::connect(target)?.open_control(target, session, request)
+    ServerConnection::connect(target)?.open_control(target, session, request)
 }
 
-/// A TCP connection to a server, still without data. Its RTT is known before the request is sent.
+/// A connection to a server, still without data. Its RTT is known before the request is sent.
 #[derive(Debug)]
-pub struct TcpConnection(TcpStream);
+pub struct ServerConnection(Box<dyn Connection>);
 
-impl TcpConnection {
+impl ServerConnection {
     /// Connects to the server; takes one round trip.
     pub fn connect(target: &Target) -> Result<Self, SessionError> {
-        connect(target, None, 0, Protocol::TCP, |_| Ok(())).map(TcpConnection)
+        let connection = connect(target, None, 0, Protocol::TCP, |_| Ok(()))?;
+        Ok(ServerConnection(Box::new(connection)))
     }
 
-    /// Returns the RTT of the handshake, without the retransmission of a lost SYN.
+    /// Returns the RTT of the handshake, without the retransmission of a lost SYN. Zero if the transport does not know it.
     pub fn min_rtt(&self) -> Duration {
-        super::min_rtt(&self.0)
+        self.0.handle().min_rtt()
     }
 
-    /// Returns the socket, for `TCP_INFO`.
-    pub fn socket(&self) -> &TcpStream {
-        &self.0
+    /// Returns the handle of the connection, for its addresses and counters.
+    pub fn handle(&self) -> &Arc<dyn Handle> {
+        self.0.handle()
     }
 
-    /// Turns the connection into the control connection of a session.
-    pub fn open_control(self, target: &Target, session: SessionId, request: Request) -> Result<Control, SessionError> {
+    /// Opens the control connection of a session on this connection.
+    pub fn open_control(
+        mut self,
+        target: &Target,
+        session: SessionId,
+        request: Request,
+    ) -> Result<Control, SessionError> {
         let hello = Hello::Control { protocol: PROTOCOL, token: target.token(), session, request };
-        let tls = handshake(target, self.0, &hello)?;
-        Ok(Control::new(tls, lfn_core::wire::MESSAGE_LIMIT, "the server"))
+        let stream = open_stream(&mut *self.0)?;
+        Ok(Control::new(handshake(target, stream, &hello)?, lfn_core::wire::MESSAGE_LIMIT, "the server"))
     }
+}
+
+fn open_stream(connection: &mut dyn Connection) -> Result<Box<dyn Stream>, SessionError> {
+    connection.open_stream().map_err(|source| SessionError::Io { peer: "the server", source })
 }
 
 /// Opens one data stream. `prepare` sets socket options before the SYN leaves, because the window scale follows the
@@ -279,18 +290,18 @@ pub fn open_data(
     prepare: impl Fn(&Socket) -> io::Result<()>,
 ) -> Result<DataStream, SessionError> {
     let protocol = if target.multipath { Protocol::MPTCP } else { Protocol::TCP };
-    let mut socket = connect(target, port, stream, protocol, prepare)?;
+    let mut opened = open_stream(&mut connect(target, port, stream, protocol, prepare)?)?;
     match protection {
         Protection::Clear => {
             // An insecure server derives the key from a token of zeros.
             let token = target.token().unwrap_or(lfn_core::session::Token::from_bytes([0; 16]));
             let hello = ClearHello { session, stream }.encode(&token);
-            socket.write_all(&hello).map_err(|source| SessionError::Io { peer: "the server", source })?;
-            Ok(DataStream::clear(stream, socket))
+            opened.write_all(&hello).map_err(|source| SessionError::Io { peer: "the server", source })?;
+            Ok(DataStream::clear(stream, opened))
         }
         Protection::Tls => {
             let hello = Hello::Data { protocol: PROTOCOL, token: target.token(), session, stream };
-            Ok(DataStream::tls(stream, handshake(target, socket, &hello)?))
+            Ok(DataStream::tls(stream, handshake(target, opened, &hello)?))
         }
     }
 }
@@ -298,7 +309,7 @@ pub fn open_data(
 /// Opens a datagram stream of the open session that `control` belongs to (see [`super::datagram`]).
 pub fn open_datagrams(
     target: &Target,
-    control: &TcpStream,
+    control: &dyn Handle,
     session: SessionId,
     stream: u16,
     timeout: Duration,
@@ -315,7 +326,7 @@ fn connect(
     stream: u16,
     protocol: Protocol,
     prepare: impl Fn(&Socket) -> io::Result<()>,
-) -> Result<TcpStream, SessionError> {
+) -> Result<TcpConnection, SessionError> {
     let from = value_for_stream(&target.bind_addresses, stream);
     let deadline = Instant::now() + target.connect_timeout;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no address");
@@ -337,51 +348,25 @@ fn connect(
             }
         };
         from.map_or(Ok(()), |from| from.bind(&socket))?;
-        match connect_one(socket, address, left.max(Duration::from_millis(1)), &prepare) {
-            Ok(socket) => return Ok(socket),
+        let left = left.max(Duration::from_millis(1));
+        match prepare(&socket).and_then(|()| TcpConnection::connect_socket(socket, address, left)) {
+            Ok(connection) => return Ok(connection),
             Err(error) => last = error,
         }
     }
     Err(SessionError::Unreachable { address: target.address(), source: last })
 }
 
-fn connect_one(
-    socket: Socket,
-    address: SocketAddr,
-    timeout: Duration,
-    prepare: impl Fn(&Socket) -> io::Result<()>,
-) -> io::Result<TcpStream> {
-    prepare(&socket)?;
-    socket.connect_timeout(&address.into(), timeout)?;
-    let socket = TcpStream::from(socket);
-    set_keepalive_options(&socket)?;
-    Ok(socket)
-}
-
-/// Sets the options of every connection, on both ends: no Nagle delay, and detection of a dead peer.
-pub(crate) fn set_keepalive_options(socket: &TcpStream) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    socket.set_write_timeout(Some(DEAD_PEER_TIMEOUT))?;
-    let socket = SockRef::from(socket);
-    let keepalive = socket2::TcpKeepalive::new().with_time(DEAD_PEER_TIMEOUT / 3).with_interval(DEAD_PEER_TIMEOUT / 6);
-    // Multipath TCP lacks some of these options. The thread that waits for a stream then notices a dead peer.
-    let unless_unknown = |result: io::Result<()>| match result {
-        Err(error) if error.raw_os_error() == Some(Errno::NOPROTOOPT.raw_os_error()) => Ok(()),
-        result => result,
-    };
-    unless_unknown(socket.set_tcp_keepalive(&keepalive))?;
-    unless_unknown(socket.set_tcp_user_timeout(Some(DEAD_PEER_TIMEOUT)))
-}
-
 /// Performs the handshake by writing `hello`.
-fn handshake(target: &Target, socket: TcpStream, hello: &Hello) -> Result<TlsStream, SessionError> {
+fn handshake(target: &Target, stream: Box<dyn Stream>, hello: &Hello) -> Result<Box<dyn Stream>, SessionError> {
     let tls_error = |source| SessionError::Tls { address: target.address(), source };
     let pinned = PinnedVerifier::new((!target.is_insecure).then_some(target.ticket.fingerprint));
-    let mut tls = TlsStream::client(socket, pinned.client_config().map_err(tls_error)?).map_err(tls_error)?;
+    let mut tls = tls::client(stream, pinned.client_config().map_err(tls_error)?).map_err(tls_error)?;
     let bytes = wire::encode(FrameKind::Message, hello)?;
-    tls.set_deadline(Instant::now() + target.connect_timeout);
     debug_assert!(bytes.len() <= HELLO_LIMIT, "a request fits into a hello");
-    tls.write_all(&bytes).and_then(|()| tls.flush()).map_err(|error| handshake_error(target, &pinned, error))?;
+    let limited = tls.set_deadline(Some(Instant::now() + target.connect_timeout));
+    let written = limited.and_then(|()| tls.write_all(&bytes)).and_then(|()| tls.flush());
+    written.map_err(|error| handshake_error(target, &pinned, error))?;
     Ok(tls)
 }
 
@@ -408,12 +393,12 @@ fn handshake_error(target: &Target, pinned: &Arc<PinnedVerifier>, error: io::Err
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
     use std::sync::atomic::{AtomicU16, Ordering};
 
     use lfn_core::session::{Fingerprint, Token};
 
     use super::*;
+    use crate::transport::tcp::{DEFAULT_BACKLOG, Listener};
 
     fn ticket(port: u16) -> Ticket {
         let (token, fingerprint) = (Token::from_bytes([7; 16]), Fingerprint([9; 32]));
@@ -423,20 +408,20 @@ mod tests {
     /// An unreachable IPv6 address is the most frequent example.
     #[test]
     fn silent_address_leaves_time_for_the_next() {
-        let good = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = good.local_addr().unwrap();
+        let good = Listener::bind(([127, 0, 0, 1], 0).into(), DEFAULT_BACKLOG).unwrap();
+        let address = good.local_address().unwrap();
         let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let nowhere = SocketAddr::new([127, 0, 0, 2].into(), address.port());
         silent.bind(&nowhere.into()).unwrap();
         silent.listen(0).unwrap();
         // One connection fits into the queue; the kernel answers no SYN after that one.
         let timeout = Duration::from_millis(300);
-        let queued: Vec<_> = (0..3).map(|_| TcpStream::connect_timeout(&nowhere, timeout)).collect();
+        let queued: Vec<_> = (0..3).map(|_| TcpConnection::connect(nowhere, timeout)).collect();
         assert!(queued.last().unwrap().is_err());
         let mut target = Target::with_addresses(ticket(address.port()), vec![nowhere, address]).unwrap();
         target.connect_timeout = Duration::from_secs(2);
-        let reached = TcpConnection::connect(&target).unwrap();
-        assert_eq!(reached.socket().peer_addr().unwrap(), address);
+        let reached = ServerConnection::connect(&target).unwrap();
+        assert_eq!(reached.handle().peer_address().unwrap(), address);
     }
 
     #[test]

@@ -11,9 +11,9 @@ pub mod datagram;
 pub mod dial;
 pub mod identity;
 pub(crate) mod pacing;
+mod pinned_certificate;
 pub mod queue;
-mod tls;
-pub(crate) use tls::{TlsStream, server_config};
+pub(crate) use pinned_certificate::server_config;
 
 pub use control::Control;
 pub(crate) use control::QueuePoll;
@@ -21,27 +21,14 @@ pub use data::DataStream;
 pub use datagram::DatagramStream;
 
 use std::io;
-use std::net::TcpStream;
 use std::time::Duration;
 
 use lfn_core::limits::QueuePosition;
-use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::show_duration;
 use lfn_core::wire::{FrameError, Refusal};
-use lfn_sys::tcp;
 
-/// Maximum time without an acknowledgement from the peer's kernel, before its connection counts as dead.
-///
-/// The value is long enough for a 600 ms path that loses a few retransmissions in succession. It is short enough that a
-/// dead peer does not occupy a server's slot for long.
-pub const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Returns the minimum RTT of a connection as its kernel knows it (`tcpi_min_rtt`, else `tcpi_rtt`). Zero if the kernel
-/// does not report one.
-pub(crate) fn min_rtt(socket: &TcpStream) -> Duration {
-    let info = tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).unwrap_or_default();
-    info.min_rtt.unwrap_or(info.rtt)
-}
+pub use crate::transport::DEAD_PEER_TIMEOUT;
+pub(crate) use crate::transport::is_timeout;
 
 /// Protection of a data stream's payload. Both kinds are authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -156,11 +143,6 @@ impl SessionError {
             }
         }
     }
-}
-
-/// Returns whether an error of a socket with a time-out only means that the time is over.
-pub(crate) fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// Returns the place in the queue, as the end of a sentence.

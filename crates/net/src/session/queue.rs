@@ -8,7 +8,8 @@ use lfn_core::session::SessionId;
 use lfn_core::wire::queue::{QueueMessage, QueueReply};
 
 use super::control::QueuePoll;
-use super::{Control, DEAD_PEER_TIMEOUT, SessionError};
+use super::{Control, SessionError};
+use crate::transport::DEAD_PEER_TIMEOUT;
 
 /// Interval of the checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -32,9 +32,9 @@ use super::meter::Meter;
 use super::options::{self, SocketOptions};
 use super::probe::LatencyProbes;
 use crate::limits::rate_limiter::RateLimiter;
-use crate::session::dial::{self, Target, TcpConnection};
+use crate::session::dial::{self, ServerConnection, Target};
 use crate::session::queue;
-use crate::session::{Control, Protection, SessionError, min_rtt};
+use crate::session::{Control, Protection, SessionError};
 
 /// Maximum sleep of the client, so that it notices an interrupt soon.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -68,7 +68,7 @@ fn run_tcp(
     let kernel = options::read_kernel();
     let (request, near, dialled, mut control) = match test.path.filter(|_| test.tuned) {
         Some(path) if path.base_rtt.is_zero() => {
-            let connection = TcpConnection::connect(target)?;
+            let connection = ServerConnection::connect(target)?;
             let path = PathProfile { base_rtt: connection.min_rtt(), ..path };
             let (mut request, near) = apply_plan(test, &path, &kernel);
             request.interval = test.interval(path.base_rtt);
@@ -83,7 +83,7 @@ fn run_tcp(
                 None => (test.request.clone(), test.near_socket.clone()),
             };
             let mut dialled = dial_streams(target, dial::new_session_id()?, &request, &near, &kernel)?;
-            let connection = TcpConnection::connect(target)?;
+            let connection = ServerConnection::connect(target)?;
             request.interval = test.interval(connection.min_rtt());
             dialled.0.set_interval(request.interval);
             let control =
@@ -195,8 +195,8 @@ impl<'a> TcpTestClient<'a> {
         mut meter: Meter,
         watch: &'a mut dyn FnMut(TestProgress<'_>),
     ) -> Self {
-        meter.confirm_interface(control.socket());
-        let (rtt, now) = (min_rtt(control.socket()), Instant::now());
+        meter.confirm_interface(&**control.handle());
+        let (rtt, now) = (control.handle().min_rtt(), Instant::now());
         TcpTestClient {
             far_totals: ReportedTotals::of(&request),
             deadline: ReportDeadline::new(silence + request.interval, rtt, now),
@@ -455,10 +455,11 @@ impl StreamDialer {
                 })
                 .and_then(|data| {
                     let failed = |source| SessionError::Io { peer: "the server", source };
-                    let socket = data.socket().try_clone().map_err(failed)?;
-                    let granted = options.report(&socket, number).map_err(failed)?;
+                    let handle = data.handle().clone();
+                    let granted = handle.socket().map(|socket| options.report(socket, number));
+                    let granted = granted.transpose().map_err(failed)?;
                     let (counter, opened) = (Arc::new(StreamCounter::default()), data.opened());
-                    Ok((data, LoadStream { number, socket, counter, opened, granted }))
+                    Ok((data, LoadStream { number, handle, counter, opened, granted }))
                 });
                 match opened {
                     Ok((data, stream)) => {

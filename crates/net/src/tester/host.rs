@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, TcpStream};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ use lfn_core::units::BitRate;
 use lfn_sys::ethtool;
 use lfn_sys::netlink::Netlink;
 use lfn_sys::traffic::{InterfaceStats, QdiscStats};
+
+use crate::transport::Handle;
 
 /// Minimum interval with a sample of its own.
 const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -61,9 +63,9 @@ struct Reading {
 }
 
 impl HostWatch {
-    /// Takes the first reading. The load uses the same interface as `socket`.
-    pub(super) fn begin(socket: &TcpStream) -> Self {
-        match (socket.peer_addr(), socket.local_addr()) {
+    /// Takes the first reading. The load uses the same interface as `connection`.
+    pub(super) fn begin(connection: &dyn Handle) -> Self {
+        match (connection.peer_address(), connection.local_address()) {
             (Ok(peer), Ok(local)) => Self::for_destination(peer.ip(), Some(local.ip())),
             (Err(error), _) | (_, Err(error)) => Self::with_interface(Err(error)),
         }
@@ -80,8 +82,8 @@ impl HostWatch {
     }
 
     /// Returns this watch, or a new one if the load uses another interface than expected.
-    pub(super) fn for_connected(self, socket: &TcpStream) -> Self {
-        let current = HostWatch::begin(socket);
+    pub(super) fn for_connected(self, connection: &dyn Handle) -> Self {
+        let current = HostWatch::begin(connection);
         let index = |watch: &HostWatch| watch.interface.as_ref().map(|interface| interface.index);
         if index(&self) == index(&current) { self } else { current }
     }
@@ -289,18 +291,13 @@ fn read_file(path: &str) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
-
-    fn connected() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (client, listener.accept().unwrap().0)
-    }
+    use crate::transport::Stream;
+    use crate::transport::tcp::pair;
 
     #[test]
     fn watch_reports_figures_of_any_linux() {
-        let (client, _server) = connected();
-        let mut watch = HostWatch::begin(&client);
+        let (client, _server) = pair();
+        let mut watch = HostWatch::begin(&**client.handle());
         watch.last.at = Instant::now();
         assert_eq!(watch.sample(), None, "too soon");
         std::thread::sleep(MIN_SAMPLE_INTERVAL);
@@ -317,8 +314,8 @@ mod tests {
 
     #[test]
     fn reading_is_cheap() {
-        let (client, _server) = connected();
-        let mut watch = HostWatch::begin(&client);
+        let (client, _server) = pair();
+        let mut watch = HostWatch::begin(&**client.handle());
         let times = (0..20).map(|_| {
             let first = Instant::now();
             Reading::take(watch.interface.as_mut());

@@ -1,25 +1,24 @@
 //! Clock and figures of one end: the start of the test, its intervals, and its report.
 
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use lfn_core::host::socket_warnings;
-use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::BitRate;
 use lfn_core::wire::measure::{
     Cpu, EndReport, Interval, IntervalPart, Kernel, StreamReport, StreamSample, TestLoad, TestRequest,
 };
 use lfn_sys::clock::monotonic_nanos;
 use lfn_sys::tcp;
-use socket2::SockRef;
 
 use super::TestError;
 use super::host::HostWatch;
 use super::load::{LoadState, LoadStream, PayloadResult, StreamEvent};
 use super::options::{CLAMP_INTERVAL, SocketOptions};
+use crate::transport::Handle;
 
 /// Maximum sleep of the control thread, so that it notices the start and the end soon.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -110,11 +109,11 @@ impl Meter {
         self.interval = interval;
     }
 
-    /// Watches the interface of the connected socket, if it is not the expected one.
-    pub(super) fn confirm_interface(&mut self, socket: &TcpStream) {
+    /// Watches the interface of the connection, if it is not the expected one.
+    pub(super) fn confirm_interface(&mut self, connection: &dyn Handle) {
         self.host = Some(match self.host.take() {
-            Some(watch) => watch.for_connected(socket),
-            None => HostWatch::begin(socket),
+            Some(watch) => watch.for_connected(connection),
+            None => HostWatch::begin(connection),
         });
     }
 
@@ -145,7 +144,7 @@ impl Meter {
         let Some(even_pace) = self.pace_limit else { return };
         let pace = self.options.pacing_of(stream.number).map_or(even_pace, |requested| requested.min(even_pace));
         // Pacing only smooths the flow. The server's rate limiter enforces the limit in any case.
-        let _ = tcp::set_pacing(&stream.socket, pace.0);
+        let _ = stream.handle.require_socket().and_then(|socket| tcp::set_pacing(socket, pace.0));
     }
 
     /// Handles the events of the streams, and sets window clamps again.
@@ -160,7 +159,7 @@ impl Meter {
             self.clamp_set_at = Instant::now();
             for stream in &self.streams {
                 // A closed stream needs no clamp.
-                let _ = self.options.set_clamp(&stream.socket);
+                let _ = stream.handle.require_socket().and_then(|socket| self.options.set_clamp(socket));
             }
         }
         Ok(())
@@ -377,10 +376,11 @@ impl Meter {
 
     fn report(&self, stream: &LoadStream, bytes: u64) -> StreamReport {
         // The final sizes of autotuned buffers are of interest.
-        let socket = self.options.report(&stream.socket, stream.number).unwrap_or_else(|_| stream.granted.clone());
-        let tcp_info = tcp_info(stream);
+        let socket = stream.handle.socket().and_then(|socket| self.options.report(socket, stream.number).ok());
+        let socket = socket.or_else(|| stream.granted.clone());
+        let tcp_info = stream.handle.info();
         let thread = self.host.as_ref().and_then(|host| host.thread_total(stream.number, stream.counter.thread()));
-        StreamReport { stream: stream.number, bytes, socket: Some(socket), tcp_info, thread, ..StreamReport::default() }
+        StreamReport { stream: stream.number, bytes, socket, tcp_info, thread, ..StreamReport::default() }
     }
 
     fn stop(&mut self) -> Result<(), TestError> {
@@ -389,7 +389,7 @@ impl Meter {
         // write side.
         let side = if self.sends { Shutdown::Write } else { Shutdown::Read };
         for stream in &self.streams {
-            let _ = stream.socket.shutdown(side);
+            let _ = stream.handle.shut_down(side);
         }
         let deadline = Instant::now() + STOP_TIMEOUT;
         while self.ended < self.streams.len() as u16 {
@@ -410,9 +410,9 @@ impl Drop for Meter {
         for stream in &self.streams {
             if self.may_have_data_in_flight() || self.ended < self.expected {
                 // Data in flight is useless: the kernel need not deliver it.
-                let _ = SockRef::from(&stream.socket).set_linger(Some(Duration::ZERO));
+                stream.handle.abort();
             }
-            let _ = stream.socket.shutdown(Shutdown::Both);
+            let _ = stream.handle.shut_down(Shutdown::Both);
         }
     }
 }
@@ -427,13 +427,9 @@ pub(super) fn next_multiple(last: Duration, step: Duration) -> Duration {
 fn sample(stream: &LoadStream, counted_bytes: &mut u64, sends: bool, host: Option<&mut HostWatch>) -> StreamSample {
     let total = stream.counter.bytes.load(Ordering::Relaxed);
     let bytes = total - std::mem::replace(counted_bytes, total);
-    let unread_bytes = if sends { None } else { tcp::unread_bytes(&stream.socket).ok() };
+    let unread_bytes =
+        if sends { None } else { stream.handle.socket().and_then(|socket| tcp::unread_bytes(socket).ok()) };
     let thread = host.and_then(|host| host.thread(stream.number, stream.counter.thread()));
-    let (stream, tcp_info) = (stream.number, tcp_info(stream));
+    let (stream, tcp_info) = (stream.number, stream.handle.info());
     StreamSample { stream, bytes, unread_bytes, tcp_info, thread, ..StreamSample::default() }
-}
-
-/// Returns the kernel's TCP_INFO; `None` if the socket is gone.
-fn tcp_info(stream: &LoadStream) -> Option<TcpInfo> {
-    tcp::info(&stream.socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok())
 }

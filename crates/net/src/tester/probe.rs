@@ -5,7 +5,6 @@
 //! time stamps. If no datagram passes the path, pings on the control connection replace the datagrams.
 //! `lfn_core::latency` computes the figures.
 
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -22,6 +21,7 @@ use lfn_sys::udp::batch::ReceiveBuffers;
 use crate::server::{DatagramStreams, ServerSession};
 use crate::session::dial::{self, Target};
 use crate::session::{Control, DatagramStream, SessionError, datagram as streams};
+use crate::transport::Handle;
 
 /// Number of probes before the load.
 const IDLE_PROBES: usize = 20;
@@ -65,7 +65,7 @@ impl LatencyProbes {
         session: SessionId,
         rtt: Duration,
     ) -> Result<LatencyProbes, SessionError> {
-        let stream = open_stream(target, control.socket(), session, rtt);
+        let stream = open_stream(target, &**control.handle(), session, rtt);
         let channel = match stream {
             Ok(stream) => ProbeChannel::Udp(UdpProber::start(stream, request.pace)?),
             Err(SessionError::NoDatagrams { .. }) => ProbeChannel::Tcp { probes: Vec::new(), next: Instant::now() },
@@ -164,7 +164,7 @@ impl LatencyProbes {
 
 fn open_stream(
     target: &Target,
-    control: &TcpStream,
+    control: &dyn Handle,
     session: SessionId,
     rtt: Duration,
 ) -> Result<DatagramStream, SessionError> {

@@ -59,7 +59,7 @@ fn run_test(session: &mut ServerSession, request: &TestRequest) -> Result<(), Te
         kernel: kernel.clone(),
         rate_limit: session.rate_limit(),
     })))?;
-    let watch = HostWatch::begin(session.control.socket());
+    let watch = HostWatch::begin(&**session.control.handle());
     if request.latency.is_some() {
         wait_for_probes(session)?;
     }
@@ -131,12 +131,14 @@ fn start_stream(
 ) -> Result<(), TestError> {
     let number = data.stream();
     let failed = |source| TestError::Stream { stream: number, source };
-    let socket = data.socket().try_clone().map_err(failed)?;
+    let handle = data.handle().clone();
     // The sockets inherited the listener's options; the send buffer and the congestion control take effect only here.
-    options.apply(&socket, number).map_err(failed)?;
-    let granted = options.report(&socket, number).map_err(failed)?;
+    if let Some(socket) = handle.socket() {
+        options.apply(socket, number).map_err(failed)?;
+    }
+    let granted = handle.socket().map(|socket| options.report(socket, number)).transpose().map_err(failed)?;
     let counter = Arc::new(StreamCounter::default());
-    let stream = LoadStream { number, socket, counter: counter.clone(), opened: data.opened(), granted };
+    let stream = LoadStream { number, handle, counter: counter.clone(), opened: data.opened(), granted };
     // The meter receives events for the life of this session.
     let _ = events.send(StreamEvent::Opened(Box::new(stream)));
     let (shared, events) = (shared.clone(), events.clone());

@@ -287,9 +287,9 @@ pub(super) fn root(session: &ServerSession) -> Result<BaseDir, TransferError> {
 
 /// Sets the requested pacing and congestion control of a sending stream.
 fn prepare(stream: &DataStream, request: &CopyRequest) -> Result<(), TransferError> {
-    let paced = pacing::set(stream.socket(), request.pace);
+    let paced = stream.handle().require_socket().and_then(|socket| pacing::set(socket, request.pace));
     paced.map_err(|source| TransferError::Stream { stream: stream.stream(), source })?;
     let Some(wish) = &request.congestion else { return Ok(()) };
     let failed = |source| TransferError::Congestion { name: wish.name().to_owned(), source };
-    congestion::set(stream.socket(), wish).map_err(failed)
+    stream.handle().require_socket().and_then(|socket| congestion::set(socket, wish)).map_err(failed)
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::Add;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -14,7 +15,6 @@ use std::time::Instant;
 use lfn_core::diagnose::random_loss::RandomLossDetector;
 use lfn_core::evidence::{ProgressSample, SocketEvidence, StreamTime};
 use lfn_core::limits::Denial;
-use lfn_core::tcp_info::TcpInfo;
 use lfn_core::transfer::progress::{StallCause, StreamActivity};
 use lfn_core::units::Bytes;
 use lfn_core::wire::CongestionRequest;
@@ -131,12 +131,19 @@ impl StreamSet {
         }
         // The change is tried only once.
         *detector = None;
-        let has_it = |state: &Arc<StreamState>| tcp::congestion(&state.socket).is_ok_and(|name| name.starts_with(BBR));
+        let has_it = |state: &Arc<StreamState>| {
+            let name = state.handle.require_socket().and_then(tcp::congestion);
+            name.is_ok_and(|name| name.starts_with(BBR))
+        };
+        let set_it = |state: &StreamState| {
+            let socket = state.handle.require_socket();
+            socket.and_then(|socket| tcp::set_congestion(socket, BBR))
+        };
         if live.iter().any(has_it) {
             return;
         }
         // If the kernel does not have BBR, or not for this user, the first stream already fails.
-        let set = live.iter().take_while(|state| tcp::set_congestion(&state.socket, BBR).is_ok()).count();
+        let set = live.iter().take_while(|state| set_it(state).is_ok()).count();
         self.uses_bbr.store(set > 0, Ordering::SeqCst);
     }
 
@@ -148,7 +155,7 @@ impl StreamSet {
         work: impl FnOnce(&mut DataStream, &StreamState) -> Result<(), TransferError>,
     ) {
         let number = stream.stream();
-        let state = match self.register(&stream) {
+        let state = match self.register(&mut stream) {
             Ok(Some(state)) => state,
             Ok(None) => return,
             Err(source) => return self.fail(TransferError::Stream { stream: number, source }),
@@ -163,12 +170,11 @@ impl StreamSet {
     }
 
     /// Adds a stream to the table, so that it can be shut down. Returns `None` if the stream is no longer needed.
-    fn register(&self, stream: &DataStream) -> io::Result<Option<Arc<StreamState>>> {
-        let socket = stream.socket();
+    fn register(&self, stream: &mut DataStream) -> io::Result<Option<Arc<StreamState>>> {
         // After this timeout, the thread only checks whether to continue. Dead peers are detected elsewhere.
-        socket.set_read_timeout(Some(DEAD_PEER_TIMEOUT))?;
-        socket.set_write_timeout(Some(DEAD_PEER_TIMEOUT))?;
-        let state = Arc::new(StreamState::new(stream, socket.try_clone()?));
+        stream.set_read_timeout(Some(DEAD_PEER_TIMEOUT))?;
+        stream.set_write_timeout(Some(DEAD_PEER_TIMEOUT))?;
+        let state = Arc::new(StreamState::new(stream));
         let mut table = lock(&self.table);
         let number = state.number();
         if self.is_stopped() || table.rejected.contains(&number) || table.active.contains_key(&number) {
@@ -176,7 +182,7 @@ impl StreamSet {
         }
         if self.uses_bbr.load(Ordering::SeqCst) {
             // BBR was available for the other streams. Without it, this stream is only slower.
-            let _ = tcp::set_congestion(&state.socket, BBR);
+            let _ = state.handle.require_socket().and_then(|socket| tcp::set_congestion(socket, BBR));
         }
         table.active.insert(number, state.clone());
         table.max_active = table.max_active.max(table.active.len() as u32);
@@ -378,7 +384,7 @@ impl StreamSet {
         Ok(())
     }
 
-    /// Sends a part of a file directly from the page cache, over an unencrypted stream. Returns the sent bytes; fewer
+    /// Sends a part of a file directly from the page cache, over a stream with a payload socket. Returns the sent bytes; fewer
     /// if the file ends before.
     pub(crate) fn send_pages(
         &self,
@@ -388,10 +394,11 @@ impl StreamSet {
         offset: u64,
         length: u64,
     ) -> Result<u64, TransferError> {
+        let socket = self.payload_socket(stream, state)?;
         let (mut at, end) = (offset, offset + length);
         while at < end {
             let part = self.chunk_size((end - at) as usize).min(MAX_SEND);
-            match sendfile(stream.socket(), file, Some(&mut at), part) {
+            match sendfile(socket, file, Some(&mut at), part) {
                 Ok(0) => break,
                 Ok(sent) => {
                     state.count_bytes(sent);
@@ -422,7 +429,7 @@ impl StreamSet {
         }
     }
 
-    /// Discards available bytes of an unencrypted stream, at least one unless the stream ended, and at most the size of
+    /// Discards available bytes of a stream with a payload socket, at least one unless the stream ended, and at most the size of
     /// `buffer`.
     pub(crate) fn drop_some(
         &self,
@@ -430,9 +437,10 @@ impl StreamSet {
         state: &StreamState,
         buffer: &mut [u8],
     ) -> Result<usize, TransferError> {
+        let socket = self.payload_socket(stream, state)?;
         let part = self.chunk_size(buffer.len());
         loop {
-            match tcp::discard(stream.socket(), &mut buffer[..part]) {
+            match tcp::discard(socket, &mut buffer[..part]) {
                 Ok(dropped) => {
                     state.count_bytes(dropped);
                     return Ok(dropped);
@@ -440,6 +448,11 @@ impl StreamSet {
                 Err(error) => self.check_retry(state, error)?,
             }
         }
+    }
+
+    fn payload_socket<'a>(&self, stream: &'a DataStream, state: &StreamState) -> Result<BorrowedFd<'a>, TransferError> {
+        let missing = || self.stream_error(state, io::ErrorKind::Unsupported.into());
+        stream.payload_socket().ok_or_else(missing)
     }
 
     /// Counts payload, and waits for the rate limiter.
@@ -502,10 +515,7 @@ impl StreamSet {
 }
 
 fn read_socket(state: &StreamState) -> Option<SocketEvidence> {
-    tcp::info(&state.socket)
-        .ok()
-        .and_then(|bytes| TcpInfo::parse(&bytes).ok())
-        .map(|info| SocketEvidence::of_stream(&info))
+    state.handle.info().map(|info| SocketEvidence::of_stream(&info))
 }
 
 /// No thread panics while it holds the lock, and the data is consistent after every statement.

@@ -6,7 +6,7 @@
 //! is stalled.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,7 +17,8 @@ use lfn_core::wire::copy::{FileBlocks, StreamReceived, split_into_messages};
 
 use super::TransferError;
 use super::stream_set::lock;
-use crate::session::{DataStream, min_rtt};
+use crate::session::DataStream;
+use crate::transport::Handle;
 
 /// Maximum time in which the receiver reads nothing from a stream.
 pub(super) const STREAM_STALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,7 +37,7 @@ const MAX_UNACKED_BLOCKS: usize = 1 << 18;
 #[derive(Debug)]
 pub(crate) struct StreamState {
     number: u16,
-    pub(super) socket: TcpStream,
+    pub(super) handle: Arc<dyn Handle>,
     shut_down: AtomicBool,
     stalled: AtomicBool,
     /// Bytes written or read.
@@ -65,14 +66,14 @@ struct InFlight {
 }
 
 impl StreamState {
-    pub(super) fn new(stream: &DataStream, socket: TcpStream) -> Self {
+    pub(super) fn new(stream: &DataStream) -> Self {
         let number = stream.stream();
         let taken = StreamReceived { stream: number, blocks: 0, bytes: Bytes(0) };
         let in_flight =
             InFlight { unacked: VecDeque::new(), acked: taken, last_acked_at: Instant::now(), reported: taken };
         StreamState {
             number,
-            socket,
+            handle: stream.handle().clone(),
             shut_down: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
             bytes: AtomicU64::new(0),
@@ -90,7 +91,7 @@ impl StreamState {
     pub(crate) fn shut_down(&self) {
         self.shut_down.store(true, Ordering::SeqCst);
         // The peer may have closed it before.
-        let _ = self.socket.shutdown(Shutdown::Both);
+        let _ = self.handle.shut_down(Shutdown::Both);
     }
 
     /// Shuts the stream down because the receiver reads nothing.
@@ -175,7 +176,7 @@ impl StreamState {
         let pending = self.bytes.load(Ordering::Relaxed) > in_flight.acked.bytes.0;
         let still = now.saturating_duration_since(in_flight.last_acked_at.max(since));
         drop(in_flight);
-        pending && still > least && still > MIN_STALL_ROUND_TRIPS * min_rtt(&self.socket)
+        pending && still > least && still > MIN_STALL_ROUND_TRIPS * self.handle.min_rtt()
     }
 
     /// Returns the sent blocks that are not confirmed, in messages of at most `most` ranges.
@@ -197,12 +198,12 @@ impl StreamState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::memory;
 
     #[test]
     fn stream_without_confirmed_blocks_becomes_full() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let line = StreamState::new(&DataStream::clear(0, near.try_clone().unwrap()), near);
+        let (near, _far) = memory::pair();
+        let line = StreamState::new(&DataStream::clear(0, Box::new(near)));
         line.record_sent((1..MAX_UNACKED_BLOCKS as u64).map(|index| (0, 2 * index)));
         assert!(!line.is_full(1));
         line.record_sent([(1, 0)].into_iter());

@@ -6,7 +6,7 @@
 //! same on a busy machine.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ use super::{CpuCost, ForwardingCosts};
 use crate::emulator::data_path::{ControlChannel, Snapshot};
 use crate::emulator::error::{EmulateError, spawn_scoped, system_error};
 use crate::emulator::network::{PathEnd, SideName, SideNetwork};
+use crate::transport::Stream;
+use crate::transport::tcp::{DEFAULT_BACKLOG, Listener, TcpConnection};
 
 /// Duration of the load.
 const FLOOD_DURATION: Duration = Duration::from_millis(80);
@@ -110,15 +112,12 @@ fn flood([near, far]: &[SideNetwork; 2]) -> io::Result<Duration> {
 /// Sends a TCP stream, and returns the processor time of sender and receiver. Both have a time-out, in case the other
 /// one does not start.
 fn stream([near, far]: &[SideNetwork; 2]) -> Result<io::Result<Duration>, EmulateError> {
-    let listener =
-        far.namespace.run(|| TcpListener::bind(address())).map_err(system_error("enter a network namespace"))?;
+    let listener = far.namespace.run(|| Listener::bind(address(), DEFAULT_BACKLOG));
+    let listener = listener.map_err(system_error("enter a network namespace"))?;
     let listener = listener.map_err(system_error("listen"))?;
     thread::scope(|scope| {
         let receiver = spawn_scoped(scope, || receive(&listener))?;
-        let sender = spawn_scoped(scope, || {
-            let stream = near.namespace.run(|| TcpStream::connect_timeout(&address(), TIMEOUT))??;
-            send(stream)
-        })?;
+        let sender = spawn_scoped(scope, || send(near.namespace.run(|| TcpConnection::connect(address(), TIMEOUT))??))?;
         let (sent, received) = (join(sender), join(receiver));
         Ok(sent.and_then(|sent| Ok(sent + received?)))
     })
@@ -128,7 +127,8 @@ fn join(thread: ScopedJoinHandle<'_, io::Result<Duration>>) -> io::Result<Durati
     thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
 }
 
-fn send(mut stream: TcpStream) -> io::Result<Duration> {
+fn send(connection: TcpConnection) -> io::Result<Duration> {
+    let mut stream = connection.into_socket()?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let record = vec![0; WRITE_SIZE];
     let end = Instant::now() + STREAM_DURATION;
@@ -138,11 +138,11 @@ fn send(mut stream: TcpStream) -> io::Result<Duration> {
     process::thread_cpu_time()
 }
 
-fn receive(listener: &TcpListener) -> io::Result<Duration> {
+fn receive(listener: &Listener) -> io::Result<Duration> {
     if clock::wait_readable([listener.as_fd()], Some(TIMEOUT))? == [false] {
         return Err(ErrorKind::TimedOut.into());
     }
-    let (mut stream, _) = listener.accept()?;
+    let mut stream = listener.accept()?.0.into_socket()?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let mut record = vec![0; WRITE_SIZE];
     loop {

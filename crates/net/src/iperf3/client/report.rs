@@ -18,6 +18,7 @@ use socket2::SockRef;
 use crate::iperf3::figures::{IntervalFigures, IperfFigures};
 use crate::iperf3::stream::{IperfStream, Socket};
 use crate::tester;
+use crate::transport::Stream;
 
 /// Result of a test in one direction, or in both directions at the same time.
 #[derive(Debug, Clone)]
@@ -278,7 +279,7 @@ fn socket_report(parameters: &Parameters, flow: &IperfStream) -> Option<SocketRe
         dscp_granted: tester::current_dscp(&options),
         mptcp_requested: parameters.mptcp,
         mptcp_subflows: tcp::mptcp_subflows(socket),
-        local_address: socket.local_addr().ok().map(|address| address.to_string()),
+        local_address: socket.handle().local_address().ok().map(|address| address.to_string()),
         ..SocketReport::default()
     })
 }

@@ -2,21 +2,23 @@
 //! arrival.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lfn_core::iperf3::{Cookie, LoadProtocol, Parameters, datagram, stream_id};
 use lfn_core::wire::measure::value_for_stream;
-use socket2::{Domain, Protocol as Transport, Type};
+use socket2::{Domain, Protocol, Type};
 
 use super::settings::IperfTest;
 use crate::iperf3::Error;
 use crate::iperf3::control::option;
 use crate::iperf3::options::{self, UnknownCongestion};
 use crate::iperf3::stream::{IperfStream, Load, Socket};
-use crate::session::dial::{BindAddress, set_keepalive_options};
-use crate::session::{SessionError, is_timeout};
+use crate::session::SessionError;
+use crate::session::dial::BindAddress;
+use crate::transport::tcp::{TcpConnection, TcpSocket};
+use crate::transport::{Stream, is_timeout};
 
 /// Maximum datagrams of a reverse test's load that may arrive before the reply.
 const MAX_EARLY_DATAGRAMS: u32 = 1000;
@@ -48,17 +50,16 @@ fn tcp(
     from: Option<&BindAddress>,
     timeout: Duration,
     failed: impl Fn(io::Error) -> Error,
-) -> Result<TcpStream, Error> {
-    let transport = parameters.mptcp.then_some(Transport::MPTCP);
-    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, transport);
+) -> Result<TcpSocket, Error> {
+    let protocol = parameters.mptcp.then_some(Protocol::MPTCP);
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, protocol);
     let socket = socket.map_err(option("a data stream"))?;
     bind(&socket, from)?;
     options::apply(&socket, parameters, UnknownCongestion::Fails)?;
-    socket.connect_timeout(&address.into(), timeout).map_err(&failed)?;
-    let mut socket = TcpStream::from(socket);
-    set_keepalive_options(&socket).map_err(&failed)?;
+    let connected = TcpConnection::connect_socket(socket, address, timeout);
+    let mut socket = connected.and_then(TcpConnection::into_socket).map_err(&failed)?;
     // The load loops have their own time-outs, and Nagle's algorithm is an option of the user.
-    socket.set_write_timeout(None).and_then(|()| socket.set_nodelay(parameters.no_delay)).map_err(&failed)?;
+    socket.set_write_timeout(None).and_then(|()| socket.set_no_delay(parameters.no_delay)).map_err(&failed)?;
     socket.write_all(cookie.wire()).map_err(&failed)?;
     // The route's congestion control replaces the algorithm that was set before the connect.
     if parameters.congestion.is_some() {

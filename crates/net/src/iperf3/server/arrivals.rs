@@ -1,7 +1,7 @@
 //! Assignment of data connections to their tests, by cookie.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, TcpStream};
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -10,6 +10,7 @@ use lfn_core::iperf3::Cookie;
 
 use super::super::control::IperfControl;
 use crate::limits::connection_table::ConnectionSlot;
+use crate::transport::tcp::TcpSocket;
 
 /// A connection that has sent a cookie.
 #[derive(Debug)]
@@ -90,7 +91,7 @@ impl ExpectedTcpStreams<'_> {
     }
 
     /// Returns the streams in the order of acceptance, which is the order in which the client opened them.
-    pub(super) fn take(mut self) -> Vec<(TcpStream, ConnectionSlot)> {
+    pub(super) fn take(mut self) -> Vec<(TcpSocket, ConnectionSlot)> {
         let mut arrived = std::mem::take(&mut self.arrived);
         arrived.sort_by_key(|connection| connection.number);
         arrived.into_iter().map(|connection| (connection.control.into_socket(), connection.slot)).collect()

@@ -1,7 +1,7 @@
 //! Accept loop: the limits of connections, and the first bytes of each.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,6 +18,8 @@ use crate::iperf3::control::{IperfControl, readable};
 use crate::limits::connection_table::ConnectionSlot;
 use crate::server::event::RefusedReason;
 use crate::server::{BACKLOG, ServerEvent};
+use crate::transport::Connection;
+use crate::transport::tcp::TcpConnection;
 
 /// Interval at which the accept loop checks its stop flag.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -38,9 +40,9 @@ impl IperfServer {
                 // A flood of connections must not keep the loop from its stop flag.
                 for _ in 0..BACKLOG {
                     match self.listener.accept() {
-                        Ok((socket, peer)) => {
+                        Ok((connection, peer)) => {
                             number += 1;
-                            IperfServerState::accept(&self.shared, socket, peer, number);
+                            IperfServerState::accept(&self.shared, connection, peer, number);
                         }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                         Err(error) => {
@@ -77,7 +79,7 @@ impl Drop for RunningGuard<'_> {
 
 impl IperfServerState {
     /// Starts the thread of a connection; `number` is its position in the order of arrival.
-    fn accept(shared: &Arc<IperfServerState>, socket: TcpStream, peer: SocketAddr, number: u64) {
+    fn accept(shared: &Arc<IperfServerState>, connection: TcpConnection, peer: SocketAddr, number: u64) {
         // A dual-stack socket reports IPv4 clients as IPv4-mapped IPv6 addresses.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         if !shared.config.access.permits(peer.ip()) {
@@ -87,9 +89,9 @@ impl IperfServerState {
                 "connections from this address are denied",
             ));
         }
-        let Some(slot) = shared.connections.add(&socket, peer.ip()) else {
+        let Some(slot) = shared.connections.add(connection.handle(), peer.ip()) else {
             // One byte into an empty send buffer does not block.
-            let denied = IperfControl::new(socket, "the client")
+            let denied = IperfControl::new(connection, "the client")
                 .and_then(|mut c| c.send(TestState::AccessDenied, "at its hello"));
             drop(denied);
             return (shared.log)(ServerEvent::Refused(peer, RefusedReason::Connections, "too many connections"));
@@ -97,13 +99,13 @@ impl IperfServerState {
         let shared = shared.clone();
         let work = move || {
             let closed = slot.closed_flag();
-            if let Err(error) = serve_connection(&shared, socket, peer, number, slot) {
+            if let Err(error) = serve_connection(&shared, connection, peer, number, slot) {
                 let reason =
                     if closed.load(Ordering::Relaxed) { RefusedReason::Silent } else { refused_reason(&error) };
                 (shared.log)(ServerEvent::Refused(peer, reason, &error.to_string()));
             }
         };
-        // If the thread does not start, the socket is dropped; the client sees the close.
+        // If the thread does not start, the connection is dropped; the client sees the close.
         let _ = thread::Builder::new().name("iperf3".into()).spawn(work);
     }
 
@@ -131,12 +133,12 @@ fn refused_reason(error: &Error) -> RefusedReason {
 /// Serves one connection from its first byte: a stream goes to its test, any other connection starts one.
 fn serve_connection(
     shared: &Arc<IperfServerState>,
-    socket: TcpStream,
+    connection: TcpConnection,
     peer: SocketAddr,
     number: u64,
     slot: ConnectionSlot,
 ) -> Result<(), Error> {
-    let mut control = IperfControl::new(socket, "the client")?;
+    let mut control = IperfControl::new(connection, "the client")?;
     let mut cookie = [0; COOKIE_LENGTH];
     control.read(&mut cookie, shared.config.timeouts.step_timeout, "before its cookie")?;
     slot.note_data();

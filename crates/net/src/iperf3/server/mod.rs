@@ -14,7 +14,7 @@ mod session;
 mod udp;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -26,6 +26,7 @@ use crate::limits::access::Access;
 use crate::limits::admission::Admission;
 use crate::limits::connection_table::{ConnectionLimits, ConnectionTable};
 use crate::server::{BACKLOG, ServerEvent};
+use crate::transport::tcp::Listener;
 use arrivals::StreamRendezvous;
 
 /// Settings of a server, fixed at its start.
@@ -83,7 +84,7 @@ impl Default for IperfTimeouts {
 /// A bound server; `run` serves its clients.
 #[derive(Debug)]
 pub struct IperfServer {
-    listener: TcpListener,
+    listener: Listener,
     udp: udp::UdpListener,
     shared: Arc<IperfServerState>,
 }
@@ -109,11 +110,9 @@ impl std::fmt::Debug for IperfServerState {
 impl IperfServer {
     /// Binds the TCP and the UDP socket; [`IperfServer::run`] then answers clients.
     pub fn bind(config: IperfServerConfig, log: impl Fn(ServerEvent<'_>) + Send + Sync + 'static) -> io::Result<Self> {
-        let listener = TcpListener::bind(config.listen)?;
         // As for `lfn`'s own port: a flood of SYNs must not displace honest ones.
-        rustix::net::listen(&listener, BACKLOG)?;
-        listener.set_nonblocking(true)?;
-        let udp = udp::UdpListener::bind(listener.local_addr()?)?;
+        let listener = Listener::bind(config.listen, BACKLOG)?;
+        let udp = udp::UdpListener::bind(listener.local_address()?)?;
         let shared = IperfServerState {
             connections: ConnectionTable::new(config.connection_limits),
             config,
@@ -128,7 +127,7 @@ impl IperfServer {
 
     /// Returns the address and port of the listener.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listener.local_address()
     }
 
     /// Returns the number of clients that request a test, wait in the queue, or run a test.

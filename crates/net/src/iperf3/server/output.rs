@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::figures::IntervalFigures;
 use super::super::stream::{IperfStream, Socket};
+use crate::transport::Stream;
 
 /// Maximum rows (streams times intervals), about 2 MiB. Later intervals of a longer test are omitted.
 const MAX_ROWS: usize = 20_000;
@@ -157,7 +158,7 @@ impl Socket {
     /// Returns the local and the remote address.
     fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         match self {
-            Socket::Tcp(socket) => Some((socket.local_addr().ok()?, socket.peer_addr().ok()?)),
+            Socket::Tcp(socket) => Some((socket.handle().local_address().ok()?, socket.handle().peer_address().ok()?)),
             Socket::Udp(socket) => Some((socket.local_addr().ok()?, socket.peer_addr().ok()?)),
         }
     }

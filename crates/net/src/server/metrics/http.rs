@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_sys::clock;
+
+use crate::transport::tcp::{DEFAULT_BACKLOG, Listener, TcpSocket};
+use crate::transport::{Handle, Stream};
 
 /// Maximum time for a request and its answer together.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,23 +38,19 @@ pub struct MetricsError {
 /// Server that answers scrapes of its metrics.
 #[derive(Debug)]
 pub struct MetricsServer {
-    listener: TcpListener,
+    listener: Listener,
 }
 
 impl MetricsServer {
     /// Listens for scrapes; [`MetricsServer::run`] answers them.
     pub fn bind(address: SocketAddr) -> Result<Self, MetricsError> {
-        let listen = || {
-            let listener = TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        };
-        listen().map(|listener| MetricsServer { listener }).map_err(|source| MetricsError { address, source })
+        let bound = Listener::bind(address, DEFAULT_BACKLOG);
+        bound.map(|listener| MetricsServer { listener }).map_err(|source| MetricsError { address, source })
     }
 
     /// Returns the address and port of the listener.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listener.local_address()
     }
 
     /// Answers scrapes with the text that `page` returns, until `stop` is set.
@@ -61,8 +60,9 @@ impl MetricsServer {
         while !stop.load(Ordering::Relaxed) {
             // After an error, accept() reports it again.
             let _ = clock::wait_readable([self.listener.as_fd()], Some(POLL_INTERVAL));
-            let socket = match self.listener.accept() {
-                Ok((socket, _)) => socket,
+            let accepted = self.listener.accept().and_then(|(connection, _)| connection.into_socket());
+            let socket = match accepted {
+                Ok(socket) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 Err(_) => {
                     // The process may be out of file descriptors; connections that are open now will be closed.
@@ -71,14 +71,14 @@ impl MetricsServer {
                 }
             };
             number += 1;
-            if let Some(slot) = ScrapeSlot::claim(&open, number, &socket) {
+            if let Some(slot) = ScrapeSlot::claim(&open, number, socket.handle()) {
                 answer_in_thread(socket, slot, Arc::clone(&page));
             }
         }
     }
 }
 
-fn answer_in_thread<P: Fn() -> String + Send + Sync + 'static>(socket: TcpStream, slot: ScrapeSlot, page: Arc<P>) {
+fn answer_in_thread<P: Fn() -> String + Send + Sync + 'static>(socket: TcpSocket, slot: ScrapeSlot, page: Arc<P>) {
     // If the thread does not start, the socket is dropped; the scraper sees the close.
     let _ = thread::Builder::new().name("scrape".into()).stack_size(256 << 10).spawn(move || {
         // The scraper may have disconnected.
@@ -86,9 +86,9 @@ fn answer_in_thread<P: Fn() -> String + Send + Sync + 'static>(socket: TcpStream
     });
 }
 
-/// Open connections in the order of arrival, each with its socket until its request is read.
+/// Open connections in the order of arrival, each with its handle until its request is read.
 #[derive(Default)]
-struct OpenScrapes(BTreeMap<u64, Option<TcpStream>>);
+struct OpenScrapes(BTreeMap<u64, Option<Arc<dyn Handle>>>);
 
 /// Slot of a scrape, freed however its thread ends.
 struct ScrapeSlot {
@@ -99,15 +99,14 @@ struct ScrapeSlot {
 impl ScrapeSlot {
     /// Takes a slot; `None` if all connections are being answered. The oldest connection without a request is closed
     /// for the new one.
-    fn claim(open: &Arc<Mutex<OpenScrapes>>, number: u64, socket: &TcpStream) -> Option<ScrapeSlot> {
-        let socket = socket.try_clone().ok()?;
+    fn claim(open: &Arc<Mutex<OpenScrapes>>, number: u64, connection: &Arc<dyn Handle>) -> Option<ScrapeSlot> {
         let mut places = lock(open);
         if places.0.len() >= MAX_SCRAPES {
             let oldest = places.0.iter().find(|(_, silent)| silent.is_some()).map(|(number, _)| *number)?;
             // The thread of the closed connection then reads the end of the stream.
-            let _ = places.0.remove(&oldest).flatten()?.shutdown(Shutdown::Both);
+            let _ = places.0.remove(&oldest).flatten()?.shut_down(Shutdown::Both);
         }
-        places.0.insert(number, Some(socket));
+        places.0.insert(number, Some(connection.clone()));
         Some(ScrapeSlot { open: open.clone(), number })
     }
 
@@ -130,8 +129,7 @@ fn lock(open: &Mutex<OpenScrapes>) -> MutexGuard<'_, OpenScrapes> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn answer(mut socket: TcpStream, page: &dyn Fn() -> String, slot: &ScrapeSlot) -> io::Result<()> {
-    socket.set_nonblocking(false)?;
+fn answer(mut socket: TcpSocket, page: &dyn Fn() -> String, slot: &ScrapeSlot) -> io::Result<()> {
     socket.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let head = head(&mut socket, Instant::now() + REQUEST_TIMEOUT)?;
     slot.mark_requested();
@@ -150,7 +148,7 @@ fn answer(mut socket: TcpStream, page: &dyn Fn() -> String, slot: &ScrapeSlot) -
 }
 
 /// Reads the head of the request; `None` if it is longer than [`MAX_HEAD_BYTES`].
-fn head(socket: &mut TcpStream, deadline: Instant) -> io::Result<Option<String>> {
+fn head(socket: &mut TcpSocket, deadline: Instant) -> io::Result<Option<String>> {
     let (mut head, mut part) = (Vec::new(), [0; 512]);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

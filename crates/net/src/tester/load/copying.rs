@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use super::data::{PayloadSource, PayloadVerifier};
 use super::{LoadState, PayloadResult, StreamCounter};
-use crate::session::{DataStream, Protection};
+use crate::session::DataStream;
 
 pub(super) fn send(
     mut stream: DataStream,
@@ -29,7 +29,8 @@ pub(super) fn receive(
     let mut expected = PayloadVerifier::new(shared, stream.stream());
     let result = super::receive(&mut stream, shared, counter, payload, |stream, max_bytes, at| {
         if buffer.is_empty() {
-            wait_for_data(stream)?;
+            // An idle stream needs no buffer.
+            stream.peek(&mut [0])?;
             buffer = vec![0; shared.read_bytes];
         }
         let length = stream.read(&mut buffer[..max_bytes])?;
@@ -38,13 +39,4 @@ pub(super) fn receive(
     });
     payload.check = expected.result();
     result
-}
-
-/// Waits for the first data, so that an idle stream needs no buffer.
-fn wait_for_data(stream: &DataStream) -> io::Result<()> {
-    // With TLS the first bytes may have been read together with the hello.
-    if stream.protection() == Protection::Clear {
-        stream.socket().peek(&mut [0])?;
-    }
-    Ok(())
 }

@@ -11,19 +11,17 @@ mod no_copy;
 mod run;
 
 use std::io::{self, ErrorKind};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lfn_core::block_timing::BlockTimes;
-use lfn_core::tcp_info::TcpInfo;
 use lfn_core::wire::measure::{Cpu, Mode, PayloadCheck, PayloadData, SocketReport, TestDirection, TestRequest};
-use lfn_sys::tcp;
 pub(crate) use run::run;
 
 use crate::limits::rate_limiter::RateLimiter;
-use crate::session::{DEAD_PEER_TIMEOUT, DataStream, is_timeout};
+use crate::session::DataStream;
+use crate::transport::{DEAD_PEER_TIMEOUT, Handle, is_timeout};
 
 /// Stack of a stream's thread, which touches 8 KiB of it. glibc reuses the stacks of ended threads, with their resident
 /// memory, for any thread that requests at least a quarter of their size. The stacks of connections are larger than
@@ -82,12 +80,12 @@ pub(crate) enum StreamEvent {
 #[derive(Debug)]
 pub(crate) struct LoadStream {
     pub(crate) number: u16,
-    pub(crate) socket: TcpStream,
+    pub(crate) handle: Arc<dyn Handle>,
     pub(crate) counter: Arc<StreamCounter>,
     /// Time at which the hello was sent or received.
     pub(crate) opened: Instant,
-    /// Options granted when the stream was opened.
-    pub(crate) granted: SocketReport,
+    /// Options granted when the stream was opened; `None` if the stream has no socket.
+    pub(crate) granted: Option<SocketReport>,
 }
 
 /// Results about the payload of a stream, if requested.
@@ -194,7 +192,7 @@ fn send(
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // A full send buffer on a slow path does not mean a dead peer, as long as acknowledgements arrive.
-                Err(error) if is_timeout(&error) && has_progress(stream.socket(), &mut acked) => {}
+                Err(error) if is_timeout(&error) && has_progress(&**stream.handle(), &mut acked) => {}
                 Err(error) => return Err(error),
             }
             if shared.stopped() {
@@ -231,7 +229,7 @@ fn receive(
     payload: &mut PayloadResult,
     mut read: impl FnMut(&mut DataStream, usize, u64) -> io::Result<usize>,
 ) -> io::Result<()> {
-    stream.socket().set_read_timeout(Some(DEAD_PEER_TIMEOUT))?;
+    stream.set_read_timeout(Some(DEAD_PEER_TIMEOUT))?;
     let mut received = 0;
     let record = shared.record_bytes as u64;
     loop {
@@ -262,8 +260,8 @@ fn receive(
 }
 
 /// Returns whether more bytes were acknowledged than `acked`, and updates `acked`.
-fn has_progress(socket: &TcpStream, acked: &mut u64) -> bool {
-    let now = tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).and_then(|info| info.acked_bytes);
+fn has_progress(stream: &dyn Handle, acked: &mut u64) -> bool {
+    let now = stream.info().and_then(|info| info.acked_bytes);
     let before = std::mem::replace(acked, now.unwrap_or(0));
     *acked > before
 }

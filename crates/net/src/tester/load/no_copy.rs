@@ -8,13 +8,14 @@
 //! write 31-33 and 0.31-0.32. The receiver uses `recv` with `MSG_TRUNC`, which counts and discards.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use lfn_sys::pages::Pages;
 use lfn_sys::tcp;
 
 use super::data::PayloadSource;
 use super::{LoadState, PayloadResult, StreamCounter};
-use crate::session::{DataStream, Protection};
+use crate::session::DataStream;
 
 pub(super) fn send(
     mut stream: DataStream,
@@ -22,10 +23,10 @@ pub(super) fn send(
     counter: &StreamCounter,
     payload: &mut PayloadResult,
 ) -> io::Result<()> {
-    require_cleartext(&stream)?;
+    payload_socket(&stream)?;
     let pages = Pages::new(PayloadSource::new(shared, stream.stream()).at(0, shared.record_bytes))?;
     super::send(&mut stream, shared, counter, payload, |stream, part| {
-        pages.send(stream.socket(), part.offset, part.max_bytes)
+        pages.send(payload_socket(stream)?, part.offset, part.max_bytes)
     })
 }
 
@@ -35,17 +36,15 @@ pub(super) fn receive(
     counter: &StreamCounter,
     payload: &mut PayloadResult,
 ) -> io::Result<()> {
-    require_cleartext(&stream)?;
+    payload_socket(&stream)?;
     let mut scratch = vec![0; shared.read_bytes];
     super::receive(&mut stream, shared, counter, payload, |stream, max_bytes, _| {
-        tcp::discard(stream.socket(), &mut scratch[..max_bytes])
+        tcp::discard(payload_socket(stream)?, &mut scratch[..max_bytes])
     })
 }
 
-/// Refuses TLS streams: encryption must touch every byte.
-fn require_cleartext(stream: &DataStream) -> io::Result<()> {
-    match stream.protection() {
-        Protection::Clear => Ok(()),
-        Protection::Tls => Err(io::Error::new(io::ErrorKind::Unsupported, "an encrypted stream needs copying mode")),
-    }
+/// Returns the socket of the payload. Refuses encrypted streams: encryption must touch every byte.
+fn payload_socket(stream: &DataStream) -> io::Result<BorrowedFd<'_>> {
+    let refused = || io::Error::new(io::ErrorKind::Unsupported, "an encrypted stream needs copying mode");
+    stream.payload_socket().ok_or_else(refused)
 }

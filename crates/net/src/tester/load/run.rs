@@ -39,7 +39,6 @@ pub(crate) fn run(
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc::channel;
     use std::thread;
     use std::time::{Duration, Instant};
@@ -48,18 +47,17 @@ mod tests {
 
     use super::*;
     use crate::limits::rate_limiter::RateLimiter;
+    use crate::transport::tcp::pair;
 
     #[test]
     fn stream_ends_by_itself_at_its_time_limit() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut far, _) = listener.accept().unwrap();
+        let (near, mut far) = pair();
         let drained = thread::spawn(move || while far.read(&mut [0; 65_536]).unwrap_or(0) > 0 {});
         let max_bytes = Some(Duration::from_millis(200));
         let shared = LoadState::new(&TestRequest::default(), true, Instant::now(), RateLimiter::unlimited(), max_bytes);
         let (events, ended) = channel();
         let counter = StreamCounter::default();
-        run(DataStream::clear(0, near), true, &shared, &counter, &events);
+        run(DataStream::clear(0, Box::new(near)), true, &shared, &counter, &events);
         assert!(matches!(ended.recv().unwrap(), StreamEvent::Ended { result: Ok(()), .. }));
         assert!(counter.last() >= 200_000_000 && counter.bytes.load(Ordering::Relaxed) > 0, "{counter:?}");
         drained.join().unwrap();

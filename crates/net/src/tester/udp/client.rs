@@ -19,7 +19,7 @@ use super::end::UdpEnd;
 use super::ramp_steps::{PendingStep, RampSender, StepTimeout};
 use super::server::rate_share;
 use crate::limits::rate_limiter::RateLimiter;
-use crate::session::dial::{self, Target, TcpConnection};
+use crate::session::dial::{self, ServerConnection, Target};
 use crate::session::queue;
 use crate::session::{Control, DatagramStream, SessionError};
 use crate::tester::client_end::{server_reason, unexpected_message};
@@ -40,7 +40,7 @@ pub(in crate::tester) fn run(
     test: &Test,
     watch: &mut dyn FnMut(TestProgress<'_>),
 ) -> Result<Evidence, TestError> {
-    let connection = TcpConnection::connect(target)?;
+    let connection = ServerConnection::connect(target)?;
     let rtt = connection.min_rtt();
     let request = TestRequest { interval: test.interval(rtt), ..test.request.clone() };
     let mut session = dial::new_session_id()?;
@@ -135,7 +135,7 @@ fn open(
     count: u16,
     timeout: Duration,
 ) -> Result<Vec<DatagramStream>, SessionError> {
-    let control = control.socket();
+    let control = &**control.handle();
     thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
             .map(|number| scope.spawn(move || dial::open_datagrams(target, control, session, number, timeout)))

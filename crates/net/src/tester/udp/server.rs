@@ -8,7 +8,6 @@ use lfn_core::wire::measure::{Bounded, ClientMessage, Ready, ServerMessage, Test
 use super::end::UdpEnd;
 use super::ramp_steps::{PendingStep, RampSender, StepTimeout};
 use crate::server::{DatagramStreams, ServerSession};
-use crate::session::min_rtt;
 use crate::session::{DatagramStream, SessionError};
 use crate::tester::clock::ClockReplies;
 use crate::tester::probe::ProbeEcho;
@@ -37,7 +36,7 @@ pub(in crate::tester) fn serve(session: &mut ServerSession, request: &TestReques
         &session.rate_limiter(),
         rate_share(limit, request.streams),
     )?;
-    let rtt = min_rtt(session.control.socket());
+    let rtt = session.control.handle().min_rtt();
     let clock_replies = ClockReplies::new();
     let step_timeout = StepTimeout::of(request, end.datagram(), session.limits().silence_timeout);
     let mut server = UdpTestServer {

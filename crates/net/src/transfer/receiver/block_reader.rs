@@ -8,7 +8,7 @@ use lfn_core::wire::seal::SEALED_HEADER_BYTES;
 use super::super::TransferError;
 use super::super::stream_set::{Activity, StreamSet};
 use super::super::stream_state::StreamState;
-use crate::session::{DataStream, Protection};
+use crate::session::DataStream;
 
 /// Minimum length of the buffer, in bytes: one read must fetch many small blocks.
 const MIN_BUFFER: usize = 64 << 10;
@@ -75,9 +75,9 @@ impl<'a> BlockReader<'a> {
         Ok(&self.buffer[start..][..length])
     }
 
-    /// Skips the payload after the header. Without encryption, the kernel discards the bytes without a copy.
+    /// Skips the payload after the header. If the stream has a payload socket, the kernel discards the bytes without a copy.
     pub(super) fn skip_payload(&mut self, length: u32) -> Result<(), TransferError> {
-        if self.stream.protection() == Protection::Tls {
+        if self.stream.payload_socket().is_none() {
             return self.read_payload(length).map(drop);
         }
         let length = length as usize;

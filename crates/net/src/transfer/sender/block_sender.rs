@@ -14,7 +14,7 @@ use socket2::SockRef;
 
 use super::source_file::{ListedFile, ReadError};
 use super::{Shared, wait};
-use crate::session::{DataStream, Protection};
+use crate::session::DataStream;
 use crate::transfer::TransferError;
 use crate::transfer::stream_set::{Activity, lock};
 use crate::transfer::stream_state::StreamState;
@@ -35,7 +35,7 @@ impl Shared {
         self.streams.run_stream(stream, |stream, stream_state| {
             // The limit affects only memory and fairness, so an error on an older kernel is ignored.
             let limit = u32::try_from(2 * self.block_size.0).unwrap_or(MAX_UNSENT_BYTES).min(MAX_UNSENT_BYTES);
-            let _ = SockRef::from(stream.socket()).set_tcp_notsent_lowat(limit);
+            let _ = stream.handle().socket().map(|socket| SockRef::from(&socket).set_tcp_notsent_lowat(limit));
             let mut buffer = Vec::new();
             while let Some(tasks) = self.next_blocks(stream_state)? {
                 let sent = self.send_blocks(stream, stream_state, tasks, &mut buffer);
@@ -139,11 +139,11 @@ impl Shared {
     }
 
     /// Returns whether the kernel can send this block directly from the page cache (sendfile(2)). This needs a stream
-    /// without encryption and a file of several blocks. The receiver checks no digest for a file of one block, so a
+    /// with a payload socket and a file of several blocks. The receiver checks no digest for a file of one block, so a
     /// page that changes meanwhile could pass unnoticed without hashes.
     fn can_send_pages(&self, stream: &DataStream, tasks: &[BlockTask<Arc<ListedFile>>]) -> bool {
         let [task] = tasks else { return false };
-        let plain = stream.protection() == Protection::Clear && !self.sparse;
+        let plain = stream.payload_socket().is_some() && !self.sparse;
         plain && task.send && task.layout.blocks() > 1 && task.source.is_file()
     }
 

@@ -1,7 +1,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -14,6 +13,8 @@ use lfn_core::wire::copy::{BlockHeader, MAX_PENDING_BYTES, MAX_PENDING_ENTRIES};
 use tempfile::TempDir;
 
 use super::*;
+use crate::transport::Stream;
+use crate::transport::tcp::pair;
 
 /// Blocks that a stream carried.
 type ReceivedBlocks = Vec<(BlockHeader, Vec<u8>)>;
@@ -116,12 +117,10 @@ impl TestReceiver {
 
 /// Opens a stream of `sender`, and reads the stream to its end.
 fn open_stream(sender: &Arc<Sender>, number: u16) -> JoinHandle<ReceivedBlocks> {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let local = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let mut remote = listener.accept().unwrap().0;
+    let (local, mut remote) = pair();
     remote.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let sender = sender.clone();
-    thread::spawn(move || sender.run(DataStream::clear(number, local)));
+    thread::spawn(move || sender.run(DataStream::clear(number, Box::new(local))));
     thread::spawn(move || {
         let mut blocks = Vec::new();
         let mut header = [0; BlockHeader::LENGTH];

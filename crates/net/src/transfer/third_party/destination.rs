@@ -24,7 +24,7 @@ pub(crate) fn serve_destination(session: &mut ServerSession, request: &TokenRequ
     let since = request.since.unwrap_or_else(|| subtract_clock_lag(now()));
     // The token is revoked at the end of the session, whatever the reason.
     let issued = session.issue_temporary_token(&TokenRequest { since: Some(since), ..request.clone() })?;
-    let port = session.control.socket().local_addr();
+    let port = session.control.handle().local_address();
     let port = port.map_err(|source| SessionError::Io { peer: "the kernel", source })?.port();
     session.control.send(&TokenReply::Issued {
         token: issued.token,

@@ -184,7 +184,7 @@ fn wait_for_token(
         let Some(TokenReply::Issued { token, fingerprint, since, .. }) = message else { continue };
         // Use the address that this client reached. A server behind address translation does not know its external
         // port.
-        let reached: Vec<SocketAddr> = control.socket().peer_addr().into_iter().collect();
+        let reached: Vec<SocketAddr> = control.handle().peer_address().into_iter().collect();
         let other_addresses = target.addresses().iter().filter(|address| !reached.contains(address)).copied();
         let addresses = reached.iter().copied().chain(other_addresses).take(MAX_ADDRESSES).collect();
         return Ok((ReceiverAddress { host: target.host().to_owned(), addresses, token, fingerprint }, since));

@@ -123,7 +123,7 @@ fn entries_cannot_use_reserved_names() {
 }
 
 /// Starts a copy of one file, `x`. The first of its three blocks has arrived.
-fn started_copy(temp: &Path) -> (TestCopy, TcpStream, Vec<u8>) {
+fn started_copy(temp: &Path) -> (TestCopy, TcpSocket, Vec<u8>) {
     let mut copy = TestCopy::into(temp);
     let mut stream = copy.open_stream();
     let large = data(3, 3_000);

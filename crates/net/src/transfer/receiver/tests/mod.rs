@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::AtomicU16;
@@ -20,6 +19,7 @@ use tempfile::TempDir;
 
 use super::single_block_file::SingleBlockFile;
 use super::*;
+use crate::transport::tcp::{TcpSocket, pair};
 
 mod concurrent_changes;
 mod delete_limits;
@@ -71,10 +71,9 @@ impl TestCopy {
         TestCopy::start(destination_in(directory, OverwritePolicy::default()))
     }
 
-    fn open_stream(&self) -> TcpStream {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let far = DataStream::clear(self.streams.fetch_add(1, Ordering::SeqCst), listener.accept().unwrap().0);
+    fn open_stream(&self) -> TcpSocket {
+        let (near, far) = pair();
+        let far = DataStream::clear(self.streams.fetch_add(1, Ordering::SeqCst), Box::new(far));
         let receiver = self.receiver.clone();
         thread::spawn(move || receiver.run(far));
         near
