@@ -1,5 +1,6 @@
 //! Unencrypted data streams that an attacker on the path changes, and streams that are offered to sessions of others.
 #![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::disallowed_types, reason = "the other end of the path uses plain sockets")]
 
 mod support;
 

@@ -4,6 +4,7 @@
 //! The path is a proxy on loopback that injects faults at byte counts. So only the timeouts of the copy itself depend
 //! on the clock.
 #![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::disallowed_types, reason = "the other end of the path uses plain sockets")]
 
 mod support;
 

@@ -1,6 +1,7 @@
 //! Unauthenticated and unsuitable clients: slow ones, too many of them, wrong tokens, wrong keys, and other protocols.
 
 #![expect(clippy::unwrap_used, reason = "a failing test panics, and so do its helpers")]
+#![allow(clippy::disallowed_types, reason = "the other end of the path uses plain sockets")]
 
 mod support;
 

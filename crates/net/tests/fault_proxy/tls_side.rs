@@ -1,6 +1,8 @@
 //! The TLS connection of the proxy on one side: towards the client with its own certificate, towards the server without
 //! checking the certificate, as `--insecure` does.
 
+#![allow(clippy::disallowed_types, reason = "the other end of the path uses plain sockets")]
+
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
