@@ -17,7 +17,8 @@ use lfn_sys::udp;
 use lfn_sys::udp::batch::{MergedDatagrams, ReceiveBuffers};
 
 use super::state::{POLL_INTERVAL, ServerState};
-use crate::session::{DatagramStream, is_timeout};
+use crate::session::DatagramStream;
+use crate::transport::is_timeout;
 
 /// Binds the server's UDP socket to the address of its TCP listener.
 pub(super) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {

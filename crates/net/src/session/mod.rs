@@ -28,7 +28,6 @@ use lfn_core::units::show_duration;
 use lfn_core::wire::{FrameError, Refusal};
 
 pub use crate::transport::DEAD_PEER_TIMEOUT;
-pub(crate) use crate::transport::is_timeout;
 
 /// Protection of a data stream's payload. Both kinds are authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -292,11 +292,11 @@ fn read_file(path: &str) -> io::Result<String> {
 mod tests {
     use super::*;
     use crate::transport::Stream;
-    use crate::transport::tcp::pair;
+    use crate::transport::{memory, tcp};
 
     #[test]
     fn watch_reports_figures_of_any_linux() {
-        let (client, _server) = pair();
+        let (client, _server) = tcp::pair();
         let mut watch = HostWatch::begin(&**client.handle());
         watch.last.at = Instant::now();
         assert_eq!(watch.sample(), None, "too soon");
@@ -313,8 +313,17 @@ mod tests {
     }
 
     #[test]
+    fn stream_without_addresses_is_watched_without_interface() {
+        let (client, _server) = memory::pair();
+        let (report, notes) = HostWatch::begin(&**client.handle()).finish();
+        let report = report.unwrap();
+        assert!(report.interface.is_none() && !report.processors.is_empty(), "{report:?}");
+        assert!(notes[0].message.starts_with("interface of the load unknown"), "{notes:?}");
+    }
+
+    #[test]
     fn reading_is_cheap() {
-        let (client, _server) = pair();
+        let (client, _server) = tcp::pair();
         let mut watch = HostWatch::begin(&**client.handle());
         let times = (0..20).map(|_| {
             let first = Instant::now();

@@ -27,7 +27,8 @@ use super::control_loop::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT};
 use super::stream_state::{ClosedStream, STREAM_STALL_TIMEOUT, StreamState};
 use super::{Stall, TransferError};
 use crate::limits::rate_limiter::RateLimiter;
-use crate::session::{DEAD_PEER_TIMEOUT, DataStream, SessionError, is_timeout};
+use crate::session::{DataStream, SessionError};
+use crate::transport::{DEAD_PEER_TIMEOUT, is_timeout};
 
 /// Maximum stream failures without progress: so many per stream that was open at once, plus so many in addition.
 const FAILURES_PER_STREAM: (u32, u32) = (3, 5);

@@ -201,6 +201,18 @@ mod tests {
     use crate::transport::memory;
 
     #[test]
+    fn stream_without_figures_stalls_by_time_alone() {
+        let (near, _far) = memory::pair();
+        let line = StreamState::new(&DataStream::clear(0, Box::new(near)));
+        assert_eq!(line.handle.info(), None);
+        line.record_sent([(0, 0)].into_iter());
+        line.count_bytes(100);
+        let since = Instant::now();
+        let stalled = |after| line.has_stalled(since, STREAM_STALL_TIMEOUT, since + after);
+        assert!(!stalled(STREAM_STALL_TIMEOUT) && stalled(STREAM_STALL_TIMEOUT + Duration::from_millis(1)));
+    }
+
+    #[test]
     fn stream_without_confirmed_blocks_becomes_full() {
         let (near, _far) = memory::pair();
         let line = StreamState::new(&DataStream::clear(0, Box::new(near)));

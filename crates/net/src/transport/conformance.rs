@@ -317,7 +317,7 @@ fn large_messages_pass_in_both_directions([mut near, mut far]: Pair) {
     drop(echo.join().unwrap());
 }
 
-/// Sends and receives at the same time in one thread: a write that waits gives way to a read.
+/// Sends and receives at the same time in one thread: after a write that must wait, it reads.
 fn exchange(mut stream: Box<dyn Stream>, bytes: &[u8]) -> Vec<u8> {
     set_timeouts(&mut *stream, Duration::from_millis(2));
     let (mut sent, mut received, mut buffer) = (0, Vec::new(), vec![0; 1 << 16]);

@@ -12,7 +12,7 @@
 //! `conformance` is the suite of tests that every transport passes.
 //!
 //! Sockets are optional. A consumer works without [`Handle::info`], without [`Handle::socket`] (it then sets no socket options)
-//! and without [`Stream::payload_socket`] (it then copies the payload).
+//! and without [`Stream::payload_socket`] (it then copies the payload, or refuses a mode without copies).
 
 #[cfg(test)]
 mod conformance;

@@ -43,15 +43,16 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use lfn_core::wire::measure::TestRequest;
+    use lfn_core::units::Bytes;
+    use lfn_core::wire::measure::{Modes, PayloadData, TestLoad, TestRequest};
 
     use super::*;
     use crate::limits::rate_limiter::RateLimiter;
-    use crate::transport::tcp::pair;
+    use crate::transport::{memory, tcp};
 
     #[test]
     fn stream_ends_by_itself_at_its_time_limit() {
-        let (near, mut far) = pair();
+        let (near, mut far) = tcp::pair();
         let drained = thread::spawn(move || while far.read(&mut [0; 65_536]).unwrap_or(0) > 0 {});
         let max_bytes = Some(Duration::from_millis(200));
         let shared = LoadState::new(&TestRequest::default(), true, Instant::now(), RateLimiter::unlimited(), max_bytes);
@@ -61,5 +62,44 @@ mod tests {
         assert!(matches!(ended.recv().unwrap(), StreamEvent::Ended { result: Ok(()), .. }));
         assert!(counter.last() >= 200_000_000 && counter.bytes.load(Ordering::Relaxed) > 0, "{counter:?}");
         drained.join().unwrap();
+    }
+
+    /// Moves a verified load through memory, and returns the result and the checked bytes of the receiver.
+    fn load_in_memory(mode: Mode) -> (std::io::Result<()>, Option<u64>) {
+        let request = TestRequest {
+            load: TestLoad::Bytes(Bytes(10_000_000)),
+            data: PayloadData::Random,
+            check: true,
+            modes: Modes { near: mode, far: mode },
+            ..TestRequest::default()
+        };
+        let (near, far) = memory::pair();
+        let (events, ended) = channel();
+        let limit = Some(Duration::from_secs(20));
+        thread::scope(|scope| {
+            for (stream, sends) in [(near, true), (far, false)] {
+                let (request, events) = (&request, events.clone());
+                scope.spawn(move || {
+                    let shared = LoadState::new(request, sends, Instant::now(), RateLimiter::unlimited(), limit);
+                    let stream = DataStream::clear(0, Box::new(stream));
+                    run(stream, sends, &shared, &StreamCounter::default(), &events);
+                });
+            }
+        });
+        let mut outcome = (Ok(()), None);
+        for event in ended.try_iter() {
+            let StreamEvent::Ended { payload, result, .. } = event else { panic!("{event:?}") };
+            outcome.0 = outcome.0.and(result);
+            outcome.1 = outcome.1.or(payload.check.map(|check| check.checked_bytes));
+        }
+        outcome
+    }
+
+    #[test]
+    fn load_needs_no_socket() {
+        let (result, checked) = load_in_memory(Mode::Copying);
+        assert!(matches!((&result, checked), (Ok(()), Some(10_000_000))), "{result:?} {checked:?}");
+        let (result, _) = load_in_memory(Mode::NoCopy);
+        assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::Unsupported);
     }
 }

@@ -12,7 +12,7 @@ use lfn_sys::udp::batch::{MergedDatagrams, ReceiveBuffers};
 
 use super::flow::{FlowReceived, UdpFlow};
 use crate::limits::rate_limiter::RateLimiter;
-use crate::session::is_timeout;
+use crate::transport::is_timeout;
 
 /// Interval at which the stop flag is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -21,7 +21,7 @@ use lfn_sys::udp::{discard_error, max_payload, set_exact_timers};
 use super::datagram_too_long::DatagramTooLong;
 use super::flow::UdpFlow;
 use crate::limits::rate_limiter::RateLimiter;
-use crate::session::is_timeout;
+use crate::transport::is_timeout;
 
 /// Time that the loop spins before a departure: about the duration of a wake-up.
 const SPIN_NANOS: u64 = 20_000;
