@@ -189,8 +189,8 @@ fn listen(address: SocketAddr) -> io::Result<(Listener, UdpSocket)> {
     const TRIES: u32 = 20;
     let mut tries = 0;
     loop {
-        // With the library's backlog of 128 the kernel drops SYNs under a flood of connections, and honest clients wait a
-        // second for their retransmission.
+        // With the library's backlog of 128 the kernel drops SYNs under a flood of connections, and honest clients wait
+        // a second for their retransmission.
         let listener = Listener::bind(address, BACKLOG)?;
         match datagrams::bind(listener.local_address()?) {
             Ok(datagrams) => return Ok((listener, datagrams)),

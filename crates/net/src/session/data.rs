@@ -29,7 +29,8 @@ impl DataStream {
         DataStream::new(number, stream, Protection::Clear)
     }
 
-    /// Takes the encrypted stream after its hello. Each read and each write then has its own time-out, as payload needs.
+    /// Takes the encrypted stream after its hello. Each read and each write then has its own time-out, as payload
+    /// needs.
     pub(crate) fn tls(number: u16, mut stream: Box<dyn Stream>) -> Self {
         // A closed stream reports its error at the next use.
         let _ = stream.set_deadline(None);

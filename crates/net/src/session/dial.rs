@@ -252,7 +252,8 @@ impl ServerConnection {
         Ok(ServerConnection(Box::new(connection)))
     }
 
-    /// Returns the RTT of the handshake, without the retransmission of a lost SYN. Zero if the transport does not know it.
+    /// Returns the RTT of the handshake, without the retransmission of a lost SYN. Zero if the transport does not know
+    /// the RTT.
     pub fn min_rtt(&self) -> Duration {
         self.0.handle().min_rtt()
     }

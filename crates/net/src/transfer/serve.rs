@@ -287,9 +287,14 @@ pub(super) fn root(session: &ServerSession) -> Result<BaseDir, TransferError> {
 
 /// Sets the requested pacing and congestion control of a sending stream.
 fn prepare(stream: &DataStream, request: &CopyRequest) -> Result<(), TransferError> {
-    let paced = stream.handle().require_socket().and_then(|socket| pacing::set(socket, request.pace));
+    // Without a socket, the transport has its own pacing and congestion control.
+    let socket = stream.handle().socket();
+    let paced = socket.map_or(Ok(()), |socket| pacing::set(socket, request.pace));
     paced.map_err(|source| TransferError::Stream { stream: stream.stream(), source })?;
     let Some(wish) = &request.congestion else { return Ok(()) };
+    if socket.is_none() && wish.requested().is_none() {
+        return Ok(());
+    }
     let failed = |source| TransferError::Congestion { name: wish.name().to_owned(), source };
     stream.handle().require_socket().and_then(|socket| congestion::set(socket, wish)).map_err(failed)
 }

@@ -385,8 +385,8 @@ impl StreamSet {
         Ok(())
     }
 
-    /// Sends a part of a file directly from the page cache, over a stream with a payload socket. Returns the sent bytes; fewer
-    /// if the file ends before.
+    /// Sends a part of a file directly from the page cache, over a stream with a payload socket. Returns the sent bytes;
+    /// fewer if the file ends before.
     pub(crate) fn send_pages(
         &self,
         stream: &DataStream,
@@ -430,8 +430,8 @@ impl StreamSet {
         }
     }
 
-    /// Discards available bytes of a stream with a payload socket, at least one unless the stream ended, and at most the size of
-    /// `buffer`.
+    /// Discards available bytes of a stream with a payload socket, at least one unless the stream ended, and at most the
+    /// size of `buffer`.
     pub(crate) fn drop_some(
         &self,
         stream: &DataStream,

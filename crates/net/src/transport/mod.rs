@@ -1,18 +1,18 @@
 //! Transport: the reliable byte streams that carry control messages and payload.
 //!
-//! A [`Connection`] joins two hosts, and opens and accepts streams. A TCP connection carries one stream; a transport such as QUIC
-//! carries many. A [`Stream`] belongs to one thread, which reads and writes with blocking calls. Other threads have the
-//! stream's [`Handle`]: they shut the stream down, read its kernel counters and set its socket options.
+//! A [`Connection`] joins two hosts, and opens and accepts streams. A TCP connection carries one stream; a transport such
+//! as QUIC carries many. A [`Stream`] belongs to one thread, which reads and writes with blocking calls. Other threads
+//! have the stream's [`Handle`]: they shut the stream down, read its kernel counters and set its socket options.
 //!
-//! - [`tcp`] has the listener, the connection and the stream of plain TCP. No other module of this crate uses TCP sockets
-//!   of the standard library; a lint checks this.
+//! - [`tcp`] has the listener, the connection and the stream of plain TCP. No other module of this crate uses the TCP
+//!   sockets of the standard library; a lint checks this.
 //! - [`tls`] encrypts a stream of any transport.
 //! - `memory` joins two threads of a test without a socket.
 //!
 //! `conformance` is the suite of tests that every transport passes.
 //!
-//! Sockets are optional. A consumer works without [`Handle::info`], without [`Handle::socket`] (it then sets no socket options)
-//! and without [`Stream::payload_socket`] (it then copies the payload, or refuses a mode without copies).
+//! Sockets are optional. A consumer works without [`Handle::info`], without [`Handle::socket`] (it then sets no socket
+//! options) and without [`Stream::payload_socket`] (it then copies the payload, or refuses a mode without copies).
 
 #[cfg(test)]
 mod conformance;

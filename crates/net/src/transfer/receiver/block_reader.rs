@@ -75,7 +75,8 @@ impl<'a> BlockReader<'a> {
         Ok(&self.buffer[start..][..length])
     }
 
-    /// Skips the payload after the header. If the stream has a payload socket, the kernel discards the bytes without a copy.
+    /// Skips the payload after the header. If the stream has a payload socket, the kernel discards the bytes without a
+    /// copy.
     pub(super) fn skip_payload(&mut self, length: u32) -> Result<(), TransferError> {
         if self.stream.payload_socket().is_none() {
             return self.read_payload(length).map(drop);
