@@ -265,7 +265,7 @@ fn deadline_covers_several_reads([mut near, mut far]: Pair) {
     let mut message = [0; 100];
     let error = far.read_exact(&mut message).unwrap_err();
     assert!(is_timeout(&error), "{error:?}");
-    assert!(begun.elapsed() >= 4 * SHORT && begun.elapsed() < LONG, "{:?}", begun.elapsed());
+    assert!((4 * SHORT..LONG).contains(&(begun.elapsed() + SHORT / 10)), "{:?}", begun.elapsed());
     // After the deadline no call waits.
     let late = Instant::now();
     assert!(is_timeout(&far.read_exact(&mut message).unwrap_err()));
