@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lfn_core::session::SessionId;
-use rustix::fs::Stat;
+use lfn_core::transfer::entry::Modified;
 
 /// Maximum files that are remembered of one copy.
 const MAX_FILES: usize = 1 << 18;
@@ -21,30 +21,34 @@ const MAX_COPIES: usize = 32;
 /// Time that a copy without a session is remembered. Clients try to reconnect for ten minutes by default.
 const RETENTION: Duration = Duration::from_secs(3600);
 
+/// Identity of an object in a storage: device and inode number, or an equivalent.
+type ObjectId = (u64, u64);
+
 /// Files that one copy has written.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenFiles(Mutex<HashSet<u64>>);
 
 impl WrittenFiles {
-    /// Records a file as written by this copy. Files over the maximum are not recorded.
-    pub(crate) fn add(&self, stat: &Stat) {
+    /// Records an object as written by this copy, by its identity and its change time. Objects over the maximum are not
+    /// recorded.
+    pub(crate) fn add(&self, id: ObjectId, changed: Modified) {
         let mut files = lock(&self.0);
         if files.len() < MAX_FILES {
-            files.insert(file_hash(stat));
+            files.insert(object_hash(id, changed));
         }
     }
 
-    /// Returns whether this copy wrote the file and the file is unchanged.
-    pub(crate) fn contains(&self, stat: &Stat) -> bool {
-        lock(&self.0).contains(&file_hash(stat))
+    /// Returns whether this copy wrote the object and the object is unchanged.
+    pub(crate) fn contains(&self, id: ObjectId, changed: Modified) -> bool {
+        lock(&self.0).contains(&object_hash(id, changed))
     }
 }
 
-/// Returns a hash of device, inode and change time. Every change of the file changes the hash.
-fn file_hash(stat: &Stat) -> u64 {
+/// Returns a hash of identity and change time. Every change of the object changes the hash.
+fn object_hash(id: ObjectId, changed: Modified) -> u64 {
     let mut hash = blake3::Hasher::new();
-    hash.update(&stat.st_dev.to_le_bytes()).update(&stat.st_ino.to_le_bytes());
-    hash.update(&stat.st_ctime.to_le_bytes()).update(&stat.st_ctime_nsec.to_le_bytes());
+    hash.update(&id.0.to_le_bytes()).update(&id.1.to_le_bytes());
+    hash.update(&changed.seconds().to_le_bytes()).update(&changed.nanoseconds().to_le_bytes());
     let mut first = [0; 8];
     first.copy_from_slice(&hash.finalize().as_bytes()[..8]);
     u64::from_le_bytes(first)
@@ -82,17 +86,14 @@ mod tests {
 
     #[test]
     fn copies_are_separate_and_expire() {
-        let file = tempfile::tempfile().unwrap();
-        let stat = rustix::fs::fstat(&file).unwrap();
+        let (object, changed) = ((1, 2), Modified::new(3, 4).unwrap());
         let all = WrittenFilesByCopy::default();
         let id = |n: u8| SessionId([n; 16]);
-        all.of(id(1)).add(&stat);
-        assert!(all.of(id(1)).contains(&stat) && !all.of(id(2)).contains(&stat));
-        let mut other = stat;
-        other.st_ctime += 1;
-        assert!(!all.of(id(1)).contains(&other));
+        all.of(id(1)).add(object, changed);
+        assert!(all.of(id(1)).contains(object, changed) && !all.of(id(2)).contains(object, changed));
+        assert!(!all.of(id(1)).contains(object, Modified::new(4, 4).unwrap()));
         (3..3 + MAX_COPIES as u8).for_each(|n| drop(all.of(id(n))));
-        assert!(!all.of(id(1)).contains(&stat));
+        assert!(!all.of(id(1)).contains(object, changed));
         assert!(lock(&all.0).len() <= MAX_COPIES);
     }
 }

@@ -132,7 +132,7 @@ pub enum EntryKind {
 }
 
 /// The modification time; in JSON `[seconds, nanoseconds]`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "(i64, u32)")]
 pub struct Modified(i64, u32);
 

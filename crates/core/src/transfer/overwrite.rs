@@ -22,6 +22,8 @@ pub enum Existing {
     Symlink,
     /// A device, a socket or a FIFO.
     Other,
+    /// An object of another copy, about which the client may learn only that its name is in use.
+    Hidden,
 }
 
 /// Options of the user about existing files.
@@ -107,6 +109,10 @@ fn sizes(existing: Bytes, here: Bytes) -> [String; 2] {
 pub fn decide(entry: &Entry, there: Existing, equal: Option<bool>, allowed: OverwritePolicy) -> OverwriteDecision {
     match (&entry.kind, there) {
         (_, Existing::Nothing) => OverwriteDecision::Create,
+        // The result does not depend on the kind of the object, so that no answer reveals the kind.
+        (EntryKind::Directory, Existing::Hidden) => OverwriteDecision::Skip(SkipReason::UpToDate),
+        (_, Existing::Hidden) if allowed.force => OverwriteDecision::Replace,
+        (_, Existing::Hidden) => OverwriteDecision::Refuse(Conflict::NameInUse),
         (_, Existing::Other) => OverwriteDecision::Refuse(Conflict::Other),
         (EntryKind::Directory, Existing::Directory) => OverwriteDecision::Skip(SkipReason::UpToDate),
         (_, Existing::Directory) if allowed.delete => OverwriteDecision::Replace,
@@ -138,7 +144,7 @@ pub fn decide_write_only(entry: &Entry, there: Existing, allowed: OverwritePolic
     match (&entry.kind, there) {
         (_, Existing::Nothing) => OverwriteDecision::Create,
         (EntryKind::Directory, Existing::Directory) => OverwriteDecision::Skip(SkipReason::UpToDate),
-        (EntryKind::Directory, _) | (_, Existing::Directory | Existing::Other) => {
+        (EntryKind::Directory, _) | (_, Existing::Directory | Existing::Other | Existing::Hidden) => {
             OverwriteDecision::Refuse(Conflict::NameInUse)
         }
         (_, Existing::File { .. } | Existing::Symlink) if allowed.force => OverwriteDecision::Replace,
@@ -274,6 +280,24 @@ mod tests {
             (Existing::Symlink, Some(false), UPDATE, Replace),
         ] {
             assert_eq!(decide(&hard, there, equal, allowed), verdict, "{there:?} {equal:?} {allowed:?}");
+        }
+    }
+
+    #[test]
+    fn hidden_objects_are_skipped_replaced_or_refused() {
+        for allowed in [NONE, FORCE, UPDATE, CHECKSUM, DELETE] {
+            for kind in [
+                EntryKind::File { length: Bytes(5) },
+                EntryKind::Symlink { target: "x".into() },
+                EntryKind::HardLink { to: 0 },
+            ] {
+                let expected = if allowed == FORCE { Replace } else { Refuse(Conflict::NameInUse) };
+                for equal in [None, Some(true), Some(false)] {
+                    assert_eq!(decide(&entry(kind.clone()), Existing::Hidden, equal, allowed), expected, "{kind:?}");
+                }
+            }
+            let directory = entry(EntryKind::Directory);
+            assert_eq!(decide(&directory, Existing::Hidden, None, allowed), Skip(SkipReason::UpToDate));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Unexpected files and disks: full, limited, changing, in use by another program, or with remains of a crash.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ fn remains_of_a_crash_are_reused_but_no_symlink() {
 #[test]
 fn changed_source_is_detected() {
     let pair = Pair::new();
-    for change in ["truncate", "write", "replace", "remove"] {
+    for change in ["truncate", "write", "write, put times back", "replace", "remove"] {
         // Remains of the interrupted copy.
         for name in names(&pair.home.path().join("far")) {
             fs::remove_file(pair.far(&name)).unwrap();
@@ -75,6 +75,13 @@ fn changed_source_is_detected() {
                 fs::rename(pair.near("new"), pair.near("big")).unwrap();
             }
             "remove" => fs::remove_file(pair.near("big")).unwrap(),
+            "write, put times back" => {
+                // A change of bytes that are not read yet is copied.
+                wait_for("the first blocks", || read_bytes(child.id()) > 64 << 20);
+                let modified = file.metadata().unwrap().modified().unwrap();
+                file.write_all_at(b"new", 100).unwrap();
+                file.set_modified(modified).unwrap();
+            }
             _ => file.write_all_at(b"new", (2 << 30) - 100).unwrap(),
         }
         let output = finish(child);
@@ -82,6 +89,25 @@ fn changed_source_is_detected() {
         assert!(text(&output.stderr).contains("big: changed during the copy"), "{}", text(&output.stderr));
         assert!(!pair.far("a").exists());
     }
+}
+
+/// Returns the bytes that a process has read so far (`rchar` of proc_pid_io(5)).
+fn read_bytes(pid: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+}
+
+#[test]
+fn chmod_during_a_copy_is_no_failure() {
+    let pair = Pair::new();
+    fs::File::create(pair.near("big")).unwrap().set_len(1 << 30).unwrap();
+    let child = pair.command(&["big", "far:a"]).spawn().unwrap();
+    wait_for("the partial file", || !names(&pair.home.path().join("far")).is_empty());
+    fs::set_permissions(pair.near("big"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::hard_link(pair.near("big"), pair.near("link")).unwrap();
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(fs::metadata(pair.far("a")).unwrap().len(), 1 << 30);
 }
 
 #[test]

@@ -2,13 +2,12 @@
 //!
 //! The paths of a server come from a peer. The kernel therefore confines them to the served root (`openat2`,
 //! `RESOLVE_BENEATH`), and everything afterwards happens by name inside an open directory. Paths of this host's own
-//! user are ordinary. [`super::receiver`] writes files.
+//! user are ordinary. [`super::storage`] reads and writes files.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use lfn_core::transfer::entry::Modified;
@@ -16,17 +15,13 @@ use lfn_sys::clock;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2};
 use rustix::io::Errno;
 
-use super::write_only::WriteOnlyClient;
 use super::{FileKind, ForbiddenReason, TransferError};
-use crate::written_files::WrittenFiles;
 
 /// Base directory of all paths: this process's directory, or a served root that no path can leave.
 #[derive(Debug)]
 pub(crate) enum BaseDir {
     Local,
     Root(OwnedFd),
-    /// A served root for a write-only client.
-    WriteOnly(OwnedFd, WriteOnlyClient, Option<Arc<WrittenFiles>>),
 }
 
 /// Device and inode number of a file.
@@ -50,42 +45,18 @@ impl BaseDir {
         open(path, flags, Mode::empty()).map(BaseDir::Root).map_err(|e| file_error("open", "the served directory", e))
     }
 
-    /// Restricts a served root to a write-only client. Returns `None` without a root.
-    pub(crate) fn restrict_to(self, client: WriteOnlyClient, written: Option<Arc<WrittenFiles>>) -> Option<Self> {
-        match self {
-            BaseDir::Root(root) => Some(BaseDir::WriteOnly(root, client, written)),
-            BaseDir::Local | BaseDir::WriteOnly(..) => None,
-        }
-    }
-
     /// Returns device and inode of the served root.
     pub(crate) fn root_inode(&self) -> Option<Inode> {
         match self {
-            BaseDir::Root(root) | BaseDir::WriteOnly(root, ..) => inode_of(root),
+            BaseDir::Root(root) => inode_of(root),
             BaseDir::Local => None,
-        }
-    }
-
-    /// Returns the write-only client, if there is one.
-    pub(crate) fn write_only_client(&self) -> Option<WriteOnlyClient> {
-        match self {
-            BaseDir::WriteOnly(_, client, _) => Some(*client),
-            BaseDir::Local | BaseDir::Root(_) => None,
-        }
-    }
-
-    /// Returns the files that a write-only client has written, if they are recorded.
-    pub(crate) fn written_files(&self) -> Option<Arc<WrittenFiles>> {
-        match self {
-            BaseDir::WriteOnly(.., written) => written.clone(),
-            BaseDir::Local | BaseDir::Root(_) => None,
         }
     }
 
     /// Opens an existing path. Below a root, fails if a link or `..` leads out of it.
     pub(crate) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
-        let (BaseDir::Root(root) | BaseDir::WriteOnly(root, ..)) = self else {
+        let BaseDir::Root(root) = self else {
             return openat(CWD, path, flags, Mode::empty());
         };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;

@@ -4,7 +4,6 @@
 //! sends a proof of life at least every second, detects a silent peer after [`DEAD_PEER_TIMEOUT`] and a standstill
 //! after [`STALL_TIMEOUT`]. It ends the copy once: with success, or with the one error that explains the failure.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,17 +12,14 @@ use lfn_core::evidence::{ProgressSample, StreamTime};
 use lfn_core::transfer::progress::stall_cause;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{ALIVE_INTERVAL, Progress};
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
-use serde::de::IgnoredAny;
-
-use super::role::{CopyResult, Role};
+use super::role::{CopyResult, ListedTotals, Role};
+use super::stall::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT};
+use super::stream_set::StreamSet;
 use super::{Stall, TransferError};
 use crate::session::{Control, DEAD_PEER_TIMEOUT, DataStream, SessionError};
-
-/// Maximum time in which nothing moves although both sides are connected. A server waits longer, so that the client,
-/// which knows the near and the far end, reports the error.
-pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-pub(super) const SERVER_EXTRA_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Maximum time in which a receiver may sync or wait for free space without progress.
 const MAX_SYNC_TIME: Duration = Duration::from_secs(15 * 60);
@@ -42,17 +38,59 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum wait for the peer's reason after a broken stream.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The need of one side for data streams.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamDemand<'a> {
+    pub(crate) streams: &'a StreamSet,
+    /// Data streams have work now or later.
+    pub(crate) is_needed: bool,
+}
+
 /// Returns new data streams as they arrive.
-pub(crate) type NewStreams<'a> = &'a mut dyn FnMut() -> Option<Result<DataStream, TransferError>>;
+pub(crate) type NewStreams<'a> = &'a mut dyn FnMut(StreamDemand<'_>) -> Option<Result<DataStream, TransferError>>;
+
+/// Called several times a second with the totals of the list and the progress.
+pub(crate) type LoopObserver<'a> = &'a mut dyn FnMut(ListedTotals, &ProgressSample);
+
+/// The control connection of a copy, with the clock that all time limits use.
+pub(crate) trait ControlLink {
+    /// Sends one message to the peer.
+    fn send<T: Serialize>(&mut self, message: &T) -> Result<(), SessionError>;
+
+    /// Returns the next message if one arrives within `timeout`.
+    fn poll<T: DeserializeOwned>(&mut self, timeout: Duration) -> Result<Option<T>, SessionError>;
+
+    /// Returns the name of the peer in errors: "the server" or "the client".
+    fn peer(&self) -> &'static str;
+
+    fn now(&self) -> Instant;
+}
+
+impl ControlLink for Control {
+    fn send<T: Serialize>(&mut self, message: &T) -> Result<(), SessionError> {
+        Control::send(self, message)
+    }
+
+    fn poll<T: DeserializeOwned>(&mut self, timeout: Duration) -> Result<Option<T>, SessionError> {
+        Control::poll(self, timeout, "before the copy was done")
+    }
+
+    fn peer(&self) -> &'static str {
+        Control::peer(self)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+}
 
 /// Control loop of one side.
-pub(crate) struct ControlLoop<'a> {
-    control: &'a mut Control,
+pub(crate) struct ControlLoop<'a, C> {
+    control: &'a mut C,
     arrivals: NewStreams<'a>,
     /// Ends the copy when set by another thread.
     interrupted: &'a AtomicBool,
-    /// Called several times a second with the progress.
-    observer: &'a mut dyn FnMut(&ProgressSample),
+    observer: LoopObserver<'a>,
     liveness: Liveness,
 }
 
@@ -74,28 +112,27 @@ struct Liveness {
     peer_progress: Progress,
 }
 
-impl<'a> ControlLoop<'a> {
+impl<'a, C: ControlLink> ControlLoop<'a, C> {
     pub(crate) fn new(
-        control: &'a mut Control,
+        control: &'a mut C,
         started: Instant,
         arrivals: NewStreams<'a>,
         interrupted: &'a AtomicBool,
-        observer: &'a mut dyn FnMut(&ProgressSample),
+        observer: LoopObserver<'a>,
     ) -> Self {
-        let now = Instant::now();
-        let liveness = Liveness::new(started, now);
+        let liveness = Liveness::new(started, control.now());
         ControlLoop { control, arrivals, interrupted, observer, liveness }
     }
 
     /// Runs until this side has its result, or until an error ends the copy. All streams are shut down afterwards.
-    pub(crate) fn run<S: Role + 'static>(&mut self, side: &Arc<S>) -> Result<CopyResult, TransferError> {
+    pub(crate) fn run<S: Role>(&mut self, side: &mut S) -> Result<CopyResult, TransferError> {
         let result = self.process(side);
-        let mut sample = self.sample(side.as_ref());
+        let mut sample = self.sample(side);
         if result.is_ok() {
             // All sent bytes have arrived, whatever the receiver's last report.
             sample.bytes = side.streams().progress().bytes;
         }
-        (self.observer)(&sample);
+        (self.observer)(side.listed(), &sample);
         let Err(error) = result else { return result };
         side.streams().shut_down();
         let broke = matches!(
@@ -112,35 +149,38 @@ impl<'a> ControlLoop<'a> {
     /// Returns the time of the last arrival of payload; in a long session also of the last work. A session that breaks
     /// early and repeatedly before any payload arrives makes no progress.
     pub(crate) fn last_progress(&self) -> Option<Instant> {
-        self.liveness.last_progress(Instant::now())
+        self.liveness.last_progress(self.control.now())
     }
 
-    fn process<S: Role + 'static>(&mut self, side: &Arc<S>) -> Result<CopyResult, TransferError> {
+    fn process<S: Role>(&mut self, side: &mut S) -> Result<CopyResult, TransferError> {
+        let worker = side.stream_worker();
         loop {
-            while let Some(stream) = (self.arrivals)() {
-                let (side, stream) = (side.clone(), stream?);
-                start(move || side.run(stream))?;
+            let demand = StreamDemand { streams: side.streams(), is_needed: side.needs_streams() };
+            while let Some(stream) = (self.arrivals)(demand) {
+                let (worker, stream) = (worker.clone(), stream?);
+                start(move || worker(stream))?;
             }
-            for message in side.take_messages() {
+            for message in side.take_messages(self.control.now()) {
                 self.control.send(&message)?;
             }
             if let Some(ended) = side.result() {
                 return Ok(ended);
             }
-            self.poll(side.as_ref())?;
+            self.poll(side)?;
             // All waiting messages are read before the next send, because a list arrives in many frames.
-            let (mut wait, until) = (TICK, Instant::now() + TICK + MAX_RECEIVE_TIME);
-            while let Some(message) = self.control.poll(wait, "before the copy was done")? {
-                self.liveness.last_received = Instant::now();
+            let (mut wait, until) = (TICK, self.control.now() + TICK + MAX_RECEIVE_TIME);
+            while let Some(message) = self.control.poll(wait)? {
+                let now = self.control.now();
+                self.liveness.last_received = now;
                 match S::peer_progress(&message) {
                     Some(progress) => self.liveness.peer_progress = progress,
                     // A list, or results of entries, are progress too.
-                    None if S::is_progress(&message) => self.liveness.progress.1 = self.liveness.last_received,
+                    None if S::is_progress(&message) => self.liveness.progress.1 = now,
                     None => {}
                 }
-                side.on_message(message)?;
+                side.on_message(message, now)?;
                 // The peer may close the connection after its last message.
-                if side.result().is_some() || self.liveness.last_received >= until {
+                if side.result().is_some() || now >= until {
                     break;
                 }
                 wait = Duration::ZERO;
@@ -149,14 +189,14 @@ impl<'a> ControlLoop<'a> {
     }
 
     /// Runs the periodic checks: errors, silence, stalls, proof of life, observer.
-    fn poll<S: Role>(&mut self, side: &S) -> Result<(), TransferError> {
+    fn poll<S: Role>(&mut self, side: &mut S) -> Result<(), TransferError> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
         if let Some(error) = side.streams().take_error() {
             return Err(error);
         }
-        let now = Instant::now();
+        let now = self.control.now();
         let progress = side.streams().progress();
         let peer = &self.liveness.peer_progress;
         let moved = progress_counter(&progress).wrapping_add(progress_counter(peer));
@@ -194,7 +234,7 @@ impl<'a> ControlLoop<'a> {
             if S::IS_SENDER {
                 side.streams().update_congestion(&sample);
             }
-            (self.observer)(&sample);
+            (self.observer)(side.listed(), &sample);
         }
         Ok(())
     }
@@ -205,7 +245,7 @@ impl<'a> ControlLoop<'a> {
         let (sender, receiver) =
             if S::IS_SENDER { (ours, self.liveness.peer_progress) } else { (self.liveness.peer_progress, ours) };
         ProgressSample {
-            at: self.liveness.started.elapsed(),
+            at: self.control.now().saturating_duration_since(self.liveness.started),
             bytes: if S::IS_SENDER { self.liveness.peer_progress.bytes.min(ours.bytes) } else { ours.bytes },
             sender: sender.shares,
             receiver: receiver.shares,
@@ -263,11 +303,11 @@ fn own_progress<S: Role>(side: &S) -> Progress {
 }
 
 /// Returns the peer's reason, if one arrives within [`REFUSAL_TIMEOUT`]; otherwise `error`.
-pub(crate) fn await_refusal(control: &mut Control, error: TransferError) -> TransferError {
-    let deadline = Instant::now() + REFUSAL_TIMEOUT;
+fn await_refusal(control: &mut impl ControlLink, error: TransferError) -> TransferError {
+    let deadline = control.now() + REFUSAL_TIMEOUT;
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match control.poll::<IgnoredAny>(left, "before the copy was done") {
+        let left = deadline.saturating_duration_since(control.now());
+        match control.poll::<IgnoredAny>(left) {
             Ok(Some(_)) if !left.is_zero() => {}
             Err(refused @ SessionError::Refused(_)) => return refused.into(),
             // A closed connection is more specific than a broken stream.
@@ -284,7 +324,13 @@ fn start(work: impl FnOnce() + Send + 'static) -> Result<(), TransferError> {
 
 #[cfg(test)]
 mod tests {
+    use lfn_core::transfer::blocks::DEFAULT_BLOCK;
+    use lfn_core::transfer::options::TransferOptions;
+    use lfn_core::wire::copy::{ReceiverMessage, SenderMessage};
+
     use super::*;
+    use crate::transfer::entry_listener::EntryListener;
+    use crate::transfer::receiver::{Destination, Receiver, ReceiverOptions, ReceiverTimeouts};
 
     /// Returns the second at which a copy counts as stalled. The copy moves data for ten seconds; `moving` reports
     /// whether data should be moving.
@@ -295,6 +341,86 @@ mod tests {
             let now = begun + Duration::from_secs(*second);
             liveness.update(1000 * second.min(&10), moving(*second), now) > STALL_TIMEOUT
         })
+    }
+
+    /// A control connection in virtual time: a wait for a message moves the clock, and nothing else does.
+    struct VirtualLink {
+        now: Instant,
+        peer: &'static str,
+        /// The peer sends a proof of life each second until this time.
+        alive_until: Instant,
+        next_alive: Instant,
+    }
+
+    impl ControlLink for VirtualLink {
+        fn send<T: Serialize>(&mut self, _message: &T) -> Result<(), SessionError> {
+            Ok(())
+        }
+
+        fn poll<T: DeserializeOwned>(&mut self, timeout: Duration) -> Result<Option<T>, SessionError> {
+            self.now += timeout;
+            if self.now < self.next_alive || self.next_alive > self.alive_until {
+                return Ok(None);
+            }
+            self.next_alive += ALIVE_INTERVAL;
+            let alive = serde_json::to_value(SenderMessage::Alive(Progress::default())).unwrap();
+            Ok(Some(serde_json::from_value(alive).unwrap()))
+        }
+
+        fn peer(&self) -> &'static str {
+            self.peer
+        }
+
+        fn now(&self) -> Instant {
+            self.now
+        }
+    }
+
+    /// Runs a receiver whose peer proves to be alive for this time and sends nothing else. Returns the virtual time until
+    /// the copy ends, and its error.
+    fn receive_nothing(peer: &'static str, alive_for: Duration) -> (Duration, TransferError) {
+        let begun = Instant::now();
+        let mut link = VirtualLink { now: begun, peer, alive_until: begun + alive_for, next_alive: begun };
+        let options = ReceiverOptions {
+            transfer: TransferOptions::default(),
+            listener: EntryListener::default(),
+            since: None,
+            block_size: DEFAULT_BLOCK,
+            timeouts: ReceiverTimeouts::default(),
+        };
+        let mut receiver = Receiver::start(Destination::Null, options, StreamSet::default()).unwrap();
+        // The threads of the receiver run in real time, so they must have nothing to do when virtual time starts.
+        while !receiver.take_messages(begun).iter().any(|message| matches!(message, ReceiverMessage::Ready { .. })) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (interrupted, mut observer) = (AtomicBool::new(false), |_, _: &ProgressSample| {});
+        let mut arrivals = |_: StreamDemand<'_>| None;
+        let mut control_loop = ControlLoop::new(&mut link, begun, &mut arrivals, &interrupted, &mut observer);
+        let error = control_loop.run(&mut receiver).unwrap_err();
+        receiver.close();
+        (link.now - begun, error)
+    }
+
+    #[test]
+    fn peer_that_moves_nothing_for_a_minute_is_stalled() {
+        for (peer, timeout) in [("the server", STALL_TIMEOUT), ("the client", STALL_TIMEOUT + SERVER_EXTRA_TIMEOUT)] {
+            let (after, error) = receive_nothing(peer, Duration::from_secs(600));
+            assert!(matches!(error, TransferError::Stalled { after, .. } if after == timeout), "{error}");
+            assert!((timeout..timeout + Duration::from_secs(1)).contains(&after), "{peer}: {after:?}");
+        }
+    }
+
+    #[test]
+    fn silent_peer_is_dead_after_its_timeout() {
+        for alive_for in [Duration::ZERO, Duration::from_secs(20)] {
+            let (after, error) = receive_nothing("the server", alive_for);
+            let is_timeout = matches!(error, TransferError::Session(SessionError::Timeout { .. }));
+            assert!(is_timeout, "{error}");
+            // The loop waits for a reason after the error.
+            let expected = alive_for + DEAD_PEER_TIMEOUT;
+            let latest = expected + REFUSAL_TIMEOUT + Duration::from_millis(100);
+            assert!((expected..latest).contains(&after), "{after:?}");
+        }
     }
 
     #[test]

@@ -86,6 +86,15 @@ pub enum TransferError {
     /// A source is below the destination directory of a copy with `--delete`.
     #[error("{path} is below the destination, where the copy would delete it")]
     WouldDelete { path: String },
+    /// The top directory of the copy has no name any more.
+    #[error("the destination {path} was removed during the copy")]
+    DestinationRemoved { path: String },
+    /// Another process wrote to the partial file, which was discarded.
+    #[error("{path}: another program changed its partial file during the copy")]
+    PartialFileChanged { path: String },
+    /// The storage does not have this ability.
+    #[error("{path}: this storage cannot {what}")]
+    Unsupported { path: String, what: &'static str },
     /// Another copy has locked the partial file.
     #[error("another copy to {path} is running")]
     Locked { path: String },
@@ -205,6 +214,7 @@ impl TransferError {
             | TransferError::NotAllowed(_)
             | TransferError::SameFile { .. }
             | TransferError::WouldDelete { .. }
+            | TransferError::Unsupported { .. }
             | TransferError::IntoItself { .. }
             | TransferError::NotRegular { .. } => RefusalCode::Forbidden,
             TransferError::Exists { .. } | TransferError::Conflict { .. } | TransferError::Locked { .. } => {
@@ -215,6 +225,8 @@ impl TransferError {
             TransferError::File { .. }
             | TransferError::Stream { .. }
             | TransferError::SourceChanged { .. }
+            | TransferError::DestinationRemoved { .. }
+            | TransferError::PartialFileChanged { .. }
             | TransferError::UnknownLength { .. } => RefusalCode::Io,
             TransferError::Assembly(AssemblyError::Corrupt(_))
             | TransferError::Digest { .. }
@@ -350,6 +362,10 @@ impl TransferError {
             TransferError::Quota { denied, .. } => denied.to_string(),
             TransferError::File { doing, source, .. } => format!("cannot {doing} it: {}", system_error_text(source)),
             TransferError::SourceChanged { .. } => "changed during the copy".into(),
+            TransferError::PartialFileChanged { .. } => {
+                "another program changed its partial file during the copy".into()
+            }
+            TransferError::Unsupported { what, .. } => format!("this storage cannot {what}"),
             other => other.to_string(),
         }
     }
@@ -435,6 +451,10 @@ impl TransferError {
             TransferError::Locked { .. } => "wait until it ends, or use another name",
             TransferError::NoSpace { .. } => "free disk space at the destination, then run the same command again",
             TransferError::SourceChanged { .. } => "copy it again when no program writes to it",
+            TransferError::DestinationRemoved { .. } => "run the same command again: it creates the destination",
+            TransferError::PartialFileChanged { .. } => {
+                "stop the program that writes to it, then run the same command again"
+            }
             TransferError::SourceReplaced => "run the same command again: it copies this file from the start",
             TransferError::Congestion { .. } => "check `sysctl net.ipv4.tcp_allowed_congestion_control` on that host",
             TransferError::Streams { .. } => "use fewer --streams",

@@ -9,24 +9,29 @@ mod base_dir;
 mod clean;
 mod client;
 mod control_loop;
+mod copy_options;
 mod entry_listener;
 mod error;
+mod lock;
 mod receiver;
 mod resumable_copy;
 mod role;
 mod sender;
 mod serve;
+mod stall;
+mod storage;
 mod stream_pool;
 mod stream_set;
 mod stream_state;
 pub(crate) mod third_party;
 mod this_host;
+mod work_meter;
 mod write_only;
 
 pub use clean::{CleanEvent, clean_local};
-pub use client::{
+pub use client::{download, upload};
+pub use copy_options::{
     ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, DEFAULT_RETRY_FOR, LocalDestination, LocalSource,
-    download, upload,
 };
 pub use entry_listener::EntryListener;
 pub use error::{

@@ -19,7 +19,7 @@ use lfn_core::wire::copy::CopyId;
 
 use super::TransferError;
 use super::base_dir::now;
-use super::client::{ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome};
+use super::copy_options::{ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome};
 use super::role::{CopyResult, ListedTotals};
 use super::stream_pool::TargetCount;
 use crate::session::dial::{self, Target};

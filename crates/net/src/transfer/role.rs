@@ -1,6 +1,9 @@
 //! One side of a copy as seen by [`super::control_loop`]: its outgoing messages, its reaction to incoming messages, and
 //! its result. The loop knows no other difference between sender and receiver.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::preserve::SkippedEntries;
 pub use lfn_core::transfer::progress::ListedTotals;
@@ -13,8 +16,12 @@ use super::TransferError;
 use super::stream_set::StreamSet;
 use crate::session::DataStream;
 
-/// A sender or a receiver. Every method except [`Role::run`] returns at once: files are accessed on separate threads.
-pub(crate) trait Role: Send + Sync {
+/// The work on one data stream, on the caller's thread, until nothing is left to do.
+pub(crate) type StreamWorker = Arc<dyn Fn(DataStream) + Send + Sync>;
+
+/// A sender or a receiver, as its control thread sees it. Every method returns at once: files are accessed on separate
+/// threads.
+pub(crate) trait Role {
     type Outgoing: Serialize;
     type Incoming: DeserializeOwned;
     const IS_SENDER: bool;
@@ -35,20 +42,20 @@ pub(crate) trait Role: Send + Sync {
     fn listed(&self) -> ListedTotals;
 
     /// Returns the messages to send now. Called every few milliseconds; usually empty.
-    fn take_messages(&self) -> Vec<Self::Outgoing>;
+    fn take_messages(&mut self, now: Instant) -> Vec<Self::Outgoing>;
 
     /// Processes a message. An error ends the copy.
-    fn on_message(&self, message: Self::Incoming) -> Result<(), TransferError>;
+    fn on_message(&mut self, message: Self::Incoming, now: Instant) -> Result<(), TransferError>;
 
-    /// Works on a data stream, on the caller's thread, until nothing is left to do.
-    fn run(&self, stream: DataStream);
+    /// Returns the work for the threads of data streams.
+    fn stream_worker(&self) -> StreamWorker;
 
     /// Reports whether data streams have work now or later.
     fn needs_streams(&self) -> bool;
 
     /// Reports whether data should be moving. False while the receiver waits for free space or syncs, when a standstill
     /// is no fault. Each call may change this state.
-    fn should_be_moving(&self) -> bool;
+    fn should_be_moving(&mut self) -> bool;
 
     /// Returns the result once everything is settled and both sides know it.
     fn result(&self) -> Option<CopyResult>;

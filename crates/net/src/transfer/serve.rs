@@ -18,12 +18,13 @@ use rustix::process::{Resource, getrlimit};
 
 use super::base_dir::BaseDir;
 use super::client::{check_sources, random_seed};
-use super::control_loop::ControlLoop;
+use super::control_loop::{ControlLoop, StreamDemand};
 use super::entry_listener::EntryListener;
-use super::receiver::{Destination, Receiver};
+use super::receiver::{Destination, Receiver, ReceiverOptions, ReceiverTimeouts};
 use super::sender::{Expansion, ExpansionBudget, Listing, Sender, Source, expand};
+use super::storage::write_only::WriteOnlyAccess;
 use super::stream_set::StreamSet;
-use super::write_only::{WriteOnlyArea, WriteOnlyClient};
+use super::write_only::WriteOnlyArea;
 use super::{DeniedAction, TransferError};
 use crate::limits::connection_table::ConnectionLimits;
 use crate::server::ServerSession;
@@ -98,25 +99,25 @@ fn receive(session: &mut ServerSession, request: &CopyRequest, to: &RemoteDestin
     let destination = match to {
         RemoteDestination::Null => Destination::Null,
         RemoteDestination::File { path, allowed, single, preserve } => {
-            let base = match session.rights() {
+            let token = *session.token().1;
+            let (base, write_only) = match session.rights() {
                 Rights { write: WriteAccess::No, .. } => return Err(TransferError::NotAllowed(DeniedAction::Upload)),
                 Rights { write: WriteAccess::CreateOnly, .. } => {
                     let made = area.insert(open_write_only_area(session, request.copy.as_deref())?);
                     session.update_copy_summary(|copied| copied.directory = Some(made.name().to_owned()));
-                    made.base_dir(session.token().1)?
+                    (made.base_dir()?, Some(WriteOnlyAccess::to_own_area(&token)))
                 }
                 Rights { read: false, .. } if allowed.delete => {
                     return Err(TransferError::NotAllowed(DeniedAction::Delete));
                 }
                 Rights { read: false, .. } => {
-                    let guest = WriteOnlyClient::for_token(session.token().1);
                     let written = request.copy.as_ref().map(|copy| session.written_files(copy));
-                    root(session)?.restrict_to(guest, written).ok_or(TransferError::NoRoot)?
+                    (served_root(session)?, Some(WriteOnlyAccess::to_shared_root(&token, written)))
                 }
-                Rights { .. } => root(session)?,
+                Rights { .. } => (root(session)?, None),
             };
             let path = PathBuf::from(OsStr::from_bytes(path.as_bytes()));
-            Destination::Path { base, path, overwrite: *allowed, single: *single, preserve: *preserve }
+            Destination::Path { base, path, overwrite: *allowed, single: *single, preserve: *preserve, write_only }
         }
     };
     let secret = request.stream_secret;
@@ -126,21 +127,22 @@ fn receive(session: &mut ServerSession, request: &CopyRequest, to: &RemoteDestin
     // With a temporary token, files from before the token was issued do not count as this copy's own.
     let since = since.map(|since| since.max(temporary.and_then(|temporary| temporary.since).unwrap_or(since)));
     let stream_set = StreamSet::rate_limited_by(session.rate_limiter());
-    let receiver = Receiver::start(
-        destination,
-        (*request.transfer_options).clone(),
-        EntryListener::default(),
+    let options = ReceiverOptions {
+        transfer: (*request.transfer_options).clone(),
+        listener: EntryListener::default(),
         since,
-        request.block,
-        stream_set,
-    )?;
+        block_size: request.block,
+        timeouts: ReceiverTimeouts::default(),
+    };
+    let mut receiver = Receiver::start(destination, options, stream_set)?;
     if let Some(asked) = temporary.and_then(TokenRequest::requested_entries) {
         receiver.accept_only(asked);
     }
     let (control, streams, stopping) = session.split_mut();
-    let mut arrivals =
-        || streams.next(Duration::ZERO).map(|stream| authenticate_stream(stream, secret.as_ref(), scope));
-    let result = ControlLoop::new(control, Instant::now(), &mut arrivals, stopping, &mut |_| {}).run(&receiver);
+    let mut arrivals = |_: StreamDemand<'_>| {
+        streams.next(Duration::ZERO).map(|stream| authenticate_stream(stream, secret.as_ref(), scope))
+    };
+    let result = ControlLoop::new(control, Instant::now(), &mut arrivals, stopping, &mut |_, _| {}).run(&mut receiver);
     receiver.close();
     session.update_copy_summary(|copied| {
         copied.tally = receiver.tally();
@@ -178,16 +180,16 @@ fn send(
     let listing = Listing::new(selection)
         .with_generated_time(request.copy.as_ref().map(|copy| copy.began))
         .with_options(&request.transfer_options);
-    let sender = Sender::start(sources, listing, request.block, stream_set)?;
+    let mut sender = Sender::start(sources, listing, request.block, stream_set)?;
     let (control, streams, stopping) = session.split_mut();
-    let mut arrivals = || {
+    let mut arrivals = |_: StreamDemand<'_>| {
         let stream = streams.next(Duration::ZERO)?;
         Some(
             authenticate_stream(stream, secret.as_ref(), scope)
                 .and_then(|stream| prepare(&stream, request).map(|()| stream)),
         )
     };
-    ControlLoop::new(control, Instant::now(), &mut arrivals, stopping, &mut |_| {}).run(&sender).map(|ended| {
+    ControlLoop::new(control, Instant::now(), &mut arrivals, stopping, &mut |_, _| {}).run(&mut sender).map(|ended| {
         session.update_copy_summary(|copied| (copied.tally, copied.digest) = (ended.tally, ended.digest));
     })
 }
@@ -279,9 +281,11 @@ fn open_write_only_area(session: &ServerSession, copy: Option<&CopyId>) -> Resul
 }
 
 pub(super) fn root(session: &ServerSession) -> Result<BaseDir, TransferError> {
-    if session.is_unconfined() {
-        return Ok(BaseDir::Local);
-    }
+    if session.is_unconfined() { Ok(BaseDir::Local) } else { served_root(session) }
+}
+
+/// Returns the root that the server serves, which no path can leave.
+fn served_root(session: &ServerSession) -> Result<BaseDir, TransferError> {
     BaseDir::root(session.root().ok_or(TransferError::NoRoot)?)
 }
 

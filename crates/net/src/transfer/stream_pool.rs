@@ -14,7 +14,7 @@ use lfn_core::session::SessionId;
 use lfn_core::wire::seal::Seal;
 
 use super::TransferError;
-use super::client::CopyOptions;
+use super::copy_options::CopyOptions;
 use super::stream_set::{StreamSet, lock};
 use crate::session::dial::{self, Target};
 use crate::session::{DataStream, Protection, SessionError};

@@ -4,18 +4,17 @@
 //! fails if streams break repeatedly and nothing arrives in between.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::Add;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use lfn_core::diagnose::random_loss::RandomLossDetector;
-use lfn_core::evidence::{ProgressSample, SocketEvidence, StreamTime};
+use lfn_core::evidence::{ProgressSample, SocketEvidence};
 use lfn_core::limits::Denial;
-use lfn_core::transfer::progress::{StallCause, StreamActivity};
+use lfn_core::transfer::progress::StallCause;
 use lfn_core::units::Bytes;
 use lfn_core::wire::CongestionRequest;
 use lfn_core::wire::copy::Progress;
@@ -23,8 +22,11 @@ use lfn_sys::pages::MAX_SEND;
 use lfn_sys::tcp;
 use rustix::fs::sendfile;
 
-use super::control_loop::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT};
+pub(crate) use super::lock::lock;
+use super::stall::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT};
 use super::stream_state::{ClosedStream, STREAM_STALL_TIMEOUT, StreamState};
+pub(crate) use super::work_meter::Activity;
+use super::work_meter::WorkMeter;
 use super::{Stall, TransferError};
 use crate::limits::rate_limiter::RateLimiter;
 use crate::session::{DataStream, SessionError};
@@ -42,7 +44,7 @@ const BBR: &str = "bbr";
 /// The data streams of one side.
 #[derive(Debug, Default)]
 pub(crate) struct StreamSet {
-    stopped: AtomicBool,
+    meter: Arc<WorkMeter>,
     failure: Mutex<Option<TransferError>>,
     table: Mutex<StreamTable>,
     bytes: AtomicU64,
@@ -51,11 +53,6 @@ pub(crate) struct StreamSet {
     arrived: AtomicU64,
     /// Rate limiter of a server.
     rate_limiter: Option<Arc<RateLimiter>>,
-    /// Threads that wait for the rate limiter.
-    rate_limited: TimeCounter,
-    disk: TimeCounter,
-    hash: TimeCounter,
-    network: TimeCounter,
     /// Decides whether a sender changes to BBR. `None` if this is not permitted.
     loss_detector: Mutex<Option<RandomLossDetector>>,
     /// The streams were changed to BBR.
@@ -91,23 +88,6 @@ impl StreamTable {
             (self.failures_without_progress, self.stalled_since) = (0, None);
         }
     }
-}
-
-/// Time spent on an activity, and the threads that are in it now.
-#[derive(Debug, Default)]
-struct TimeCounter {
-    nanoseconds: AtomicU64,
-    now: AtomicUsize,
-}
-
-/// Activity of a stream's thread.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Activity {
-    Disk,
-    Hash,
-    Network,
-    /// Waiting for a server's rate limiter.
-    RateLimited,
 }
 
 impl StreamSet {
@@ -309,12 +289,12 @@ impl StreamSet {
 
     /// Shuts all streams down.
     pub(crate) fn shut_down(&self) {
-        self.stopped.store(true, Ordering::SeqCst);
+        self.meter.stop();
         lock(&self.table).active.values().for_each(|state| state.shut_down());
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst)
+        self.meter.is_stopped()
     }
 
     /// Returns the first error of a stream.
@@ -322,35 +302,24 @@ impl StreamSet {
         lock(&self.failure).take()
     }
 
-    fn counter(&self, on: Activity) -> &TimeCounter {
-        match on {
-            Activity::Disk => &self.disk,
-            Activity::Hash => &self.hash,
-            Activity::Network => &self.network,
-            Activity::RateLimited => &self.rate_limited,
-        }
+    /// Returns the measured work of this side's threads.
+    pub(crate) fn meter(&self) -> &Arc<WorkMeter> {
+        &self.meter
     }
 
     /// Runs an activity and adds its time to the totals.
     pub(crate) fn measure<T>(&self, on: Activity, work: impl FnOnce() -> T) -> T {
-        let (started, spent) = (Instant::now(), self.counter(on));
-        spent.now.fetch_add(1, Ordering::Relaxed);
-        let result = work();
-        spent.now.fetch_sub(1, Ordering::Relaxed);
-        spent.nanoseconds.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        result
+        self.meter.measure(on, work)
     }
 
     /// Returns the progress of this side.
     pub(crate) fn progress(&self) -> Progress {
-        let seconds = |spent: &TimeCounter| spent.nanoseconds.load(Ordering::Relaxed) as f64 / 1e9;
-        let now = |spent: &TimeCounter| spent.now.load(Ordering::Relaxed) as u32;
-        let (disk, hash, network) = (&self.disk, &self.hash, &self.network);
-        let (held, [disk_time, hash_time, network_time]) =
-            (seconds(&self.rate_limited), [disk, hash, network].map(seconds));
-        let shares = StreamTime { disk: disk_time, hash: hash_time, network: network_time, rate_limited: held };
-        let doing = StreamActivity { disk: now(disk), hash: now(hash), network: now(network) };
-        Progress { bytes: Bytes(self.bytes.load(Ordering::Relaxed)), shares, activity: doing, sockets: None }
+        Progress {
+            bytes: Bytes(self.bytes.load(Ordering::Relaxed)),
+            shares: self.meter.times(),
+            activity: self.meter.activity(),
+            sockets: None,
+        }
     }
 
     /// Returns the kernel counters of this side's sockets, summed; `None` before the first stream.
@@ -391,7 +360,7 @@ impl StreamSet {
         &self,
         stream: &DataStream,
         state: &StreamState,
-        file: &File,
+        file: BorrowedFd<'_>,
         offset: u64,
         length: u64,
     ) -> Result<u64, TransferError> {
@@ -460,7 +429,8 @@ impl StreamSet {
     pub(crate) fn count_payload(&self, bytes: usize) -> Result<(), TransferError> {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let Some(limiter) = &self.rate_limiter else { return Ok(()) };
-        let passed = self.measure(Activity::RateLimited, || limiter.count_and_wait(bytes as u64, &self.stopped));
+        let passed =
+            self.measure(Activity::RateLimited, || limiter.count_and_wait(bytes as u64, self.meter.stop_flag()));
         passed.map_err(|spent| SessionError::Refused(spent.refusal()).into())
     }
 
@@ -478,11 +448,6 @@ impl StreamSet {
     pub(crate) fn charge(&self, bytes: u64) -> Result<(), TransferError> {
         let charged = self.rate_limiter.as_ref().map_or(Ok(()), |limiter| limiter.charge(bytes));
         charged.map_err(|spent| SessionError::Refused(spent.refusal()).into())
-    }
-
-    /// Reports whether this side itself delays the streams: by its disk or by the rate limiter.
-    pub(crate) fn is_delaying_streams(&self) -> bool {
-        self.rate_limited.now.load(Ordering::Relaxed) > 0 || self.disk.now.load(Ordering::Relaxed) > 0
     }
 
     /// Counts payload that need not be sent: a hole, or bytes that an earlier copy left.
@@ -517,11 +482,6 @@ impl StreamSet {
 
 fn read_socket(state: &StreamState) -> Option<SocketEvidence> {
     state.handle.info().map(|info| SocketEvidence::of_stream(&info))
-}
-
-/// No thread panics while it holds the lock, and the data is consistent after every statement.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{FileBlocks, StreamReceived, split_into_messages};
 
 use super::TransferError;
-use super::stream_set::lock;
+use super::lock::lock;
 use crate::session::DataStream;
 use crate::transport::Handle;
 

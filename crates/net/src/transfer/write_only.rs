@@ -12,7 +12,6 @@ use std::time::{Duration, SystemTime};
 use lfn_core::date::rfc3339;
 use lfn_core::session::TokenHash;
 use lfn_core::transfer::byte_string::ByteString;
-use lfn_core::transfer::entry::Entry;
 use lfn_core::wire::copy::CopyId;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
@@ -21,39 +20,7 @@ use rustix::process::geteuid;
 use super::TransferError;
 use super::base_dir::{BaseDir, file_error};
 
-/// A write-only client: identifies its partial files, and decides whether they stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WriteOnlyClient {
-    tag: [u8; 8],
-    /// Incomplete files stay after the session, so that they can be resumed.
-    pub(crate) keeps_partial_files: bool,
-}
-
-impl WriteOnlyClient {
-    /// Creates the client of a write-only root.
-    pub(crate) fn for_token(token: &TokenHash) -> Self {
-        let mut tag = [0; 8];
-        tag.copy_from_slice(&blake3::derive_key("lfn 2026-11-22 partial files of a token v1", &token.0)[..8]);
-        WriteOnlyClient { tag, keeps_partial_files: true }
-    }
-
-    /// Returns the source name for the client's journals: the token and the hash of the entry's name.
-    pub(super) fn journal_source(&self, entry: &Entry) -> ByteString {
-        let name = blake3::hash(entry.name.as_bytes()).to_hex();
-        ByteString::from([self.prefix().as_slice(), name.as_bytes()].concat().as_slice())
-    }
-
-    /// Reports whether a journal with this source name belongs to the client.
-    pub(super) fn owns(&self, source: &ByteString) -> bool {
-        source.as_bytes().starts_with(&self.prefix())
-    }
-
-    fn prefix(&self) -> Vec<u8> {
-        format!("{}/", data_encoding::HEXLOWER.encode(&self.tag)).into_bytes()
-    }
-}
-
-/// Reports whether the text is a source name by [`WriteOnlyClient::journal_source`], of any client.
+/// Reports whether the text is a source name of a partial file whose owner is a token.
 pub(super) fn is_tag(source: &ByteString) -> bool {
     let hex = |part: &[u8], digits: usize| part.len() == digits && part.iter().all(u8::is_ascii_hexdigit);
     matches!(source.as_bytes().split_at_checked(16), Some((tag, [b'/', name @ ..])) if hex(tag, 16) && hex(name, 64))
@@ -107,15 +74,10 @@ impl WriteOnlyArea {
     }
 
     /// Returns the base directory of the session's paths.
-    pub(crate) fn base_dir(&self, token: &TokenHash) -> Result<BaseDir, TransferError> {
+    pub(crate) fn base_dir(&self) -> Result<BaseDir, TransferError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let inside = openat(&self.root, &self.name, flags, Mode::empty());
-        let inside = inside.map_err(|error| file_error("open", "the write-only directory", error))?;
-        Ok(BaseDir::WriteOnly(
-            inside,
-            WriteOnlyClient { keeps_partial_files: false, ..WriteOnlyClient::for_token(token) },
-            None,
-        ))
+        inside.map(BaseDir::Root).map_err(|error| file_error("open", "the write-only directory", error))
     }
 }
 

@@ -161,7 +161,7 @@ fn clean_single_file(place: &Path, rule: CleanRule, report: Report<'_>) -> Resul
     let (Some(name), parent) = (place.file_name(), place.parent().unwrap_or(Path::new(""))) else { return Ok(false) };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(directory) = openat(CWD, or_current_dir(parent), flags, Mode::empty()) else { return Ok(false) };
-    let partial_name = super::super::receiver::partial_name(name);
+    let partial_name = super::super::storage::local::partial_name(name);
     let Some((_, stem)) = LeftoverKind::parse_name(partial_name.as_bytes()) else { return Ok(false) };
     let pair = LeftoverPair { directory: &directory, stem };
     let all = [pair.clean(rule, &mut || report(None))?, pair.clean_replaced(rule)];

@@ -56,6 +56,9 @@ pub enum ForbiddenReason {
     DeletionFromSeveralSources,
     #[error("there are too many names to compare, so nothing is deleted")]
     TooManyNamesToDelete,
+    /// Another process renames directories of the tree that is deleted.
+    #[error("cannot be deleted: a directory in it was moved meanwhile")]
+    MovedWhileDeleting,
 }
 
 impl ForbiddenReason {
@@ -84,6 +87,7 @@ impl ForbiddenReason {
             ForbiddenReason::LinkTargetNewer => Some("copy without --hard-links"),
             ForbiddenReason::DeletionFromSeveralSources => Some("copy one source at a time, or omit --delete"),
             ForbiddenReason::TooManyNamesToDelete => Some("copy smaller directories, or omit --delete"),
+            ForbiddenReason::MovedWhileDeleting => Some("run the same command again"),
             ForbiddenReason::ReservedName => None,
         }
     }
@@ -224,6 +228,8 @@ pub enum SenderViolation {
     IncompleteList,
     #[error("reports more lost blocks than can have been in flight")]
     TooManyLostBlocks,
+    #[error("sends more messages about entries than they can need")]
+    TooManyMessages,
 }
 
 /// Violation of the protocol by the receiver.

@@ -5,10 +5,10 @@ use lfn_core::units::Bytes;
 use lfn_core::wire::copy::BlockHeader;
 use lfn_core::wire::seal::SEALED_HEADER_BYTES;
 
-use super::super::TransferError;
-use super::super::stream_set::{Activity, StreamSet};
-use super::super::stream_state::StreamState;
 use crate::session::DataStream;
+use crate::transfer::TransferError;
+use crate::transfer::stream_set::{Activity, StreamSet};
+use crate::transfer::stream_state::StreamState;
 
 /// Minimum length of the buffer, in bytes: one read must fetch many small blocks.
 const MIN_BUFFER: usize = 64 << 10;
@@ -39,11 +39,6 @@ impl<'a> BlockReader<'a> {
     ) -> Self {
         let buffer = vec![0; SEALED_HEADER_BYTES + (max_block.0 as usize).max(MIN_BUFFER)];
         BlockReader { streams, stream, state, buffer, start: 0, end: 0, max_block, discard }
-    }
-
-    /// Returns the state of the stream.
-    pub(super) fn state(&self) -> &'a StreamState {
-        self.state
     }
 
     /// Reads the next header. Returns `None` if the stream ended before a header.

@@ -1,28 +1,29 @@
-//! The commit queue: renames complete files to their final names in batches, each after one sync.
+//! The commit stage: gives complete files their final names, and reports the outcome of each needed file.
 //!
 //! With [`FsyncPolicy::File`] a file gets its final name only when its data is on disk. A wait for the disk for each of
 //! many small files would be the slowest part of a copy. So complete files are collected for some milliseconds, their
 //! file system is synced once, and then they get their names. The names themselves are flushed once, at the end of the
-//! copy.
+//! copy. Files that need no sync of their own are published on the thread of their stream.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::fs::File;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{fstat, fstatfs, fsync, syncfs};
-use rustix::io::Errno;
+use lfn_core::transfer::digest::Digest;
+use lfn_core::transfer::entry::EntryKind;
+use lfn_core::transfer::options::{FsyncPolicy, TransferOptions, Verify};
+use lfn_core::transfer::overwrite::{OverwriteDecision, SkipReason, decide};
+use lfn_core::wire::copy::EntryAction;
 use rustix::process::{Resource, getrlimit};
 
-use super::super::TransferError;
-use super::super::stream_set::lock;
-use super::entry::NeededFile;
-use super::partial_file::PartialFile;
-use super::single_block_file::SingleBlockFile;
-use super::{FsyncPolicy, Receiver};
+use super::existing_digest;
+use super::file::NeededFile;
+use super::outcome::EntryOutcome;
+use super::plan_event::{FileDone, PlanInbox};
+use super::report::{Report, Reports};
+use crate::transfer::TransferError;
+use crate::transfer::storage::UnpublishedFile;
+use crate::transfer::stream_set::lock;
+use crate::transfer::work_meter::WorkMeter;
 
 /// Number of files that complete a batch.
 const BATCH_SIZE: usize = 128;
@@ -37,248 +38,323 @@ const DESCRIPTOR_SHARE: u64 = 4;
 /// Maximum wait of a file for others of its batch.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
 
-/// A file with complete data.
-#[derive(Debug)]
-pub(super) enum CompletedFile {
-    SingleBlock(SingleBlockFile),
-    MultiBlock(Arc<PartialFile>),
-}
+/// Interval at which the waiting thread checks whether the copy is over.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Complete files that wait for their final names.
+/// The commit stage. The streams and the control thread add files; the commit thread owns the batches.
 #[derive(Debug)]
-pub(super) struct CommitQueue {
-    waiting: Mutex<QueueState>,
+pub(super) struct CommitStage {
+    queue: Mutex<Queue>,
     changed: Condvar,
     max_descriptors: usize,
+    fsync: FsyncPolicy,
+    verify: Verify,
+    reports_digests: bool,
+    reports: Reports,
+    planner: PlanInbox,
+    meter: Arc<WorkMeter>,
 }
 
+/// A needed file that is over.
+#[derive(Debug)]
+struct CommitJob {
+    needed: Arc<NeededFile>,
+    /// The complete file, or the incomplete file of a failed entry. `None` also if another copy has written the file.
+    file: Option<Arc<dyn UnpublishedFile>>,
+    error: Option<TransferError>,
+}
+
+/// A complete file of the current batch.
+type CompleteFile = (Arc<NeededFile>, Arc<dyn UnpublishedFile>);
+
 #[derive(Debug, Default)]
-struct QueueState {
-    files: Vec<(Arc<NeededFile>, CompletedFile)>,
+struct Queue {
+    jobs: Vec<CommitJob>,
     oldest: Option<Instant>,
     /// Descriptors of the waiting files and of the batch that was taken last.
     descriptors: usize,
     taken_descriptors: usize,
+    is_closed: bool,
 }
 
-/// The file systems that this copy has written to.
-#[derive(Debug, Default)]
-pub(super) struct FileSystems(Mutex<BTreeMap<u64, FileSystem>>);
-
-/// A file system, with a file on it that was opened before the first write. A `syncfs` on this file reports every error
-/// since then (syncfs(2)).
-#[derive(Debug, Clone)]
-pub(super) struct FileSystem {
-    file: Arc<File>,
-    /// Whether `syncfs` flushes this file system. The kernel does not pass `syncfs` on to a file system in user space
-    /// (`fuse_sync_fs`). A FUSE file system learns only of `fsync`, and may keep a write error until then.
-    pub(super) has_syncfs: bool,
+/// The fate of a file that was to be published.
+#[derive(Debug)]
+enum Published {
+    /// The file has its final name, and replaced another one or not.
+    Written { replaced: bool },
+    /// An equal or newer file has appeared under the name meanwhile.
+    Skipped(SkipReason),
 }
 
-const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
-
-impl Default for CommitQueue {
-    fn default() -> Self {
+impl CommitStage {
+    pub(super) fn new(options: &TransferOptions, reports: Reports, planner: PlanInbox, meter: Arc<WorkMeter>) -> Self {
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / DESCRIPTOR_SHARE;
-        let max_descriptors = MAX_DESCRIPTORS.min(usize::try_from(allowed).unwrap_or(MAX_DESCRIPTORS));
-        CommitQueue { waiting: Mutex::default(), changed: Condvar::new(), max_descriptors }
+        CommitStage {
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            max_descriptors: MAX_DESCRIPTORS.min(usize::try_from(allowed).unwrap_or(MAX_DESCRIPTORS)),
+            fsync: options.fsync,
+            verify: options.verify,
+            reports_digests: options.report_digests,
+            reports,
+            planner,
+            meter,
+        }
     }
-}
 
-impl CommitQueue {
-    /// Adds a complete file. While the queue is full, waits as long as `may_wait` returns true.
-    pub(super) fn push(&self, needed: Arc<NeededFile>, completed: CompletedFile, may_wait: impl Fn() -> bool) {
-        let mut waiting = lock(&self.waiting);
-        while waiting.descriptors >= self.max_descriptors && may_wait() {
+    /// Commits a file of one block: at once if the file needs no sync of its own.
+    pub(super) fn commit_single_block(&self, needed: Arc<NeededFile>, file: Arc<dyn UnpublishedFile>) {
+        let is_ready = match self.fsync {
+            FsyncPolicy::None => true,
+            // The whole file system is synced at the end.
+            FsyncPolicy::End => needed.target.storage.is_synced_later(file.as_ref()),
+            FsyncPolicy::File => false,
+        };
+        if is_ready {
+            let published = self.publish(&needed, file.as_ref());
+            self.settle(&needed, Some(file.as_ref()), published);
+        } else {
+            self.queue(needed, file, true);
+        }
+    }
+
+    /// Adds a complete file to the queue. While the queue is full, waits if `may_wait`.
+    pub(super) fn queue(&self, needed: Arc<NeededFile>, file: Arc<dyn UnpublishedFile>, may_wait: bool) {
+        self.push(CommitJob { needed, file: Some(file), error: None }, may_wait);
+    }
+
+    /// Adds a failed file to the queue, with its partial file. Closing that file may take a disk's time.
+    pub(super) fn fail(&self, needed: Arc<NeededFile>, error: TransferError, file: Option<Arc<dyn UnpublishedFile>>) {
+        self.push(CommitJob { needed, file, error: Some(error) }, false);
+    }
+
+    /// Ends a file that another copy has written meanwhile.
+    pub(super) fn skip(&self, needed: Arc<NeededFile>) {
+        self.push(CommitJob { needed, file: None, error: None }, false);
+    }
+
+    fn push(&self, job: CommitJob, may_wait: bool) {
+        let mut queue = lock(&self.queue);
+        while queue.descriptors >= self.max_descriptors && may_wait && !self.meter.is_stopped() {
             // Start the commit now: no more files can join the batch.
             self.changed.notify_all();
-            waiting = self.wait(waiting, BATCH_DELAY);
+            queue = self.wait(queue, BATCH_DELAY);
         }
-        waiting.oldest.get_or_insert_with(Instant::now);
-        waiting.descriptors += completed.descriptors(waiting.files.last().map(|(_, before)| before));
-        waiting.files.push((needed, completed));
-        if matches!(waiting.files.len(), 1 | BATCH_SIZE) {
+        queue.oldest.get_or_insert_with(Instant::now);
+        queue.descriptors += job.descriptors(queue.jobs.last());
+        queue.jobs.push(job);
+        if matches!(queue.jobs.len(), 1 | BATCH_SIZE) {
             self.changed.notify_all();
         }
     }
 
-    /// Waits for the next batch, until it is large or old enough. Returns `None` when `stopped`.
-    pub(super) fn take_batch(&self, stopped: impl Fn() -> bool) -> Option<Vec<(Arc<NeededFile>, CompletedFile)>> {
-        let mut waiting = lock(&self.waiting);
-        // The batch that was taken last has its names now.
-        waiting.descriptors -= std::mem::take(&mut waiting.taken_descriptors);
+    /// Ends the commit thread. Every file has its outcome.
+    pub(super) fn close(&self) {
+        lock(&self.queue).is_closed = true;
         self.changed.notify_all();
-        loop {
-            if stopped() {
-                return None;
-            }
-            let remaining =
-                waiting.oldest.map_or(Duration::from_millis(100), |since| BATCH_DELAY.saturating_sub(since.elapsed()));
-            let is_full = waiting.files.len() >= BATCH_SIZE || waiting.descriptors >= self.max_descriptors;
-            let is_ready = !waiting.files.is_empty() && (is_full || remaining.is_zero());
-            if is_ready {
-                waiting.oldest = None;
-                waiting.taken_descriptors = waiting.descriptors;
-                return Some(std::mem::take(&mut waiting.files));
-            }
-            waiting = self.wait(waiting, remaining);
-        }
     }
 
     /// Drops the waiting files.
     pub(super) fn clear(&self) {
-        let files = std::mem::take(&mut lock(&self.waiting).files);
-        drop(files);
+        let jobs = std::mem::take(&mut lock(&self.queue).jobs);
+        drop(jobs);
     }
 
-    fn wait<'a>(
-        &self,
-        waiting: std::sync::MutexGuard<'a, QueueState>,
-        time: Duration,
-    ) -> std::sync::MutexGuard<'a, QueueState> {
-        self.changed.wait_timeout(waiting, time).unwrap_or_else(PoisonError::into_inner).0
-    }
-}
-
-/// Flushes the data of the files if `sync` requires this before the rename. Returns one result for each file.
-fn sync_batch(
-    batch: &[(Arc<NeededFile>, CompletedFile)],
-    sync: FsyncPolicy,
-    file_systems: &FileSystems,
-) -> Vec<io::Result<()>> {
-    let none = || batch.iter().map(|_| Ok(())).collect();
-    match (sync, batch) {
-        (FsyncPolicy::None, _) => none(),
-        (FsyncPolicy::End, batch) => {
-            let unless_later = |completed: &CompletedFile| match file_systems.add(completed.file())?.1.has_syncfs {
-                true => Ok(()),
-                false => Ok(fsync(completed.file())?),
-            };
-            batch.iter().map(|(_, completed)| unless_later(completed)).collect()
-        }
-        // With one file, do not wait for the whole file system.
-        (FsyncPolicy::File, [(_, completed)]) => {
-            vec![file_systems.add(completed.file()).and_then(|_| Ok(fsync(completed.file())?))]
-        }
-        (FsyncPolicy::File, batch) => {
-            let mut done: BTreeMap<u64, Result<(), Errno>> = BTreeMap::new();
-            let mut result = |completed: &CompletedFile| {
-                let (file_system, FileSystem { has_syncfs, .. }) = file_systems.add(completed.file())?;
-                // A descriptor reports only errors since it was opened. A file that was written for a long time needs
-                // its own `fsync`.
-                if matches!(completed, CompletedFile::MultiBlock(_)) || !has_syncfs {
-                    return Ok(fsync(completed.file())?);
-                }
-                (*done.entry(file_system).or_insert_with(|| syncfs(completed.file()))).map_err(io::Error::from)
-            };
-            batch.iter().map(|(_, completed)| result(completed)).collect()
-        }
-    }
-}
-
-impl Receiver {
     /// Runs the commit thread until the copy is over.
-    pub(super) fn run_commits(&self) {
-        let is_over = || self.is_stopped() || lock(&self.result).is_some();
-        while let Some(batch) = self.commits.take_batch(is_over) {
-            self.deferred_close.close(self);
-            self.while_blocked_on_disk(|| self.commit_batch(batch));
+    pub(super) fn run(&self) {
+        while let Some(batch) = self.take_batch() {
+            self.meter.while_blocked(|| self.commit_batch(batch));
         }
-        self.commits.clear();
+        self.clear();
     }
 
-    fn commit_batch(&self, batch: Vec<(Arc<NeededFile>, CompletedFile)>) {
-        let mut applied = Vec::with_capacity(batch.len());
-        for (needed, completed) in batch {
-            let result = match &completed {
-                CompletedFile::SingleBlock(_) => Ok(()),
-                CompletedFile::MultiBlock(partial) => partial.apply_attributes(&needed.entry, &self.attributes),
+    /// Waits for the next batch, until it is large or old enough. Returns `None` at the end of the copy.
+    fn take_batch(&self) -> Option<Vec<CommitJob>> {
+        let mut queue = lock(&self.queue);
+        // The batch that was taken last has its names now.
+        queue.descriptors -= std::mem::take(&mut queue.taken_descriptors);
+        self.changed.notify_all();
+        loop {
+            if queue.is_closed || self.meter.is_stopped() {
+                return None;
+            }
+            let remaining = queue.oldest.map_or(POLL_INTERVAL, |since| BATCH_DELAY.saturating_sub(since.elapsed()));
+            let is_full = queue.jobs.len() >= BATCH_SIZE || queue.descriptors >= self.max_descriptors;
+            if !queue.jobs.is_empty() && (is_full || remaining.is_zero()) {
+                queue.oldest = None;
+                queue.taken_descriptors = queue.descriptors;
+                return Some(std::mem::take(&mut queue.jobs));
+            }
+            queue = self.wait(queue, remaining);
+        }
+    }
+
+    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>, time: Duration) -> MutexGuard<'a, Queue> {
+        self.changed.wait_timeout(queue, time).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn commit_batch(&self, batch: Vec<CommitJob>) {
+        let mut ready: Vec<CompleteFile> = Vec::with_capacity(batch.len());
+        for CommitJob { needed, file, error } in batch {
+            let applied = match (&file, error) {
+                (_, Some(error)) => Err(error),
+                (Some(file), None) => file.set_attributes(&needed.entry),
+                (None, None) => Ok(()),
             };
-            match result {
-                Ok(()) => applied.push((needed, completed)),
-                Err(error) => self.settle_file(&needed, Err(error)),
+            match (applied, file) {
+                (Ok(()), Some(file)) => ready.push((needed, file)),
+                (Ok(()), None) => {
+                    let decision = self.decide_again(&needed);
+                    let published = decision.and_then(|decision| match decision {
+                        OverwriteDecision::Skip(reason) => Ok(Published::Skipped(reason)),
+                        _ => Err(TransferError::Incomplete),
+                    });
+                    self.settle(&needed, None, published);
+                }
+                (Err(error), file) => {
+                    // Closing the file flushes its blocks to disk.
+                    drop(file);
+                    self.settle(&needed, None, Err(error));
+                }
             }
         }
-        let synced = sync_batch(&applied, self.options.fsync, &self.file_systems);
-        let mut named = Vec::with_capacity(applied.len());
-        for ((needed, completed), synced) in applied.into_iter().zip(synced) {
-            let path = needed.entry.name.to_string();
-            if let (Err(_), CompletedFile::MultiBlock(partial)) = (&synced, &completed) {
-                // The kernel reports a write error only once. After this, reads may return data that is only in memory.
-                partial.discard_on_close();
-            }
-            let synced = synced.map_err(|source| TransferError::File { doing: "write", path, source });
-            // A copy that was stopped meanwhile must not rename more files.
-            let ready = if self.is_stopped() { Err(TransferError::Interrupted) } else { synced };
-            let result = ready.and_then(|()| completed.publish(needed.replace));
-            named.push((needed, result));
+        for ((needed, file), synced) in ready.iter().zip(self.sync(&ready)) {
+            let published = match synced {
+                // A copy that was stopped meanwhile must not rename more files.
+                _ if self.meter.is_stopped() => Err(TransferError::Interrupted),
+                Ok(()) => self.publish(needed, file.as_ref()),
+                Err(source) => {
+                    // The kernel reports a write error only once. After this, reads may return data that is only in
+                    // memory.
+                    file.discard_on_close();
+                    Err(TransferError::File { doing: "write", path: needed.entry.name.to_string(), source })
+                }
+            };
+            self.settle(needed, Some(file.as_ref()), published);
         }
-        self.settle_files(named);
+    }
+
+    /// Flushes the data of the files, as the options require this before the rename.
+    fn sync(&self, ready: &[CompleteFile]) -> Vec<std::io::Result<()>> {
+        let Some((first, _)) = ready.first() else { return Vec::new() };
+        let files: Vec<_> = ready.iter().map(|(_, file)| file.clone()).collect();
+        first.target.storage.sync_files(&files, self.fsync)
+    }
+
+    /// Gives a file its final name. If another file has appeared under a free name meanwhile, decides about it again.
+    fn publish(&self, needed: &NeededFile, file: &dyn UnpublishedFile) -> Result<Published, TransferError> {
+        match file.publish(needed.replace) {
+            Ok(()) => Ok(Published::Written { replaced: needed.replace }),
+            Err(TransferError::Exists { .. }) => self.publish_again(needed, file),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Publishes a file whose name came into use during the copy, for example by a second copy of the same source.
+    fn publish_again(&self, needed: &NeededFile, file: &dyn UnpublishedFile) -> Result<Published, TransferError> {
+        match self.decide_again(needed)? {
+            OverwriteDecision::Skip(reason) => {
+                file.discard_on_close();
+                Ok(Published::Skipped(reason))
+            }
+            OverwriteDecision::Create => {
+                file.publish(false)?;
+                Ok(Published::Written { replaced: false })
+            }
+            OverwriteDecision::Replace | OverwriteDecision::CompareDigests => {
+                file.publish(true)?;
+                Ok(Published::Written { replaced: true })
+            }
+            OverwriteDecision::Refuse(obstacle) => {
+                let path = needed.target.storage.display_name(&needed.entry.name);
+                Err(TransferError::Conflict { path, obstacle })
+            }
+        }
+    }
+
+    /// Decides about an entry from the object that has its name now.
+    fn decide_again(&self, needed: &NeededFile) -> Result<OverwriteDecision, TransferError> {
+        let (target, entry) = (&needed.target, &needed.entry);
+        let existing = target.storage.stat(&entry.name)?.for_decision();
+        let decision = decide(entry, existing, None, target.overwrite);
+        if decision != OverwriteDecision::CompareDigests {
+            return Ok(decision);
+        }
+        let is_equal = self.verify.detects_changes()
+            && needed.digest().is_some()
+            && self.existing_digest(needed) == needed.digest();
+        Ok(decide(entry, existing, Some(is_equal), target.overwrite))
+    }
+
+    /// Returns whether an equal or newer file has appeared under the name of a file meanwhile.
+    pub(super) fn has_appeared(&self, needed: &NeededFile) -> bool {
+        !needed.replace && matches!(self.decide_again(needed), Ok(OverwriteDecision::Skip(_)))
+    }
+
+    /// Returns the digest of the existing file of this name. `None` if the file cannot be read or has another length.
+    fn existing_digest(&self, needed: &NeededFile) -> Option<Digest> {
+        let (storage, name) = (needed.target.storage.as_ref(), &needed.entry.name);
+        existing_digest::compute(storage, name, needed.layout, self.verify, &self.meter).ok()
+    }
+
+    /// Reports the outcome of a needed file: to the user, to the sender, and to the planner.
+    fn settle(
+        &self,
+        needed: &NeededFile,
+        file: Option<&dyn UnpublishedFile>,
+        published: Result<Published, TransferError>,
+    ) {
+        let (entry, number) = (&needed.entry, needed.number);
+        let digest = needed.digest();
+        let outcome = match (published, digest) {
+            (Ok(Published::Written { replaced }), Some(digest)) => self.report_written(needed, replaced, digest),
+            (Ok(Published::Skipped(reason)), _) => self.report_skipped(needed, reason, digest),
+            (Ok(Published::Written { .. }), None) => EntryOutcome::Failed(TransferError::Incomplete),
+            (Err(error), _) => EntryOutcome::Failed(error),
+        };
+        let is_written = matches!(outcome, EntryOutcome::File { .. });
+        let done = FileDone {
+            number,
+            exists: outcome.is_linkable(),
+            id: file.filter(|_| entry.linked && is_written).and_then(UnpublishedFile::id),
+            digest: digest.filter(|_| self.reports_digests),
+        };
+        self.reports.send(Report::Settled { number, name: entry.name.clone(), outcome });
+        self.planner.file_done(done, entry.linked);
+    }
+
+    fn report_written(&self, needed: &NeededFile, replaced: bool, digest: Digest) -> EntryOutcome {
+        let (entry, reports) = (&needed.entry, &needed.target.reports);
+        if self.reports_digests {
+            let action = if replaced { EntryAction::Replace } else { EntryAction::New };
+            reports.digest(entry, action, digest);
+        }
+        reports.written(entry, replaced);
+        EntryOutcome::File { digest, kept: needed.kept_bytes(), bytes: needed.layout.bytes() }
+    }
+
+    /// Reports a file that stays, because it appeared meanwhile and equals the source's, or is newer.
+    fn report_skipped(&self, needed: &NeededFile, reason: SkipReason, digest: Option<Digest>) -> EntryOutcome {
+        let (entry, reports) = (&needed.entry, &needed.target.reports);
+        let action = match reason {
+            SkipReason::UpToDate => EntryAction::UpToDate,
+            SkipReason::Newer => EntryAction::Newer,
+        };
+        reports.unchanged(entry, action);
+        if let (EntryKind::File { .. }, Some(digest), SkipReason::UpToDate, true) =
+            (&entry.kind, digest, reason, self.reports_digests)
+        {
+            reports.digest(entry, action, digest);
+        }
+        EntryOutcome::skipped(entry)
     }
 }
 
-impl CompletedFile {
-    /// Returns the number of descriptors of the file: the file itself, a journal, and the directory if the previous
-    /// file has another one.
-    fn descriptors(&self, before: Option<&CompletedFile>) -> usize {
-        let own = match self {
-            CompletedFile::SingleBlock(_) => 1,
-            CompletedFile::MultiBlock(_) => 2,
-        };
-        let shared = before.is_some_and(|before| Arc::ptr_eq(before.directory(), self.directory()));
-        own + usize::from(!shared)
-    }
-
-    fn directory(&self) -> &Arc<OwnedFd> {
-        match self {
-            CompletedFile::SingleBlock(file) => file.directory(),
-            CompletedFile::MultiBlock(partial) => partial.directory(),
-        }
-    }
-
-    fn file(&self) -> &File {
-        match self {
-            CompletedFile::SingleBlock(file) => file.file(),
-            CompletedFile::MultiBlock(partial) => partial.file(),
-        }
-    }
-
-    /// Renames the file to its final name.
-    pub(super) fn publish(self, replace: bool) -> Result<(), TransferError> {
-        match self {
-            CompletedFile::SingleBlock(file) => file.publish(replace),
-            CompletedFile::MultiBlock(partial) => partial.publish(replace),
-        }
-    }
-}
-
-impl FileSystems {
-    /// Adds the file system of `file`, and returns its device number.
-    pub(super) fn add(&self, file: &File) -> io::Result<(u64, FileSystem)> {
-        let number = fstat(file)?.st_dev;
-        let file_system = match lock(&self.0).entry(number) {
-            Entry::Occupied(known) => known.get().clone(),
-            Entry::Vacant(unknown) => {
-                let has_syncfs = fstatfs(file)?.f_type as u64 != FUSE_SUPER_MAGIC;
-                unknown.insert(FileSystem { file: Arc::new(file.try_clone()?), has_syncfs }).clone()
-            }
-        };
-        Ok((number, file_system))
-    }
-
-    /// Adds the file system of an existing file. If the directory may not be read, flushing is left to the kernel.
-    pub(super) fn add_existing(&self, file_system: u64, open: impl FnOnce() -> Result<OwnedFd, Errno>) {
-        if lock(&self.0).contains_key(&file_system) {
-            return;
-        }
-        if let Ok(directory) = open() {
-            let _ = self.add(&directory.into());
-        }
-    }
-
-    /// Waits until all data written to these file systems is on disk.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        let file_systems: Vec<_> = lock(&self.0).values().cloned().collect();
-        file_systems.iter().try_for_each(|file_system| Ok(syncfs(&*file_system.file)?))
+impl CommitJob {
+    /// Returns the number of descriptors of the file: its own, and the directory if the previous file has another one.
+    fn descriptors(&self, before: Option<&CommitJob>) -> usize {
+        let Some(file) = &self.file else { return 0 };
+        let directory = |job: &CommitJob| job.file.as_ref().map(|file| file.directory_key());
+        file.descriptors() + usize::from(before.and_then(directory) != Some(file.directory_key()))
     }
 }

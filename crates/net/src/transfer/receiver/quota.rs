@@ -8,12 +8,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lfn_core::transfer::blocks::Block;
+use lfn_core::transfer::entry::Name;
 use lfn_core::units::Bytes;
 
-use super::super::TransferError;
-use super::super::stream_set::lock;
-use super::Receiver;
-use super::entry::NeededFile;
+use crate::transfer::TransferError;
+use crate::transfer::stream_set::{StreamSet, lock};
 
 /// The bytes reserved since the session began, without those of failed files that did not arrive. `None` without a
 /// quota.
@@ -35,39 +34,43 @@ impl QuotaReservation {
     pub(super) fn is_enabled(&self) -> bool {
         self.0.is_some()
     }
-}
 
-impl Receiver {
     /// Reserves the missing bytes of a file. Replaces an earlier reservation for the same file.
     ///
     /// # Errors
     /// [`TransferError::Quota`] if the quota is too small.
-    pub(super) fn reserve_quota(&self, needed: &NeededFile, lacking: Bytes) -> Result<(), TransferError> {
-        let Some(all) = &self.quota.0 else { return Ok(()) };
+    pub(super) fn reserve(
+        &self,
+        file: &FileReservation,
+        name: &Name,
+        lacking: Bytes,
+        streams: &StreamSet,
+    ) -> Result<(), TransferError> {
+        let Some(all) = &self.0 else { return Ok(()) };
         let mut all = lock(all);
-        let before = needed.reservation.0.load(Ordering::SeqCst);
+        let before = file.0.load(Ordering::SeqCst);
         let now = (*all - before).saturating_add(lacking.0);
         if lacking.0 > before {
-            let affords = self.streams.check_affordable(Bytes(now), lacking);
-            affords.map_err(|denied| TransferError::Quota { path: needed.entry.name.to_string(), denied })?;
+            let affords = streams.check_affordable(Bytes(now), lacking);
+            affords.map_err(|denied| TransferError::Quota { path: name.to_string(), denied })?;
         }
         *all = now;
-        needed.reservation.0.store(lacking.0, Ordering::SeqCst);
+        file.0.store(lacking.0, Ordering::SeqCst);
         Ok(())
     }
 
     /// Releases the reservation of a block that has arrived.
-    pub(super) fn release_block(&self, needed: &NeededFile, block: Block) {
-        let Some(all) = &self.quota.0 else { return };
+    pub(super) fn release_block(&self, file: &FileReservation, block: Block) {
+        let Some(all) = &self.0 else { return };
         let _all = lock(all);
-        let remaining = needed.reservation.0.load(Ordering::SeqCst).saturating_sub(block.length.into());
-        needed.reservation.0.store(remaining, Ordering::SeqCst);
+        let remaining = file.0.load(Ordering::SeqCst).saturating_sub(block.length.into());
+        file.0.store(remaining, Ordering::SeqCst);
     }
 
     /// Releases the reservation of a file that receives no more blocks.
-    pub(super) fn release_quota(&self, needed: &NeededFile) {
-        let Some(all) = &self.quota.0 else { return };
+    pub(super) fn release(&self, file: &FileReservation) {
+        let Some(all) = &self.0 else { return };
         let mut all = lock(all);
-        *all = all.saturating_sub(needed.reservation.0.swap(0, Ordering::SeqCst));
+        *all = all.saturating_sub(file.0.swap(0, Ordering::SeqCst));
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lfn_core::transfer::digest::BlockHash;
+use lfn_core::transfer::digest::{BlockHash, Digest};
 use lfn_core::transfer::options::Verify;
 use lfn_core::transfer::schedule::BlockTask;
 use lfn_core::wire::copy::CopyEnd;
@@ -12,8 +12,10 @@ use lfn_core::wire::copy::{BlockHeader, EntryFailure, SenderMessage};
 use lfn_core::wire::seal::{SEALED_HEADER_BYTES, Seal};
 use socket2::SockRef;
 
-use super::source_file::{ListedFile, ReadError};
-use super::{Shared, wait};
+use super::open_files::Comparison;
+use super::read_error::ReadError;
+use super::shared::{Shared, wait};
+use super::source_file::ListedFile;
 use crate::session::DataStream;
 use crate::transfer::TransferError;
 use crate::transfer::stream_set::{Activity, lock};
@@ -144,11 +146,13 @@ impl Shared {
     fn can_send_pages(&self, stream: &DataStream, tasks: &[BlockTask<Arc<ListedFile>>]) -> bool {
         let [task] = tasks else { return false };
         let plain = stream.payload_socket().is_some() && !self.sparse;
-        plain && task.send && task.layout.blocks() > 1 && task.source.is_file()
+        let is_local =
+            || self.open_files.open_unchanged(task, self.comparison()).is_ok_and(|file| file.as_fd().is_some());
+        plain && task.send && task.layout.blocks() > 1 && is_local()
     }
 
     /// Sends a block directly from the page cache. If another process writes to the file meanwhile, the block does not
-    /// match its hash, or the modification time changes, which is noticed at the end of the file.
+    /// match its hash, or the times of the file change, which is noticed at the end of the file.
     fn send_pages(
         &self,
         stream: &mut DataStream,
@@ -157,12 +161,13 @@ impl Shared {
         header: &[u8],
     ) -> Result<(), TransferError> {
         // The header promises a payload. If the file has changed since the check, another stream reports that.
-        let changed = |_| self.streams.stream_error(stream_state, io::ErrorKind::InvalidData.into());
-        let file = self.open_files.open_unchanged(task).map_err(changed)?;
+        let changed = || self.streams.stream_error(stream_state, io::ErrorKind::InvalidData.into());
+        let file = self.open_files.open_unchanged(task, self.comparison()).map_err(|_| changed())?;
+        let pages = file.as_fd().ok_or_else(changed)?;
         let (offset, length) = (task.block.offset, task.block.length.into());
         self.streams.measure(Activity::Network, || {
             self.streams.write_all(stream, stream_state, header, header.len())?;
-            let sent = self.streams.send_pages(stream, stream_state, &file, offset, length)?;
+            let sent = self.streams.send_pages(stream, stream_state, pages, offset, length)?;
             // The file has become shorter. The block keeps its announced length and fails the check.
             let rest = vec![0; (length - sent) as usize];
             self.streams.write_all(stream, stream_state, &rest, 0)
@@ -193,8 +198,8 @@ impl Shared {
             let (header, payload) = buffer[at..end].split_at_mut(header_bytes);
             let skips_reading = from_pages && self.verify == Verify::Off;
             let read = || match skips_reading {
-                true => self.open_files.open_unchanged(&task).map(|_| false),
-                false => self.open_files.read_block(&task, payload, self.sparse),
+                true => self.open_files.open_unchanged(&task, self.comparison()).map(|_| false),
+                false => self.open_files.read_block(&task, payload, self.sparse, self.comparison()),
             };
             let hole = match self.streams.measure(Activity::Disk, read) {
                 Ok(hole) => hole,
@@ -232,21 +237,25 @@ impl Shared {
             }
             let file = task.file;
             if state.scheduler.is_digest_only(file) {
-                ended.push((task, SenderMessage::Digest { file, digest }));
+                ended.push((task, digest, SenderMessage::Digest { file, digest }));
             } else if task.layout.blocks() > 1 {
-                ended.push((task, SenderMessage::Sent { file, digest }));
+                ended.push((task, digest, SenderMessage::Sent { file, digest }));
             }
         }
         drop(state);
-        ended.into_iter().for_each(|(task, message)| self.finish_file(&task, message));
+        ended.into_iter().for_each(|(task, digest, message)| self.finish_file(&task, digest, message));
     }
 
     /// Finishes a file that was read to its end, if it is still the listed version.
-    fn finish_file(&self, task: &BlockTask<Arc<ListedFile>>, message: SenderMessage) {
-        match self.open_files.close(task) {
+    fn finish_file(&self, task: &BlockTask<Arc<ListedFile>>, digest: Digest, message: SenderMessage) {
+        match self.open_files.close(task, digest, self.comparison()) {
             Ok(()) => lock(&self.state).outbox.push_back(message),
             Err(why) => self.fail_file(task, &why),
         }
+    }
+
+    fn comparison(&self) -> Comparison<'_> {
+        Comparison { verify: self.verify, streams: &self.streams }
     }
 
     fn fail_file(&self, task: &BlockTask<Arc<ListedFile>>, why: &ReadError) {

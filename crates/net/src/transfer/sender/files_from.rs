@@ -5,23 +5,20 @@
 //! named directories, but not to parent directories (as in rsync). A parent directory is listed only when a name in it
 //! is listed. So a parent directory without existing or included names is not created.
 
-use std::ffi::{CString, OsStr};
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::vec;
 
 use lfn_core::transfer::entry::{Entry, EntryKind, Name};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 
-use super::Listing;
-use super::source_file::{ReadError, SourceDir};
-use super::walk::{WalkStep, or_failed};
+use super::listing::Listing;
+use super::read_error::ReadError;
+use super::source_file::SourceTree;
+use super::walk_step::{WalkStep, or_failed};
 
 /// The names that are still to be listed.
 #[derive(Debug)]
 pub(super) struct FilesFrom {
+    tree: Arc<SourceTree>,
     names: vec::IntoIter<Name>,
     /// The top directory, and the parent directories of the last name.
     parents: Vec<ParentDir>,
@@ -32,26 +29,24 @@ pub(super) struct FilesFrom {
 /// A parent directory of the current name.
 #[derive(Debug)]
 struct ParentDir {
-    dir: ListedDir,
+    /// Its path in the list; empty for the top directory.
+    path: Vec<u8>,
     /// The entry of the directory, until a name in it is listed.
     unlisted: Option<WalkStep>,
 }
 
-/// A directory, and its path in the list.
-type ListedDir = (Arc<SourceDir>, Vec<u8>);
-
-/// The steps for one name, and the directory to enter after them.
-pub(super) type FoundName = (Vec<WalkStep>, Option<ListedDir>);
+/// The steps for one name, and the path of the directory to enter after them.
+pub(super) type FoundName = (Vec<WalkStep>, Option<Vec<u8>>);
 
 impl FilesFrom {
-    pub(super) fn new(top: Arc<SourceDir>, mut names: Vec<Name>) -> Self {
+    pub(super) fn new(tree: Arc<SourceTree>, mut names: Vec<Name>) -> Self {
         names.sort_unstable_by(|a, b| a.components().cmp(b.components()));
         names.dedup();
         if let Some(root) = names.iter().find(|name| name.is_root()) {
             names = vec![root.clone()];
         }
-        let parents = vec![ParentDir { dir: (top, Vec::new()), unlisted: None }];
-        FilesFrom { names: names.into_iter(), parents, named_dir: None }
+        let parents = vec![ParentDir { path: Vec::new(), unlisted: None }];
+        FilesFrom { tree, names: names.into_iter(), parents, named_dir: None }
     }
 
     /// Returns the steps for the next name.
@@ -62,14 +57,14 @@ impl FilesFrom {
                 continue;
             }
             if name.is_root() {
-                return Some((Vec::new(), self.parents.first().map(|top| top.dir.clone())));
+                return Some((Vec::new(), Some(Vec::new())));
             }
             let mut steps = Vec::new();
             let enter = self.look_up(&name, listing, &mut steps).unwrap_or_else(|why| {
                 steps.extend(or_failed(Err(why), name.as_bytes()));
                 None
             });
-            self.named_dir = enter.as_ref().map(|(_, path)| path.clone());
+            self.named_dir = enter.clone();
             return Some((steps, enter));
         }
     }
@@ -80,30 +75,26 @@ impl FilesFrom {
         name: &Name,
         listing: &Listing,
         steps: &mut Vec<WalkStep>,
-    ) -> Result<Option<ListedDir>, ReadError> {
+    ) -> Result<Option<Vec<u8>>, ReadError> {
         let path = name.as_bytes();
-        while self.parents.len() > 1 && self.parents.last().is_some_and(|parent| !is_below(path, &parent.dir.1)) {
+        while self.parents.len() > 1 && self.parents.last().is_some_and(|parent| !is_below(path, &parent.path)) {
             self.parents.pop();
         }
         loop {
-            let (parent_dir, at) = self.parents.last().map(|parent| parent.dir.clone()).ok_or(ReadError::NotFound)?;
-            let start = if at.is_empty() { 0 } else { at.len() + 1 };
+            let parent = self.parents.last().map(|parent| parent.path.len()).unwrap_or_default();
+            let start = if parent == 0 { 0 } else { parent + 1 };
             let end = path[start..].iter().position(|byte| *byte == b'/').map_or(path.len(), |slash| start + slash);
-            let (last, own) = (&path[start..end], OsStr::from_bytes(&path[start..end]).to_owned());
-            let dir = Arc::new(SourceDir::Within { parent: parent_dir.clone(), name: own });
-            let opened = parent_dir.open(OFlags::PATH).map_err(dir_error)?;
-            let c_name = CString::new(last).map_err(|_| ReadError::NotFound)?;
             if end == path.len() {
-                let step = listing.list_entry(parent_dir, opened.as_fd(), &c_name, path).map_err(as_not_found)?;
+                let step = listing.list_entry(&self.tree, path).map_err(as_not_found)?;
                 let enters = matches!(&step, Some(WalkStep::Entry(Entry { kind: EntryKind::Directory, .. }, _)));
                 if matches!(step, Some(WalkStep::Entry(..))) {
                     steps.extend(self.parents.iter_mut().filter_map(|parent| parent.unlisted.take()));
                 }
                 steps.extend(step);
-                return Ok(enters.then(|| (dir, path.to_vec())));
+                return Ok(enters.then(|| path.to_vec()));
             }
-            let unlisted = Some(listing.list_parent_dir(opened.as_fd(), &c_name, &path[..end]).map_err(as_not_found)?);
-            self.parents.push(ParentDir { dir: (dir, path[..end].to_vec()), unlisted });
+            let unlisted = Some(listing.list_parent_dir(&self.tree, &path[..end]).map_err(as_not_found)?);
+            self.parents.push(ParentDir { path: path[..end].to_vec(), unlisted });
         }
     }
 }
@@ -114,10 +105,6 @@ fn as_not_found(why: ReadError) -> ReadError {
         ReadError::Vanished | ReadError::Changed => ReadError::NotFound,
         why => why,
     }
-}
-
-fn dir_error(error: Errno) -> ReadError {
-    as_not_found(ReadError::from_errno("open its directory", error))
 }
 
 fn is_below(path: &[u8], directory: &[u8]) -> bool {

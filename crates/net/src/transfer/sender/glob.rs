@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use lfn_core::transfer::entry::MAX_NAME;
 use lfn_core::transfer::glob::{NamePattern, PathPart, is_pattern, split_pattern};
-use rustix::fs::{Dir, OFlags};
 use rustix::io::Errno;
 
 use crate::session::SessionError;
-use crate::transfer::base_dir::{BaseDir, or_current_dir};
+use crate::transfer::base_dir::BaseDir;
+use crate::transfer::storage::local::typed_paths::{check_exists, names_in};
 use crate::transfer::{ExpansionLimit, TransferError};
 
 /// Maximum number of paths that match one pattern, and maximum bytes of all paths of a request, including partial
@@ -122,11 +122,6 @@ pub(crate) fn expand(
     Ok(expanded)
 }
 
-/// Checks that the path exists. A link counts as itself.
-fn check_exists(base: &BaseDir, path: &Path) -> Result<(), Errno> {
-    base.open(path, OFlags::PATH | OFlags::NOFOLLOW).map(drop)
-}
-
 /// Returns whether the error means that the path does not exist, or that it leads out of the root.
 fn means_no_match(path: &Path, error: Errno) -> bool {
     match error {
@@ -145,31 +140,28 @@ fn matching_names(
     pattern: &NamePattern,
     check: impl Fn() -> Result<(), TransferError>,
 ) -> Result<(Vec<Vec<u8>>, Option<Errno>), TransferError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
     check()?;
-    let path = or_current_dir(Path::new(OsStr::from_bytes(path)));
-    let opened = base.open(path, flags);
-    let mut dir = match opened.and_then(Dir::new) {
-        Ok(dir) => dir,
+    let path = Path::new(OsStr::from_bytes(path));
+    let found = match names_in(base, path) {
+        Ok(found) => found,
         Err(error) if means_no_match(path, error) => return Ok((Vec::new(), None)),
         Err(error) => return Ok((Vec::new(), Some(error))),
     };
     let (mut names, mut bytes, mut error_at) = (Vec::new(), 0, None);
-    while let Some(entry) = dir.read() {
+    for name in found {
         check()?;
-        let entry = match entry {
-            Ok(entry) => entry,
+        let name = match name {
+            Ok(name) => name,
             Err(error) => {
                 error_at = Some(error);
                 break;
             }
         };
-        let name = entry.file_name().to_bytes();
         // One name beyond a limit is enough to refuse the pattern.
         let room = names.len() <= MAX_PATHS && bytes <= MAX_PATH_BYTES;
-        if room && !matches!(name, b"." | b"..") && pattern.matches(name) {
+        if room && pattern.matches(&name) {
             bytes += name.len();
-            names.push(name.to_vec());
+            names.push(name);
         }
     }
     names.sort_unstable();

@@ -6,14 +6,15 @@
 
 use std::collections::HashMap;
 
+use lfn_core::transfer::entry::Modified;
 use lfn_core::transfer::linkable_files::LinkableFiles;
 
-use super::source_file::FileVersion;
-use crate::transfer::base_dir::Inode;
+use super::file_version::FileVersion;
+use crate::transfer::storage::FileId;
 
 /// Identity of a file with several names: device and inode, content version and ctime. The ctime is necessary: if the
 /// files of a tree have equal times, another file may get the same inode number and have the same length.
-pub(super) type FileIdentity = (Inode, FileVersion, (i64, i64));
+pub(super) type FileIdentity = (FileId, FileVersion, Modified);
 
 /// The listed files that have several names.
 #[derive(Debug)]

@@ -12,9 +12,11 @@ use lfn_core::units::Bytes;
 use lfn_core::wire::copy::CopyEnd;
 use lfn_core::wire::copy::{EntryFailure, SenderMessage};
 
+use super::shared::{Shared, wait};
 use super::source_file::ListedFile;
-use super::walk::{Walk, WalkStep};
-use super::{Shared, State, wait};
+use super::state::{SourceTotals, State};
+use super::walk::Walk;
+use super::walk_step::WalkStep;
 use crate::transfer::stream_set::{Activity, lock};
 
 /// Number of entries in a batch, and the maximum time that the first of them waits.
@@ -166,7 +168,7 @@ impl State {
     fn finish_list(&mut self) {
         self.scheduler.finish_list();
         self.totals.is_complete = true;
-        let super::SourceTotals { entries, bytes, skipped, .. } = self.totals;
+        let SourceTotals { entries, bytes, skipped, .. } = self.totals;
         self.outbox.push_back(SenderMessage::Listed { entries, bytes, skipped });
     }
 }

@@ -7,29 +7,25 @@
 //! patterns and lists of names hide it.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
+use std::ffi::OsStr;
 use std::iter;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use lfn_core::transfer::location::final_name;
 use lfn_core::wire::copy::DestinationId;
-use rustix::fs::{OFlags, Stat, fstat, stat};
 
-use super::source_file::ReadError;
+use super::listing::Listing;
+use super::read_error::ReadError;
+use super::shared::{Shared, wait};
+use super::source::Source;
 use super::walk::Walk;
-use super::{Listing, Shared, Source, wait};
 use crate::transfer::TransferError;
-use crate::transfer::base_dir::{BaseDir, Inode, inode, or_current_dir, path_text};
+use crate::transfer::base_dir::{BaseDir, path_text};
+use crate::transfer::storage::local::typed_paths::RelativePaths;
+use crate::transfer::storage::{FileId, ObjectKind};
 use crate::transfer::stream_set::lock;
-use crate::transfer::this_host;
-
-/// The destination that the receiver reports, once it is known. `None` on another host.
-#[derive(Debug, Clone, Default)]
-pub(super) struct DestinationSlot(Arc<OnceLock<Option<DestinationId>>>);
 
 /// A source as the user or the client gave it.
 #[derive(Debug)]
@@ -38,46 +34,19 @@ pub(super) struct TypedSource {
     location: Option<(Arc<BaseDir>, PathBuf)>,
     /// The name at the destination; `None` for the contents of a directory.
     name: Option<Vec<u8>>,
-    /// Flags for opening the source: a given link is followed or not.
-    open_flags: OFlags,
+    /// A given link is followed.
+    follows_link: bool,
 }
 
 /// A source with its path as the kernel knows it.
 struct ResolvedSource {
-    inode: Inode,
+    id: FileId,
     /// Path relative to the destination directory, if the source is below it.
     path: Option<PathBuf>,
     /// The same for the given name, which may be a link.
     typed_path: Option<PathBuf>,
     /// The path that the copy would write, relative to the destination directory.
     target: PathBuf,
-}
-
-/// Resolves paths relative to the destination. Shared parent directories are resolved once.
-struct DestinationFilter<'a> {
-    destination: &'a DestinationId,
-    known: HashMap<PathBuf, Option<PathBuf>>,
-    parents: HashMap<PathBuf, Option<PathBuf>>,
-}
-
-impl DestinationSlot {
-    /// Sets the destination that the receiver reported.
-    pub(super) fn set(&self, destination: Option<DestinationId>) {
-        // The numbers of another kernel mean other directories. A second report is ignored.
-        let _ = self.0.set(destination.filter(|destination| this_host::is_tagged(destination.host.as_ref())));
-    }
-
-    /// Returns whether the directory `name` in `dir` is the destination.
-    pub(super) fn matches(&self, dir: BorrowedFd<'_>, name: &std::ffi::CStr, stat: &Stat) -> bool {
-        let Some(Some(destination)) = self.0.get() else { return false };
-        match &destination.single_name {
-            None => inode(stat) == destination.directory,
-            Some(alone) => {
-                alone.as_bytes() == name.to_bytes()
-                    && fstat(dir).is_ok_and(|above| inode(&above) == destination.directory)
-            }
-        }
-    }
 }
 
 impl Shared {
@@ -91,20 +60,14 @@ impl Shared {
     ) -> Option<impl Iterator<Item = Walk>> {
         if listing.same_host {
             let mut state = lock(&self.state);
-            while self.destination.0.get().is_none() {
+            while !self.destination.is_known() {
                 if self.streams.is_stopped() {
                     return None;
                 }
                 state = wait(&self.room_in_list, state);
             }
         }
-        let conflicts = match self
-            .destination
-            .0
-            .get()
-            .and_then(Option::as_ref)
-            .map(|destination| check_sources(destination, typed, listing))
-        {
+        let conflicts = match self.destination.get().map(|destination| check_sources(destination, typed, listing)) {
             Some(Err(error)) => {
                 self.streams.fail(error);
                 return None;
@@ -124,8 +87,8 @@ fn check_sources(
     typed: &[TypedSource],
     listing: &Listing,
 ) -> Result<Vec<Option<Walk>>, TransferError> {
-    let mut filter = DestinationFilter { destination, known: HashMap::new(), parents: HashMap::new() };
-    let found: Vec<_> = typed.iter().map(|typed| filter.resolve(typed)).collect();
+    let mut paths = RelativePaths::new(destination.directory);
+    let found: Vec<_> = typed.iter().map(|typed| ResolvedSource::new(typed, destination, &mut paths)).collect();
     if listing.delete
         && let Some(at) = find_deleted_source(&found)
     {
@@ -170,9 +133,9 @@ impl TypedSource {
             Source::FilesFrom { base, path, .. } => (Some((base, path)), None),
             Source::Unreadable { .. } | Source::Random { .. } | Source::Zero { .. } => (None, None),
         };
-        let open_flags = if name.is_some() && listing.preserve.links { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let follows_link = name.is_none() || !listing.preserve.links;
         let at = at.map(|(base, path)| (base.clone(), path.clone()));
-        TypedSource { location: at, name: name.map(Into::into), open_flags }
+        TypedSource { location: at, name: name.map(Into::into), follows_link }
     }
 
     fn display_path(&self) -> String {
@@ -183,72 +146,28 @@ impl TypedSource {
 impl ResolvedSource {
     /// Reports whether the destination is inside the source. A deletion there would delete entries of the source.
     fn contains(&self, destination: &DestinationId) -> bool {
-        destination.ancestors.contains(&self.inode)
-            || (destination.directory == self.inode && !self.target.as_os_str().is_empty())
+        destination.ancestors.contains(&self.id)
+            || (destination.directory == self.id && !self.target.as_os_str().is_empty())
+    }
+
+    /// Resolves a source. `None` if it cannot be found; the walk reports the error.
+    fn new(typed: &TypedSource, destination: &DestinationId, paths: &mut RelativePaths) -> Option<Self> {
+        let (base, path) = typed.location.as_ref()?;
+        let found = paths.resolve(base, path, typed.follows_link)?;
+        let name = typed.name.as_deref().map(|name| Path::new(OsStr::from_bytes(name)));
+        let single = destination.single_name.as_ref().map(|name| Path::new(OsStr::from_bytes(name.as_bytes())));
+        // A single file gets the name of the destination; a directory goes into a directory of that name.
+        let is_file = found.metadata.kind != ObjectKind::Directory;
+        let target = single.into_iter().chain(name.filter(|_| single.is_none() || !is_file)).collect();
+        let typed_path = name.and_then(|name| Some(paths.parent_path(base, path)?.join(name)));
+        Some(ResolvedSource { id: found.metadata.id, path: found.path, typed_path, target })
     }
 
     fn conflict(&self, destination: &DestinationId) -> Option<ReadError> {
         let is_target = |path: &Option<PathBuf>| path.as_ref() == Some(&self.target);
-        if is_target(&self.path) || is_target(&self.typed_path) || destination.file == Some(self.inode) {
+        if is_target(&self.path) || is_target(&self.typed_path) || destination.file == Some(self.id) {
             return Some(ReadError::SameFile);
         }
-        (destination.single_name.is_none() && self.inode == destination.directory).then_some(ReadError::IsDestination)
+        (destination.single_name.is_none() && self.id == destination.directory).then_some(ReadError::IsDestination)
     }
-}
-
-impl DestinationFilter<'_> {
-    /// Resolves a source. `None` if it cannot be found; the walk reports the error.
-    fn resolve(&mut self, typed: &TypedSource) -> Option<ResolvedSource> {
-        let (base, path) = typed.location.as_ref()?;
-        let top = base.root_inode();
-        let path = or_current_dir(path);
-        let (stat, real) = real_path(base, path, typed.open_flags).ok()?;
-        let name = typed.name.as_deref().map(|name| Path::new(std::ffi::OsStr::from_bytes(name)));
-        let single =
-            self.destination.single_name.as_ref().map(|name| Path::new(std::ffi::OsStr::from_bytes(name.as_bytes())));
-        // A single file gets the name of the destination; a directory goes into a directory of that name.
-        let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Directory;
-        let target = single.into_iter().chain(name.filter(|_| single.is_none() || !is_file)).collect();
-        let named = name.and_then(|name| Some(self.parent_path(base, path)?.join(name)));
-        Some(ResolvedSource { inode: inode(&stat), path: self.path_below(&real, top), typed_path: named, target })
-    }
-
-    /// Returns the path of the directory that contains the given name.
-    fn parent_path(&mut self, base: &BaseDir, path: &Path) -> Option<PathBuf> {
-        let parent = or_current_dir(path.parent()?).to_owned();
-        if let Some(known) = self.parents.get(&parent) {
-            return known.clone();
-        }
-        let below = real_path(base, &parent, OFlags::empty())
-            .ok()
-            .and_then(|(_, real)| self.path_below(&real, base.root_inode()));
-        self.parents.insert(parent, below.clone());
-        below
-    }
-
-    /// Converts a path of the kernel to a path relative to the destination. Clients must not learn about the parents of
-    /// a served directory, so `top` is the last directory to be checked.
-    fn path_below(&mut self, real: &Path, top: Option<Inode>) -> Option<PathBuf> {
-        if let Some(known) = self.known.get(real) {
-            return known.clone();
-        }
-        let opened = stat(real).ok().map(|stat| inode(&stat));
-        let below = if opened == Some(self.destination.directory) {
-            Some(PathBuf::new())
-        } else if opened.is_some() && opened == top {
-            None
-        } else {
-            let above = real.parent().and_then(|parent| self.path_below(parent, top));
-            above.zip(real.file_name()).map(|(above, name)| above.join(name))
-        };
-        self.known.insert(real.to_owned(), below.clone());
-        below
-    }
-}
-
-/// Returns the attributes of the path, and its real path without links.
-fn real_path(base: &BaseDir, path: &Path, open_flags: OFlags) -> io::Result<(Stat, PathBuf)> {
-    let opened = base.open(path, OFlags::PATH | open_flags)?;
-    let real = fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))?;
-    Ok((fstat(&opened)?, real))
 }

@@ -4,15 +4,18 @@ use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lfn_core::transfer::blockset::BlockSet;
 use lfn_core::transfer::digest::hash_block;
 use lfn_core::transfer::entry::{Entry, EntryKind};
-use lfn_core::wire::copy::{BlockHeader, MAX_PENDING_BYTES, MAX_PENDING_ENTRIES};
+use lfn_core::transfer::preserve::Preserve;
+use lfn_core::wire::copy::{BlockHeader, CopyTally, EntryFailure, MAX_PENDING_BYTES, MAX_PENDING_ENTRIES};
 use tempfile::TempDir;
 
 use super::*;
+use crate::session::DataStream;
+use crate::transfer::base_dir::BaseDir;
 use crate::transport::Stream;
 use crate::transport::tcp::pair;
 
@@ -26,7 +29,7 @@ const BLOCK: Bytes = Bytes(16 << 10);
 
 /// A receiver that keeps all messages and blocks.
 struct TestReceiver {
-    sender: Arc<Sender>,
+    sender: Sender,
     streams: Vec<JoinHandle<ReceivedBlocks>>,
     entries: Vec<Entry>,
     listed: bool,
@@ -55,12 +58,12 @@ impl TestReceiver {
 
     /// Receives messages until `enough` is true.
     #[track_caller]
-    fn wait_until(&mut self, enough: impl Fn(&TestReceiver) -> bool) {
+    fn wait_until(&mut self, mut enough: impl FnMut(&mut TestReceiver) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while !enough(self) {
             assert!(Instant::now() < deadline, "{} entries, {:?}, {:?}", self.entries.len(), self.sent, self.failed);
             thread::sleep(Duration::from_millis(1));
-            for message in self.sender.take_messages() {
+            for message in self.sender.take_messages(Instant::now()) {
                 self.receive(message);
             }
         }
@@ -86,8 +89,8 @@ impl TestReceiver {
         }
     }
 
-    fn send(&self, message: ReceiverMessage) {
-        self.sender.on_message(message).unwrap();
+    fn send(&mut self, message: ReceiverMessage) {
+        self.sender.on_message(message, Instant::now()).unwrap();
     }
 
     fn number(&self, name: &str) -> u32 {
@@ -116,11 +119,11 @@ impl TestReceiver {
 }
 
 /// Opens a stream of `sender`, and reads the stream to its end.
-fn open_stream(sender: &Arc<Sender>, number: u16) -> JoinHandle<ReceivedBlocks> {
+fn open_stream(sender: &Sender, number: u16) -> JoinHandle<ReceivedBlocks> {
     let (local, mut remote) = pair();
     remote.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let sender = sender.clone();
-    thread::spawn(move || sender.run(DataStream::clear(number, Box::new(local))));
+    let worker = sender.stream_worker();
+    thread::spawn(move || worker(DataStream::clear(number, Box::new(local))));
     thread::spawn(move || {
         let mut blocks = Vec::new();
         let mut header = [0; BlockHeader::LENGTH];
@@ -277,11 +280,11 @@ fn number_of_pending_entries_is_bounded() {
     let mut receiver = TestReceiver::new(sources, false, 1);
     receiver.wait_until(|receiver| receiver.entries.len() == MAX_PENDING_ENTRIES as usize);
     thread::sleep(Duration::from_millis(30));
-    assert_eq!(receiver.sender.take_messages(), []);
+    assert_eq!(receiver.sender.take_messages(Instant::now()), []);
     receiver.send(ReceiverMessage::Settled { files: [0, 5, 6].into_iter().collect() });
     receiver.wait_until(|receiver| receiver.entries.len() == MAX_PENDING_ENTRIES as usize + 3);
     thread::sleep(Duration::from_millis(30));
-    assert_eq!(receiver.sender.take_messages(), []);
+    assert_eq!(receiver.sender.take_messages(Instant::now()), []);
     receiver.send(ReceiverMessage::Settled { files: BlockSet::from_range(0, 100) });
     receiver.wait_until(|receiver| receiver.listed);
     let count = u64::from(MAX_PENDING_ENTRIES) + 10;
@@ -303,7 +306,7 @@ fn size_of_pending_entries_is_bounded() {
     let weight = |receiver: &TestReceiver| receiver.entries.iter().map(Entry::weight).sum::<usize>();
     receiver.wait_until(|receiver| weight(receiver) + 4096 > MAX_PENDING_BYTES);
     thread::sleep(Duration::from_millis(30));
-    assert_eq!(receiver.sender.take_messages(), []);
+    assert_eq!(receiver.sender.take_messages(Instant::now()), []);
     let before = receiver.entries.len();
     assert!(weight(&receiver) <= MAX_PENDING_BYTES && before < count + 15, "{before}");
     // Settling one file frees enough room for one file.
@@ -346,13 +349,13 @@ fn impossible_requests_end_the_copy() {
         ReceiverMessage::Resend { file: directory, index: 0 },
         ReceiverMessage::Resend { file: large, index: u64::MAX },
     ] {
-        let error = receiver.sender.on_message(message.clone()).unwrap_err();
+        let error = receiver.sender.on_message(message.clone(), Instant::now()).unwrap_err();
         assert!(matches!(error, TransferError::Schedule(_)), "{message:?}: {error}");
     }
     let sources = (0..MAX_PENDING_ENTRIES + 1).map(|_| Source::Zero { bytes: Bytes(0) }).collect();
-    let receiver = TestReceiver::new(sources, false, 0);
+    let mut receiver = TestReceiver::new(sources, false, 0);
     let early = ReceiverMessage::Done { progress: Progress::default(), tally: CopyTally::default() };
-    assert!(receiver.sender.on_message(early).is_err());
+    assert!(receiver.sender.on_message(early, Instant::now()).is_err());
 }
 
 /// An inode number is used again after a deletion, so it may belong to another file.

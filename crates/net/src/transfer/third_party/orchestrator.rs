@@ -22,12 +22,11 @@ use crate::session::dial::{self, Target};
 use crate::session::queue;
 use crate::session::{Control, DEAD_PEER_TIMEOUT, Protection, SessionError};
 use crate::transfer::TransferError;
-use crate::transfer::client::{
-    ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, check_request_size, check_sources,
-};
-use crate::transfer::control_loop::STALL_TIMEOUT;
+use crate::transfer::client::{check_request_size, check_sources};
+use crate::transfer::copy_options::{ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome};
 use crate::transfer::resumable_copy::{ResumableCopy, resolve_target};
 use crate::transfer::role::{CopyResult, ListedTotals};
+use crate::transfer::stall::STALL_TIMEOUT;
 
 /// Interval at which a waiting client checks whether it was interrupted.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -14,7 +14,7 @@ fn too_many_unlisted_names_prevent_deletion() {
         copy.list(vec![directory("d")]);
         for first in (0..left_out).step_by(1000) {
             let names = (first..first + 1000).map(|n| Name::new(format!("d/{n}")).unwrap()).collect();
-            copy.receiver.on_message(SenderMessage::Excluded { names }).unwrap();
+            copy.receiver.on_message(SenderMessage::Excluded { names }, Instant::now()).unwrap();
         }
         let result = copy.finish();
         assert_eq!(

@@ -6,23 +6,23 @@ use super::*;
 
 #[test]
 fn attributes_and_deletions_count_as_progress() {
-    let disk = |receiver: &Receiver| receiver.streams.progress().shares.disk;
+    let disk = |streams: &StreamSet| streams.progress().shares.disk;
     let temp = TempDir::new().unwrap();
     let mut copy = TestCopy::into(&temp.path().join("new"));
-    let receiver = copy.receiver.clone();
+    let streams = copy.receiver.streams.clone();
     copy.list(vec![directory("."), directory("d")]);
-    assert_eq!(disk(&receiver), 0.0);
+    assert_eq!(disk(&streams), 0.0);
     copy.finish();
-    assert!(disk(&receiver) > 0.0);
+    assert!(disk(&streams) > 0.0);
 
-    let copy = TestCopy::into(temp.path());
     fs::create_dir(temp.path().join("old")).unwrap();
     fs::write(temp.path().join("old/a"), b"x").unwrap();
-    let tree = DestinationTree::open(&BaseDir::Local, temp.path(), false, false).unwrap();
-    let name = Name::new("old").unwrap();
-    assert!(copy.receiver.clear_directory(&tree.locate(&name).unwrap(), &name, true).unwrap());
-    assert!(disk(&copy.receiver) > 0.0 && !temp.path().join("old").exists());
-    copy.receiver.close();
+    let options = TransferOptions { delete: true, ..TransferOptions::default() };
+    let mut copy = TestCopy::with_options(destination_in(temp.path(), OverwritePolicy::default()), options);
+    let streams = copy.receiver.streams.clone();
+    copy.list(vec![directory("."), directory("new")]);
+    assert_eq!(copy.finish().tally.deleted, 3);
+    assert!(disk(&streams) > 0.0 && names(temp.path()) == ["new"]);
 }
 
 #[test]

@@ -4,21 +4,25 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::sync::atomic::AtomicU16;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 
+use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::content::fill_random;
 use lfn_core::transfer::digest::{BlockHash, Digest};
-use lfn_core::transfer::entry::{Entry, EntryKind, Modified, Xattr};
-use lfn_core::transfer::options::Verify;
+use lfn_core::transfer::entry::{Entry, EntryKind, Modified, Name, Xattr};
+use lfn_core::transfer::options::{FsyncPolicy, TransferOptions, Verify};
+use lfn_core::transfer::overwrite::OverwritePolicy;
 use lfn_core::transfer::preserve::SkippedEntries;
 use lfn_core::wire::copy::CopyEnd;
 use lfn_core::wire::copy::{BlockHeader, CopyTally, EntryFailure, MAX_PENDING_ENTRIES};
 use tempfile::TempDir;
 
-use super::single_block_file::SingleBlockFile;
 use super::*;
+use crate::session::DataStream;
+use crate::transfer::base_dir::BaseDir;
+use crate::transfer::entry_listener::EntryListener;
 use crate::transport::tcp::{TcpSocket, pair};
 
 mod concurrent_changes;
@@ -26,6 +30,7 @@ mod delete_limits;
 mod existing;
 mod protocol_order;
 mod resume;
+mod storages;
 
 const BLOCK: Bytes = Bytes(1024);
 
@@ -35,7 +40,7 @@ const LINKS: Preserve =
 
 /// A running copy, from the sender's side.
 struct TestCopy {
-    receiver: Arc<Receiver>,
+    receiver: Receiver,
     messages: Vec<ReceiverMessage>,
     listed: u32,
     streams: AtomicU16,
@@ -55,8 +60,11 @@ impl TestCopy {
     }
 
     fn with_block_size(destination: Destination, options: TransferOptions, block: Bytes) -> Self {
-        let receiver =
-            Receiver::start(destination, options, EntryListener::default(), None, block, StreamSet::default()).unwrap();
+        TestCopy::with_receiver(destination, receiver_options(options, block))
+    }
+
+    fn with_receiver(destination: Destination, options: ReceiverOptions) -> Self {
+        let receiver = Receiver::start(destination, options, StreamSet::default()).unwrap();
         TestCopy { receiver, messages: Vec::new(), listed: 0, streams: AtomicU16::new(0) }
     }
 
@@ -74,30 +82,29 @@ impl TestCopy {
     fn open_stream(&self) -> TcpSocket {
         let (near, far) = pair();
         let far = DataStream::clear(self.streams.fetch_add(1, Ordering::SeqCst), Box::new(far));
-        let receiver = self.receiver.clone();
-        thread::spawn(move || receiver.run(far));
+        let worker = self.receiver.stream_worker();
+        thread::spawn(move || worker(far));
         near
     }
 
     fn list(&mut self, entries: Vec<Entry>) {
         let (first, count) = (self.listed, entries.len() as u32);
-        self.receiver.on_message(SenderMessage::List { first, entries }).unwrap();
+        self.receiver.on_message(SenderMessage::List { first, entries }, Instant::now()).unwrap();
         self.listed += count;
     }
 
-    fn finish_list(&self) {
+    fn finish_list(&mut self) {
         self.receiver
-            .on_message(SenderMessage::Listed {
-                entries: self.listed,
-                bytes: Bytes(0),
-                skipped: SkippedEntries::default(),
-            })
+            .on_message(
+                SenderMessage::Listed { entries: self.listed, bytes: Bytes(0), skipped: SkippedEntries::default() },
+                Instant::now(),
+            )
             .unwrap();
     }
 
-    fn send_digest(&self, file: u32, bytes: &[u8]) {
+    fn send_digest(&mut self, file: u32, bytes: &[u8]) {
         let digest = Digest(*blake3::hash(bytes).as_bytes());
-        self.receiver.on_message(SenderMessage::Sent { file, digest }).unwrap();
+        self.receiver.on_message(SenderMessage::Sent { file, digest }, Instant::now()).unwrap();
     }
 
     /// Collects messages until `needed` accepts one.
@@ -109,12 +116,12 @@ impl TestCopy {
             }
             let error = self.receiver.streams.take_error();
             assert!(error.is_none() && Instant::now() < deadline, "{what}: {error:?}, {:?}", self.messages);
-            self.messages.extend(self.receiver.take_messages());
+            self.messages.extend(self.receiver.take_messages(Instant::now()));
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    fn finish(self) -> CopyResult {
+    fn finish(mut self) -> CopyResult {
         self.finish_list();
         self.result()
     }
@@ -145,8 +152,20 @@ impl TestCopy {
     }
 }
 
+fn receiver_options(transfer: TransferOptions, block_size: Bytes) -> ReceiverOptions {
+    let (listener, timeouts) = (EntryListener::default(), ReceiverTimeouts::default());
+    ReceiverOptions { transfer, listener, since: None, block_size, timeouts }
+}
+
 fn destination_in(path: &Path, overwrite: OverwritePolicy) -> Destination {
-    Destination::Path { base: BaseDir::Local, path: path.into(), overwrite, single: false, preserve: LINKS }
+    Destination::Path {
+        base: BaseDir::Local,
+        path: path.into(),
+        overwrite,
+        single: false,
+        preserve: LINKS,
+        write_only: None,
+    }
 }
 
 fn entry(name: &str, kind: EntryKind) -> Entry {
@@ -169,7 +188,9 @@ fn link(name: &str, target: &str) -> Entry {
 fn create_file(directory: &Path, entry: &Entry, bytes: &[u8]) {
     let path = directory.join(entry.name.to_string());
     fs::write(&path, bytes).unwrap();
-    super::partial_file::set_modified(fs::File::options().write(true).open(path).unwrap(), entry).unwrap();
+    let since_epoch = Duration::new(entry.modified.seconds() as u64, entry.modified.nanoseconds());
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH + since_epoch).unwrap();
 }
 
 fn data(seed: u64, length: usize) -> Vec<u8> {
@@ -284,6 +305,7 @@ fn blocks_of_a_large_file_arrive_in_any_order() {
         overwrite: OverwritePolicy::default(),
         single: true,
         preserve: Preserve::default(),
+        write_only: None,
     });
     let on_request = copy.wait_for("ready", |message| match message {
         ReceiverMessage::Ready { on_request, .. } => Some(*on_request),
@@ -318,6 +340,7 @@ fn several_entries_create_a_directory() {
             overwrite: OverwritePolicy::default(),
             single: true,
             preserve: Preserve::default(),
+            write_only: None,
         };
         let mut copy = TestCopy::start(destination);
         let needed: Vec<_> = entries.iter().map(|entry| entry.name.to_string()).collect();
@@ -332,6 +355,7 @@ fn several_entries_create_a_directory() {
         overwrite: OverwritePolicy::default(),
         single: true,
         preserve: Preserve::default(),
+        write_only: None,
     });
     assert_eq!(copy.finish().tally, CopyTally::default());
     assert_eq!(names(temp.path()), ["files", "tree"]);
@@ -487,6 +511,7 @@ fn symlinks_cannot_lead_out_of_the_root() {
         overwrite: force,
         single: false,
         preserve: LINKS,
+        write_only: None,
     });
     let target = outside.path().to_str().unwrap();
     // One link existed before, one arrives with the copy, and one replaces a directory meanwhile.
@@ -517,16 +542,10 @@ fn symlinks_cannot_lead_out_of_the_root() {
             overwrite: force,
             single: true,
             preserve: Preserve::default(),
+            write_only: None,
         };
-        let receiver = Receiver::start(
-            destination,
-            TransferOptions::default(),
-            EntryListener::default(),
-            None,
-            BLOCK,
-            StreamSet::default(),
-        )
-        .unwrap();
+        let options = receiver_options(TransferOptions::default(), BLOCK);
+        let receiver = Receiver::start(destination, options, StreamSet::default()).unwrap();
         let deadline = Instant::now() + Duration::from_secs(30);
         let error = loop {
             if let Some(error) = receiver.streams.take_error() {
@@ -568,7 +587,7 @@ fn one_failed_entry_does_not_stop_the_copy() {
         disk_full: false,
         end,
     };
-    copy.receiver.on_message(SenderMessage::Failed(gone.clone())).unwrap();
+    copy.receiver.on_message(SenderMessage::Failed(gone.clone()), Instant::now()).unwrap();
     let result = copy.finish();
     assert_eq!(
         result.tally,
@@ -580,23 +599,4 @@ fn one_failed_entry_does_not_stop_the_copy() {
     let mut existing = names(temp.path());
     existing.retain(|name| !name.starts_with(".gone"));
     assert_eq!(existing, ["f".to_owned(), other, long]);
-}
-
-#[test]
-fn file_system_without_o_tmpfile_works() {
-    let temp = TempDir::new().unwrap();
-    let tree = DestinationTree::open(&BaseDir::Local, temp.path(), false, false).unwrap();
-    let entry = file("a", b"new");
-    let commit = |replace| {
-        let small = SingleBlockFile::with_partial_name(tree.locate(&entry.name).unwrap(), entry.mode).unwrap();
-        small.file().write_all(b"new").unwrap();
-        assert_eq!(names(temp.path())[0], ".a.lfn-partial");
-        small.publish(replace)
-    };
-    fs::write(temp.path().join(".a.lfn-partial"), b"stale").unwrap();
-    commit(false).unwrap();
-    assert!(matches!(commit(false), Err(TransferError::Exists { .. })));
-    assert_eq!(names(temp.path()), ["a"]);
-    commit(true).unwrap();
-    assert_eq!((names(temp.path()), fs::read(temp.path().join("a")).unwrap()), (vec!["a".to_owned()], b"new".into()));
 }

@@ -5,34 +5,39 @@ use lfn_core::wire::copy::FileBlocks;
 
 use super::*;
 
+fn error_of(copy: &mut TestCopy, message: SenderMessage) -> String {
+    copy.receiver.on_message(message, Instant::now()).unwrap_err().to_string()
+}
+
 #[test]
 fn messages_out_of_order_are_refused() {
     let temp = TempDir::new().unwrap();
-    let copy = TestCopy::into(temp.path());
-    let error_of = |message| copy.receiver.on_message(message).unwrap_err().to_string();
+    let mut copy = TestCopy::into(temp.path());
     let list = |first, count: u32| SenderMessage::List {
         first,
         entries: (0..count).map(|n| file(&n.to_string(), b"x")).collect(),
     };
-    assert!(error_of(list(1, 1)).contains("skips entries"));
-    assert!(error_of(list(0, MAX_PENDING_ENTRIES + 1)).contains("more pending entries"));
-    let rich = TestCopy::into(temp.path());
+    assert!(error_of(&mut copy, list(1, 1)).contains("skips entries"));
+    assert!(error_of(&mut copy, list(0, MAX_PENDING_ENTRIES + 1)).contains("more pending entries"));
+    let mut rich = TestCopy::into(temp.path());
     rich.receiver.streams.shut_down();
     let mut entry = file("rich", b"x");
     entry.xattrs = vec![Xattr { name: "user.a".into(), value: ByteString(vec![b'x'; 60_000]) }; 17];
     // The planner has stopped, so nothing is settled.
     let error = (0..40).find_map(|number| {
-        let listed = rich.receiver.on_message(SenderMessage::List { first: number, entries: vec![entry.clone()] });
+        let listed = rich
+            .receiver
+            .on_message(SenderMessage::List { first: number, entries: vec![entry.clone()] }, Instant::now());
         listed.err().map(|error| (number, error.to_string()))
     });
     let (number, error) = error.unwrap();
     assert!((25..=32).contains(&number) && error.contains("attributes than allowed"), "{number}: {error}");
     assert!(
-        error_of(SenderMessage::Listed { entries: 1, bytes: Bytes(0), skipped: SkippedEntries::default() })
+        error_of(&mut copy, SenderMessage::Listed { entries: 1, bytes: Bytes(0), skipped: SkippedEntries::default() })
             .contains("complete")
     );
     copy.finish_list();
-    assert!(error_of(list(0, 1)).contains("complete"));
+    assert!(error_of(&mut copy, list(0, 1)).contains("complete"));
     copy.receiver.close();
     let error_after = |bytes: &[u8], block: Vec<u8>| {
         let mut copy = TestCopy::into(temp.path());
@@ -69,10 +74,10 @@ fn messages_out_of_order_are_refused() {
 /// Each file takes memory, even without blocks.
 #[test]
 fn number_of_lost_blocks_is_bounded() {
-    let copy = TestCopy::start(Destination::Null);
+    let mut copy = TestCopy::start(Destination::Null);
     let none = || vec![FileBlocks { file: 0, blocks: BlockSet::default() }; 16_384];
     let lost = || SenderMessage::Lost { stream: 7, blocks: none(), more: true, stalled: false };
-    let refused = (0..64).find_map(|_| copy.receiver.on_message(lost()).err());
+    let refused = (0..64).find_map(|_| copy.receiver.on_message(lost(), Instant::now()).err());
     assert!(refused.unwrap().to_string().contains("more lost blocks"));
     copy.receiver.close();
 }
@@ -80,13 +85,14 @@ fn number_of_lost_blocks_is_bounded() {
 #[test]
 fn disk_sync_is_not_a_stall() {
     let temp = TempDir::new().unwrap();
-    let copy = TestCopy::into(temp.path());
-    let receiver = &copy.receiver;
+    let mut copy = TestCopy::into(temp.path());
+    let receiver = &mut copy.receiver;
     let deadline = Instant::now() + Duration::from_secs(30);
     while !receiver.should_be_moving() {
         assert!(Instant::now() < deadline, "with a list to come it waits for that");
     }
-    assert!(!receiver.while_blocked_on_disk(|| receiver.should_be_moving() || receiver.should_be_moving()));
+    let meter = receiver.streams.meter().clone();
+    assert!(!meter.while_blocked(|| receiver.should_be_moving() || receiver.should_be_moving()));
     assert!(receiver.should_be_moving());
     receiver.close();
 }
@@ -102,7 +108,14 @@ fn hole(bytes: u64, block: Bytes, index: u64) -> [u8; BlockHeader::LENGTH] {
 
 fn sparse(directory: &Path) -> Destination {
     let (base, preserve) = (BaseDir::Local, Preserve { sparse: true, ..Preserve::default() });
-    Destination::Path { base, path: directory.into(), overwrite: OverwritePolicy::default(), single: false, preserve }
+    Destination::Path {
+        base,
+        path: directory.into(),
+        overwrite: OverwritePolicy::default(),
+        single: false,
+        preserve,
+        write_only: None,
+    }
 }
 
 #[test]
@@ -112,13 +125,13 @@ fn hole_is_counted_once() {
     copy.list(vec![file("a", &[0; 3_000])]);
     copy.finish_list();
     let mut stream = copy.open_stream();
-    let receiver = copy.receiver.clone();
+    let streams = copy.receiver.streams.clone();
     (0..2).for_each(|index| stream.write_all(&hole(3_000, BLOCK, index)).unwrap());
     let bytes = [0; 3_000];
     stream.write_all(&block(0, &bytes, 2, false)).unwrap();
     copy.send_digest(0, &bytes);
     assert_eq!(copy.result().tally.files, 1);
-    assert_eq!((receiver.listed().not_needed, receiver.streams.progress().bytes), (Bytes(2_048), Bytes(952)));
+    assert_eq!((streams.not_needed(), streams.progress().bytes), (Bytes(2_048), Bytes(952)));
 }
 
 /// One read returns all of them, and each takes long to process.
@@ -149,6 +162,6 @@ fn queued_holes_are_dropped_at_the_end() {
         thread::sleep(Duration::from_millis(1));
     }
     copy.receiver.close();
-    let threads = copy.receiver.running_threads.load(Ordering::SeqCst);
-    assert!(threads == 0 && recorded() < MANY as usize, "{threads} threads, {} blocks", recorded());
+    let streams = copy.receiver.streams.len();
+    assert!(streams == 0 && recorded() < MANY as usize, "{streams} streams, {} blocks", recorded());
 }

@@ -169,29 +169,6 @@ fn resume_with_another_block_size() {
     copy.receiver.close();
 }
 
-/// Otherwise the next copy would trust blocks that were never verified.
-#[test]
-fn interrupted_verification_changes_nothing() {
-    let bytes = data(1, 4_096);
-    let temp = interrupted_copy(&bytes, &[0, 1, 3], false);
-    let partial = fs::File::options().write(true).open(temp.path().join(".a.lfn-partial")).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&partial, b"spoilt", 1024).unwrap();
-    let journal = || fs::read(temp.path().join(".a.lfn-journal")).unwrap();
-    let recorded = journal();
-    for block in [1024, 2048] {
-        let tree = super::super::tree::DestinationTree::open(&BaseDir::Local, temp.path(), false, false).unwrap();
-        let at = tree.locate(&Name::new("a").unwrap()).unwrap();
-        let layout = Layout::new(Bytes(4_096), Bytes(block)).unwrap();
-        let options = partial_file::PartialOptions { verify: Verify::Blake3, sparse: false, reserve: true };
-        let streams = StreamSet::default();
-        streams.shut_down();
-        let opened = partial_file::PartialFile::open(at, &file("a", &bytes), layout, options, &|_| Ok(()), &streams);
-        assert!(matches!(opened, Err(TransferError::Interrupted)));
-        assert_eq!((journal(), names(temp.path()).len()), (recorded.clone(), 2), "{block}");
-    }
-    assert_eq!(resume(temp.path(), &bytes, file("a", &bytes)).0, [0, 3]);
-}
-
 #[test]
 fn number_of_resumed_blocks_is_bounded() {
     // The bound is 1,000 in tests.
@@ -255,7 +232,9 @@ fn blocks_of_another_hash_are_not_trusted() {
                 hash.copy_from_slice(&block[20..52]);
                 tree.insert(index, BlockHash(hash));
             }
-            copy.receiver.on_message(SenderMessage::Sent { file: 0, digest: tree.digest().unwrap() }).unwrap();
+            copy.receiver
+                .on_message(SenderMessage::Sent { file: 0, digest: tree.digest().unwrap() }, Instant::now())
+                .unwrap();
             let result = copy.finish();
             assert_eq!((names(temp.path()), result.tally.failed), (vec!["a".to_owned()], 0), "{:?}", result.failures);
             assert_eq!(fs::read(temp.path().join("a")).unwrap(), bytes);
@@ -271,7 +250,7 @@ fn unsynced_files_are_sent_again_after_a_power_loss() {
         (FsyncPolicy::End, Modified::new(1, 0).unwrap(), true),
         (FsyncPolicy::None, Modified::new(1, 0).unwrap(), true),
         (FsyncPolicy::File, Modified::new(1, 0).unwrap(), false),
-        (FsyncPolicy::End, subtract_clock_lag(now()), false),
+        (FsyncPolicy::End, subtract_clock_lag(crate::transfer::base_dir::now()), false),
     ] {
         let temp = TempDir::new().unwrap();
         let bytes = data(1, 600);
@@ -281,10 +260,8 @@ fn unsynced_files_are_sent_again_after_a_power_loss() {
             destination_in(temp.path(), OverwritePolicy::default()),
             TransferOptions { fsync, ..TransferOptions::default() },
         );
-        let streams = StreamSet::default();
-        let receiver =
-            Receiver::start(destination, options, EntryListener::default(), Some(since), BLOCK, streams).unwrap();
-        let mut copy = TestCopy { receiver, messages: Vec::new(), listed: 0, streams: AtomicU16::new(0) };
+        let options = ReceiverOptions { since: Some(since), ..receiver_options(options, BLOCK) };
+        let mut copy = TestCopy::with_receiver(destination, options);
         copy.list(vec![entry]);
         if again {
             copy.wait_for("request", |message| matches!(message, ReceiverMessage::Request { up_to: 1 }).then_some(()));

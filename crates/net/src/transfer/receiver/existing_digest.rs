@@ -1,0 +1,77 @@
+//! Digests of existing files at the destination, for comparison with the source or for a manifest.
+//!
+//! One thread reads and hashes, in parallel to the streams and to the sender's own hashing. The planner gives it one
+//! file at a time.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+
+use lfn_core::transfer::blocks::Layout;
+use lfn_core::transfer::digest::{Digest, HashTree};
+use lfn_core::transfer::entry::Name;
+use lfn_core::transfer::options::Verify;
+
+use super::inbox::POLL_INTERVAL;
+use super::plan_event::PlanInbox;
+use crate::transfer::TransferError;
+use crate::transfer::storage::Storage;
+use crate::transfer::work_meter::{Activity, WorkMeter};
+
+/// An existing file to hash.
+#[derive(Debug)]
+pub(super) struct DigestJob {
+    pub(super) number: u32,
+    pub(super) name: Name,
+    pub(super) layout: Layout,
+}
+
+/// Hashes existing files until the planner ends or the copy is stopped.
+pub(super) fn run(
+    jobs: &Receiver<DigestJob>,
+    storage: &Arc<dyn Storage>,
+    verify: Verify,
+    planner: &PlanInbox,
+    meter: &WorkMeter,
+) {
+    while !meter.is_stopped() {
+        match jobs.recv_timeout(POLL_INTERVAL) {
+            Ok(DigestJob { number, name, layout }) => {
+                let digest = meter.while_blocked(|| compute(storage.as_ref(), &name, layout, verify, meter));
+                planner.existing_digest(number, digest);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Reads an existing file and returns its digest.
+///
+/// # Errors
+/// [`TransferError::SourceChanged`] if the file does not have the length of `layout`.
+pub(super) fn compute(
+    storage: &dyn Storage,
+    name: &Name,
+    layout: Layout,
+    verify: Verify,
+    meter: &WorkMeter,
+) -> Result<Digest, TransferError> {
+    let file = storage.open_file(name)?;
+    let failed = |source| TransferError::File { doing: "read", path: storage.display_name(name), source };
+    let mut buffer = vec![0; layout.block_size().min(layout.bytes()).0 as usize];
+    let mut tree = HashTree::new(layout);
+    for block in (0..layout.blocks()).filter_map(|index| layout.block(index)) {
+        if meter.is_stopped() {
+            return Err(TransferError::Interrupted);
+        }
+        let bytes = &mut buffer[..block.length as usize];
+        meter.measure(Activity::Disk, || file.read_exact_at(bytes, block.offset)).map_err(failed)?;
+        let hash = meter.measure(Activity::Hash, || verify.hash(&layout, block, bytes));
+        tree.insert(block.index, hash);
+    }
+    // The file may have grown since the planner looked at it.
+    let is_longer = file.metadata().map_err(failed)?.length != layout.bytes();
+    tree.digest()
+        .filter(|_| !is_longer)
+        .ok_or_else(|| TransferError::SourceChanged { path: storage.display_name(name) })
+}
