@@ -138,20 +138,6 @@ pub fn decide(entry: &Entry, there: Existing, equal: Option<bool>, allowed: Over
     }
 }
 
-/// Decides for a write-only client. The result never depends on the content, size or time of an existing file, so that
-/// no answer reveals them.
-pub fn decide_write_only(entry: &Entry, there: Existing, allowed: OverwritePolicy) -> OverwriteDecision {
-    match (&entry.kind, there) {
-        (_, Existing::Nothing) => OverwriteDecision::Create,
-        (EntryKind::Directory, Existing::Directory) => OverwriteDecision::Skip(SkipReason::UpToDate),
-        (EntryKind::Directory, _) | (_, Existing::Directory | Existing::Other | Existing::Hidden) => {
-            OverwriteDecision::Refuse(Conflict::NameInUse)
-        }
-        (_, Existing::File { .. } | Existing::Symlink) if allowed.force => OverwriteDecision::Replace,
-        (_, Existing::File { .. } | Existing::Symlink) => OverwriteDecision::Refuse(Conflict::NameInUse),
-    }
-}
-
 fn decide_file(
     new: Modified,
     length: Bytes,

@@ -39,6 +39,8 @@ pub(super) enum Report {
     Settled { number: u32, name: Name, outcome: EntryOutcome },
     /// An attribute or a deletion failed. The entry itself exists.
     Failed { name: Name, error: TransferError },
+    /// The sender reports the failure of a file that is complete here.
+    SourceFailed(EntryFailure),
     /// Entries were deleted, or would be deleted in a dry run.
     Deleted(u64),
     /// Nothing is deleted, although `--delete` was requested.
@@ -296,6 +298,7 @@ impl Reporter {
             Report::Event(event) => self.outbox.events.push(event),
             Report::Settled { number, name, outcome } => self.settle(number, &name, outcome),
             Report::Failed { name, error } => self.count_failure(failure(None, &name, &error)),
+            Report::SourceFailed(failure) => self.count_source_failure(failure),
             Report::Deleted(deleted) => self.tally.deleted += deleted,
             Report::DeletionSkipped => self.tally.deletion_skipped = true,
             Report::DigestRequested(number) => {

@@ -242,7 +242,7 @@ impl Planner {
         self.settle(number, &entry.name, outcome);
     }
 
-    /// Handles the failure of an entry at the sender. A file that waits for its final name is complete.
+    /// Handles the failure of an entry at the sender.
     fn fail_at_source(&mut self, number: u32, failure: EntryFailure) {
         self.deletions.set_source_incomplete();
         let name = match self.entries.get(number) {
@@ -250,7 +250,8 @@ impl Planner {
             Some(EntryState::Needed(needed)) => {
                 let needed = needed.clone();
                 if !self.setup.assembler.cancel(&needed) {
-                    return;
+                    // The file gets its name, and the user must learn that its content may be that of no version.
+                    return self.report(Report::SourceFailed(failure));
                 }
                 needed.entry.name.clone()
             }

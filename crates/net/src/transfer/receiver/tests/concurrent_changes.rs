@@ -166,10 +166,12 @@ fn waits_for_a_partial_file_that_is_being_flushed() {
     let locked = fs::File::create(temp.path().join(".x.lfn-partial")).unwrap();
     locked.lock().unwrap();
     fs::write(temp.path().join(".x.lfn-journal"), "").unwrap();
-    let mut copy = TestCopy::into(temp.path());
+    let other_copy = Duration::from_millis(100);
+    let destination = destination_in(temp.path(), OverwritePolicy::default());
+    let mut copy = TestCopy::with_receiver(destination, impatient(other_copy));
     let large = data(3, 3_000);
     copy.list(vec![file("x", &large)]);
-    thread::sleep(ReceiverTimeouts::default().other_copy + Duration::from_millis(500));
+    thread::sleep(5 * other_copy);
     drop(locked);
     let mut stream = copy.open_stream();
     for index in 0..3 {

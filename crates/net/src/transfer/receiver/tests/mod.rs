@@ -157,6 +157,12 @@ fn receiver_options(transfer: TransferOptions, block_size: Bytes) -> ReceiverOpt
     ReceiverOptions { transfer, listener, since: None, block_size, timeouts }
 }
 
+/// Returns options with this maximum wait for another copy.
+fn impatient(other_copy: Duration) -> ReceiverOptions {
+    let timeouts = ReceiverTimeouts { other_copy, ..ReceiverTimeouts::default() };
+    ReceiverOptions { timeouts, ..receiver_options(TransferOptions::default(), BLOCK) }
+}
+
 fn destination_in(path: &Path, overwrite: OverwritePolicy) -> Destination {
     Destination::Path {
         base: BaseDir::Local,
@@ -430,7 +436,10 @@ fn two_copies_cannot_write_one_file() {
     while !journal.exists() {
         thread::sleep(Duration::from_millis(1));
     }
-    let mut second = TestCopy::into(temp.path());
+    let mut second = TestCopy::with_receiver(
+        destination_in(temp.path(), OverwritePolicy::default()),
+        impatient(Duration::from_millis(100)),
+    );
     second.list(vec![file("a", &bytes)]);
     let result = second.finish();
     assert!(failure(&result).reason.contains("another copy"), "{:?}", result.failures);
