@@ -66,6 +66,14 @@ pub(super) struct AssemblySettings {
     pub(super) timeouts: ReceiverTimeouts,
 }
 
+/// The payload of a verified block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Payload<'a> {
+    pub(super) bytes: &'a [u8],
+    /// The bytes are zeros that the sender did not send.
+    pub(super) is_hole: bool,
+}
+
 #[derive(Debug, Default)]
 struct Files {
     needed: HashMap<u32, Arc<NeededFile>>,
@@ -247,7 +255,7 @@ impl Assembler {
         needed: &Arc<NeededFile>,
         block: Block,
         hash: BlockHash,
-        payload: &[u8],
+        payload: Payload<'_>,
     ) -> Result<(), TransferError> {
         let single = match self.write_block(needed, block, hash, payload) {
             Ok(single) => single,
@@ -276,14 +284,20 @@ impl Assembler {
         needed: &Arc<NeededFile>,
         block: Block,
         hash: BlockHash,
-        payload: &[u8],
+        payload: Payload<'_>,
     ) -> Result<Option<Arc<dyn UnpublishedFile>>, TransferError> {
         let storage = &needed.target.storage;
         if needed.layout.blocks() == 1 {
-            return self.streams.measure(Activity::Disk, || storage.write_file(&needed.entry, payload).map(Some));
+            return self.streams.measure(Activity::Disk, || storage.write_file(&needed.entry, payload.bytes).map(Some));
         }
         let Some(partial) = self.partial_of(needed)? else { return Ok(None) };
-        self.streams.measure(Activity::Disk, || partial.write_block(block, hash, payload))?;
+        self.streams.measure(Activity::Disk, || {
+            if payload.is_hole {
+                partial.write_hole(block, hash)
+            } else {
+                partial.write_block(block, hash, payload.bytes)
+            }
+        })?;
         Ok(None)
     }
 
@@ -426,9 +440,10 @@ impl Assembler {
                 }
                 // The sender's digest covers all its data, and each block that arrived matched its hash. So if blocks
                 // were kept from an earlier copy, those blocks are the wrong ones.
-                Some(match state.assembly.existing().is_empty() {
-                    true => TransferError::Digest { sent, received: digest },
-                    false => TransferError::SourceReplaced,
+                Some(if state.assembly.existing().is_empty() {
+                    TransferError::Digest { sent, received: digest }
+                } else {
+                    TransferError::SourceReplaced
                 })
             }
             _ => None,

@@ -366,13 +366,26 @@ impl MemoryStorage {
     }
 }
 
-impl UnpublishedFile for MemoryFile {
-    fn write_block(&self, block: Block, hash: BlockHash, bytes: &[u8]) -> Result<(), TransferError> {
-        self.object.write_at(bytes, block.offset);
+impl MemoryFile {
+    /// Records that a block is written.
+    fn record(&self, block: Block, hash: BlockHash) {
         if let Some(partial) = lock(&self.storage.0).partials.get_mut(self.name.as_bytes()).filter(|_| self.is_partial)
         {
             partial.blocks.insert(block.index, hash);
         }
+    }
+}
+
+impl UnpublishedFile for MemoryFile {
+    fn write_block(&self, block: Block, hash: BlockHash, bytes: &[u8]) -> Result<(), TransferError> {
+        self.object.write_at(bytes, block.offset);
+        self.record(block, hash);
+        Ok(())
+    }
+
+    fn write_hole(&self, block: Block, hash: BlockHash) -> Result<(), TransferError> {
+        self.object.write_at(&vec![0; block.length as usize], block.offset);
+        self.record(block, hash);
         Ok(())
     }
 

@@ -417,6 +417,10 @@ pub(crate) trait UnpublishedFile: fmt::Debug + Send + Sync {
     /// Writes a block and records that the block is written. Several threads may write different blocks.
     fn write_block(&self, block: Block, hash: BlockHash, bytes: &[u8]) -> Result<(), TransferError>;
 
+    /// Writes a block of zeros as a hole, and records that the block is written. The storage must have
+    /// [`Capabilities::holes`].
+    fn write_hole(&self, block: Block, hash: BlockHash) -> Result<(), TransferError>;
+
     /// Sets the preserved attributes, before the file is synced. A file of [`Storage::write_file`] has them already.
     fn set_attributes(&self, entry: &Entry) -> Result<(), TransferError>;
 

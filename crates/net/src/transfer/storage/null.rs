@@ -112,6 +112,10 @@ impl UnpublishedFile for NullFile {
         Ok(())
     }
 
+    fn write_hole(&self, _block: Block, _hash: BlockHash) -> Result<(), TransferError> {
+        Ok(())
+    }
+
     fn set_attributes(&self, _entry: &Entry) -> Result<(), TransferError> {
         Ok(())
     }

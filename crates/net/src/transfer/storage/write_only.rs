@@ -382,6 +382,10 @@ impl<S: Storage> UnpublishedFile for WriteOnlyFile<S> {
         self.inner.write_block(block, hash, bytes)
     }
 
+    fn write_hole(&self, block: Block, hash: BlockHash) -> Result<(), TransferError> {
+        self.inner.write_hole(block, hash)
+    }
+
     fn set_attributes(&self, entry: &Entry) -> Result<(), TransferError> {
         self.inner.set_attributes(entry)
     }

@@ -29,7 +29,7 @@ use super::journal::{BlockRecords, Journal, JournalContents};
 use super::location::{EntryLocation, is_newer};
 use super::names::{journal_name, partial_name};
 use super::partial_lock::{belongs_to_other_owner, lock_partial_file};
-use super::sparse::write_sparse;
+use super::sparse::{write_hole, write_sparse};
 use crate::transfer::base_dir::{inode, inode_of};
 use crate::transfer::storage::{FileId, PartialRequest, UnpublishedFile};
 use crate::transfer::stream_set::lock;
@@ -240,6 +240,12 @@ impl UnpublishedFile for PartialFile {
             false => self.file.write_all_at(bytes, block.offset),
         };
         written.map_err(failed)?;
+        lock(&self.journal).record(block.index, hash).map_err(|source| self.journal_error(source))
+    }
+
+    fn write_hole(&self, block: Block, hash: BlockHash) -> Result<(), TransferError> {
+        let failed = |source| TransferError::File { doing: "write", path: self.location.display_path.clone(), source };
+        write_hole(&self.file, block.offset, block.length.into()).map_err(failed)?;
         lock(&self.journal).record(block.index, hash).map_err(|source| self.journal_error(source))
     }
 

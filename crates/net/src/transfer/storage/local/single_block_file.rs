@@ -101,6 +101,10 @@ impl UnpublishedFile for SingleBlockFile {
         Err(TransferError::Unsupported { path: self.location.display_path.clone(), what: "write a second block" })
     }
 
+    fn write_hole(&self, _block: Block, _hash: BlockHash) -> Result<(), TransferError> {
+        Err(TransferError::Unsupported { path: self.location.display_path.clone(), what: "write a second block" })
+    }
+
     fn set_attributes(&self, _entry: &Entry) -> Result<(), TransferError> {
         Ok(())
     }

@@ -21,13 +21,31 @@ pub(super) fn write_sparse(file: &File, offset: u64, bytes: &[u8]) -> io::Result
             end += page(bytes, end).len();
         }
         let start = offset + at as u64;
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if !zeros || fallocate(file, flags, start, (end - at) as u64).is_err() {
+        if !zeros || punch_hole(file, start, (end - at) as u64).is_err() {
             file.write_all_at(&bytes[at..end], start)?;
         }
         at = end;
     }
     Ok(())
+}
+
+/// Makes a range a hole. Writes zeros if the file system has no holes. The file must be at least that long already.
+pub(super) fn write_hole(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    if punch_hole(file, offset, length).is_ok() {
+        return Ok(());
+    }
+    let zeros = [0; 64 << 10];
+    let mut at = 0;
+    while at < length {
+        let part = zeros.len().min(usize::try_from(length - at).unwrap_or(zeros.len()));
+        file.write_all_at(&zeros[..part], offset + at)?;
+        at += part as u64;
+    }
+    Ok(())
+}
+
+fn punch_hole(file: &File, offset: u64, length: u64) -> rustix::io::Result<()> {
+    fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length)
 }
 
 fn page(bytes: &[u8], at: usize) -> &[u8] {
@@ -54,6 +72,10 @@ mod tests {
         write_sparse(&file, 4_096, &bytes).unwrap();
         whole[4_096..][..bytes.len()].copy_from_slice(&bytes);
         let mut read = vec![0; whole.len()];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert!(read == whole);
+        write_hole(&file, 10_000, 200_000).unwrap();
+        whole[10_000..210_000].fill(0);
         file.read_exact_at(&mut read, 0).unwrap();
         assert!(read == whole);
         write_sparse(&file, 0, &[]).unwrap();

@@ -130,6 +130,10 @@ pub(super) fn holes_are_found(make: impl Fn() -> TestStorage) {
     let file = storage.open_partial(&request).unwrap().file;
     let (block, bytes) = (layout.block(2).unwrap(), [1; LARGE_BLOCK as usize]);
     file.write_block(block, verify.hash(&layout, block, &bytes), &bytes).unwrap();
+    // A hole replaces data that an earlier copy wrote.
+    let (block, zeros) = (layout.block(1).unwrap(), [0; LARGE_BLOCK as usize]);
+    file.write_block(block, verify.hash(&layout, block, &bytes), &bytes).unwrap();
+    file.write_hole(block, verify.hash(&layout, block, &zeros)).unwrap();
     file.set_attributes(&entry).unwrap();
     file.publish(false).unwrap();
     let file = storage.open_file(&name("sparse")).unwrap();
