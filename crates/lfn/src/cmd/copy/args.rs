@@ -68,7 +68,7 @@ const EXAMPLES: &str = "Examples:
   lfn copy --streams 16 --congestion bbr field.nc far1:
   lfn copy -a runs backup                 between two directories of this host
   lfn copy far1:runs far2:archive         directly between two servers
-  lfn copy --clean archive                lists partial files of interrupted copies
+  lfn copy --clean backup                 lists partial files of interrupted copies
 
 The printed digest is the same as that of `b3sum FILE`.
 Exit codes: 0 ok, 1 failed, at least in part, 2 usage, 3 incomplete (the same command resumes), 130 interrupted.";
