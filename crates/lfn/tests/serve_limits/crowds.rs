@@ -49,7 +49,7 @@ fn connections_possible() -> usize {
 #[test]
 fn server_with_few_descriptors_survives() {
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 48; exec \"$0\" \"$@\""]).arg(support::lfn_path());
+    command.args(["-c", "ulimit -n 88; exec \"$0\" \"$@\""]).arg(support::lfn_path());
     let server = Served::run(command, &["--quiet"]);
     let crowd: Vec<TcpStream> = (0..300).filter_map(|_| TcpStream::connect(server.address).ok()).collect();
     thread::sleep(Duration::from_millis(300));
