@@ -68,7 +68,7 @@ pub(super) struct AssemblySettings {
 
 /// The payload of a verified block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Payload<'a> {
+pub(super) struct BlockPayload<'a> {
     pub(super) bytes: &'a [u8],
     /// The bytes are zeros that the sender did not send.
     pub(super) is_hole: bool,
@@ -255,7 +255,7 @@ impl Assembler {
         needed: &Arc<NeededFile>,
         block: Block,
         hash: BlockHash,
-        payload: Payload<'_>,
+        payload: BlockPayload<'_>,
     ) -> Result<(), TransferError> {
         let single = match self.write_block(needed, block, hash, payload) {
             Ok(single) => single,
@@ -284,7 +284,7 @@ impl Assembler {
         needed: &Arc<NeededFile>,
         block: Block,
         hash: BlockHash,
-        payload: Payload<'_>,
+        payload: BlockPayload<'_>,
     ) -> Result<Option<Arc<dyn UnpublishedFile>>, TransferError> {
         let storage = &needed.target.storage;
         if needed.layout.blocks() == 1 {

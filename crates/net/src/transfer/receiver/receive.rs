@@ -13,7 +13,7 @@ use lfn_core::transfer::options::Verify;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{BlockHeader, ReceiverMessage};
 
-use super::assemble::{Assembler, Payload};
+use super::assemble::{Assembler, BlockPayload};
 use super::block_reader::BlockReader;
 use super::report::Reports;
 use crate::session::DataStream;
@@ -87,7 +87,7 @@ impl BlockReceiver {
                 if header.hole {
                     self.streams.add_not_needed(header.length.into());
                 }
-                self.assembler.accept_block(&needed, block, hash, Payload { bytes: payload, is_hole: header.hole })
+                self.assembler.accept_block(&needed, block, hash, BlockPayload { bytes: payload, is_hole: header.hole })
             }
             Ok(BlockCheck::Damaged) => {
                 self.reports.message(ReceiverMessage::Resend { file: needed.number, index: block.index });
