@@ -166,7 +166,7 @@ fn slow_clients_do_not_delay_others() {
         offset: 0,
         length: 1 << 20,
         hash: BlockHash([0; 32]),
-        hole: false,
+        hole: None,
         verify: Verify::Blake3,
     };
     for (control, stream) in &mut slow {

@@ -123,7 +123,7 @@ fn block(data: &[u8], index: u64) -> (BlockHeader, Vec<u8>) {
     let payload = data[block.offset as usize..][..block.length as usize].to_vec();
     let hash = hash_block(&layout, block, &payload);
     (
-        BlockHeader { file: 0, offset: block.offset, length: block.length, hash, hole: false, verify: Verify::Blake3 },
+        BlockHeader { file: 0, offset: block.offset, length: block.length, hash, hole: None, verify: Verify::Blake3 },
         payload,
     )
 }
@@ -209,7 +209,7 @@ fn number_of_tracked_gaps_is_bounded() {
         let headers = blocks.iter().flat_map(|index| {
             let block = layout.block(*index).unwrap();
             let (offset, length, hash) = (block.offset, block.length, hash_block(&layout, block, &zeros));
-            BlockHeader { file: 0, offset, length, hash, hole: true, verify: Verify::Blake3 }.encode()
+            BlockHeader { file: 0, offset, length, hash, hole: Some(0), verify: Verify::Blake3 }.encode()
         });
         // The server may have closed the stream.
         let _ = streams[0].write_all(&headers.collect::<Vec<_>>());
@@ -267,18 +267,31 @@ fn truncated_block_is_requested_again() {
 }
 
 #[test]
-fn impossible_losses_are_refused() {
+fn loss_of_an_unlisted_file_is_refused() {
     let served = CopyServer::new();
-    let lost = |file, last| {
-        let part = FileBlocks { file, blocks: BlockSet::from_range(0, last) };
-        SenderMessage::Lost { stream: 1, blocks: vec![part], more: false, stalled: false }
-    };
-    for message in [lost(5, 0), lost(0, u64::MAX - 2)] {
-        let (mut control, _streams) = served.put(3000);
-        control.send(&message).unwrap();
-        assert_eq!(refusal(&mut control), RefusalCode::BadMessage, "{message:?}");
-    }
+    let (mut control, _streams) = served.put(3000);
+    control.send(&lost(5, 0)).unwrap();
+    assert_eq!(refusal(&mut control), RefusalCode::BadMessage);
     served.assert_unharmed();
+}
+
+#[test]
+fn lost_blocks_behind_the_end_are_ignored() {
+    let served = CopyServer::new();
+    let data = vec![7; 3000];
+    let (mut control, mut streams) = served.put(3000);
+    (0..3).for_each(|index| send(&mut streams[0], 0, &data, index, false));
+    control.send(&lost(0, u64::MAX - 2)).unwrap();
+    let digest = Digest(*blake3::hash(&data).as_bytes());
+    control.send(&SenderMessage::Sent { file: 0, digest }).unwrap();
+    assert_eq!(finish(&mut control).unwrap().0.files, 1);
+    assert_eq!(fs::read(served.root.path().join("a")).unwrap(), data);
+}
+
+/// Reports that blocks 0 to `last` of a file are lost with stream 1.
+fn lost(file: u32, last: u64) -> SenderMessage {
+    let part = FileBlocks { file, blocks: BlockSet::from_range(0, last) };
+    SenderMessage::Lost { stream: 1, blocks: vec![part], more: false, stalled: false }
 }
 
 #[test]
@@ -434,7 +447,7 @@ fn into(sparse: bool) -> CopyJob {
 /// Sends a block of a file; a hole is sent without its payload.
 fn send(stream: &mut DataStream, number: u32, data: &[u8], index: u64, hole: bool) {
     let (header, payload) = block(data, index);
-    stream.write_all(&BlockHeader { file: number, hole, ..header }.encode()).unwrap();
+    stream.write_all(&BlockHeader { file: number, hole: hole.then_some(0), ..header }.encode()).unwrap();
     if !hole {
         stream.write_all(&payload).unwrap();
     }

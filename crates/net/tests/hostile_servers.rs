@@ -98,7 +98,7 @@ fn malicious_service(session: &mut ServerSession, request: &Request) -> Result<(
                 offset: 0,
                 length: 5,
                 hash: BlockHash([1; 32]),
-                hole: false,
+                hole: None,
                 verify: Verify::Blake3,
             };
             for _ in 0..8 {
@@ -167,7 +167,7 @@ fn send(stream: &mut DataStream, file: u32, length: u64, data: &[u8]) {
         let payload = &data[block.offset as usize..][..block.length as usize];
         let hash = hash_block(&layout, block, payload);
         let header =
-            BlockHeader { file, offset: block.offset, length: block.length, hash, hole: false, verify: Verify::Blake3 };
+            BlockHeader { file, offset: block.offset, length: block.length, hash, hole: None, verify: Verify::Blake3 };
         let _ = stream.write_all(&[&header.encode()[..], payload].concat());
     }
 }

@@ -169,7 +169,7 @@ fn send(control: &mut Control, stream: &mut DataStream, data: &[u8], blocks: u64
             offset: block.offset,
             length: block.length,
             hash,
-            hole: false,
+            hole: None,
             verify: Verify::Blake3,
         };
         stream.write_all(&header.encode()).unwrap();

@@ -16,4 +16,4 @@ pub use ticket::{Fingerprint, SessionId, Ticket, TicketError, Token, TokenHash, 
 pub const DEFAULT_PORT: u16 = 7323;
 
 /// Protocol version of this build. A peer with another version is refused, with both versions in the message.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;

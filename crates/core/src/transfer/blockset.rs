@@ -73,6 +73,35 @@ impl BlockSet {
         other.ranges().for_each(|(first, last)| self.insert_range(first, last));
     }
 
+    /// Removes the numbers of a range, and returns the removed ranges.
+    pub fn remove_range(&mut self, first: u64, last: u64) -> Vec<(u64, u64)> {
+        if first > last {
+            return Vec::new();
+        }
+        let before = self.ranges.range(..first).next_back().filter(|(_, end)| **end >= first).map(|(start, _)| *start);
+        let inside = self.ranges.range(first..=last).map(|(start, _)| *start);
+        let starts: Vec<u64> = before.into_iter().chain(inside).collect();
+        let mut removed = Vec::with_capacity(starts.len());
+        for start in starts {
+            let Some(end) = self.ranges.remove(&start) else { continue };
+            if start < first {
+                self.ranges.insert(start, first - 1);
+            }
+            if end > last {
+                self.ranges.insert(last + 1, end);
+            }
+            let (from, to) = (start.max(first), end.min(last));
+            self.length -= to - from + 1;
+            removed.push((from, to));
+        }
+        removed
+    }
+
+    /// Returns the lowest range, both ends included.
+    pub fn first_range(&self) -> Option<(u64, u64)> {
+        self.ranges().next()
+    }
+
     /// Reports whether the set contains the number.
     pub fn contains(&self, index: u64) -> bool {
         self.ranges.range(..=index).next_back().is_some_and(|(_, &last)| index <= last)
@@ -95,10 +124,26 @@ impl BlockSet {
 
     /// Returns the ranges below `count` that the set does not contain, in order, both ends included.
     pub fn gaps(&self, count: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let mut next = 0;
-        let ends = self.ranges().map(|(first, last)| (first, last + 1)).chain([(count, count)]);
+        self.gaps_between(0, count)
+    }
+
+    /// Returns the ranges from `first` to `last` that the set does not contain, in order, both ends included.
+    pub fn gaps_in(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.gaps_between(first, last.saturating_add(1))
+    }
+
+    /// Returns how many numbers from `first` to `last` the set does not contain.
+    pub fn count_missing(&self, first: u64, last: u64) -> u64 {
+        self.gaps_in(first, last).map(|(first, last)| last - first + 1).sum()
+    }
+
+    fn gaps_between(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut next = start;
+        let before = self.ranges.range(..start).next_back();
+        let ranges = before.into_iter().chain(self.ranges.range(start.min(end)..end));
+        let ends = ranges.map(|(first, last)| (*first, last + 1)).chain([(end, end)]);
         ends.filter_map(move |(first, behind)| {
-            let (from, to) = (next, first.min(count));
+            let (from, to) = (next, first);
             next = next.max(behind);
             (from < to).then(|| (from, to - 1))
         })
@@ -172,6 +217,7 @@ mod tests {
             ranges in proptest::collection::vec((0u64..120, 0u64..12), 0..40),
             others in proptest::collection::vec(0u64..140, 0..40),
             count in 0u64..150,
+            removed in (0u64..150, 0u64..150),
         ) {
             let (mut set, mut model) = (BlockSet::default(), BTreeSet::new());
             for (first, width) in ranges {
@@ -192,6 +238,16 @@ mod tests {
             let gaps: Vec<u64> = set.gaps(count).flat_map(|(first, last)| first..=last).collect();
             let missing: Vec<u64> = (0..count).filter(|n| !model.contains(n)).collect();
             prop_assert_eq!(gaps, missing);
+            let (first, last) = removed;
+            let gaps: Vec<u64> = set.gaps_in(first, last).flat_map(|(first, last)| first..=last).collect();
+            prop_assert_eq!(set.count_missing(first, last), gaps.len() as u64);
+            prop_assert_eq!(gaps, (first..=last).filter(|n| !model.contains(n)).collect::<Vec<_>>());
+            let cut: Vec<u64> = set.remove_range(first, last).into_iter().flat_map(|(first, last)| first..=last).collect();
+            prop_assert_eq!(cut, model.iter().copied().filter(|n| (first..=last).contains(n)).collect::<Vec<_>>());
+            model.retain(|n| !(first..=last).contains(n));
+            prop_assert_eq!(set.len(), model.len() as u64);
+            prop_assert!((0..160).all(|n| set.contains(n) == model.contains(&n)));
+            prop_assert_eq!(set.first_range().map(|(first, _)| first), model.first().copied());
             let json = serde_json::to_string(&set).unwrap();
             prop_assert_eq!(serde_json::from_str::<BlockSet>(&json).unwrap(), set);
         }

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::blocks::{Block, Layout};
+use super::blocks::{Block, Layout, MAX_LEVEL, Subtree};
 
 /// The BLAKE3 digest of a complete file, as `b3sum` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,8 @@ pub fn hash_block(layout: &Layout, block: Block, bytes: &[u8]) -> BlockHash {
 #[derive(Debug)]
 pub struct HashTree {
     layout: Layout,
-    /// Complete subtrees that wait for their neighbour: (level, number at that level). Blocks are level 0.
-    nodes: HashMap<(u32, u64), [u8; 32]>,
+    /// Complete subtrees that wait for their neighbour.
+    nodes: HashMap<Subtree, [u8; 32]>,
     block_count: u64,
 }
 
@@ -48,25 +48,53 @@ impl HashTree {
 
     /// Reports whether the hash of this block is known.
     pub fn contains(&self, index: u64) -> bool {
-        (0..u64::BITS).any(|level| self.nodes.contains_key(&(level, index >> level)))
+        (0..MAX_LEVEL).any(|level| self.nodes.contains_key(&Subtree { first: index >> level << level, level }))
     }
 
     /// Adds the hash of a block. Returns false if the hash is known, or if the file has no such block.
     pub fn insert(&mut self, index: u64, hash: BlockHash) -> bool {
-        if index >= self.layout.blocks() || self.contains(index) {
+        self.insert_subtree(Subtree::of_block(index), hash)
+    }
+
+    /// Adds the hash of a subtree. Returns false if the hash of one of its blocks is known, or if the file has no such
+    /// subtree.
+    pub fn insert_subtree(&mut self, subtree: Subtree, hash: BlockHash) -> bool {
+        if !self.layout.has_subtree(subtree) || self.contains(subtree.first) || self.has_nodes_in(subtree) {
             return false;
         }
-        self.block_count += 1;
-        let (mut level, mut number, mut value) = (0, index, hash.0);
+        self.block_count += subtree.blocks();
+        let (Subtree { mut first, mut level }, mut value) = (subtree, hash.0);
         // `digest` computes the root, which needs its own flag.
         while 2u64.checked_shl(level).is_some_and(|width| width < self.layout.blocks()) {
-            let Some(sibling) = self.nodes.remove(&(level, number ^ 1)) else { break };
-            let (left, right) = if number & 1 == 0 { (value, sibling) } else { (sibling, value) };
-            value = merge_subtrees_non_root(&left, &right, Mode::Hash);
-            (level, number) = (level + 1, number >> 1);
+            let Some(sibling) = self.nodes.remove(&Subtree { first: first ^ (1 << level), level }) else { break };
+            let is_left = first & (1 << level) == 0;
+            value = if is_left { merge(&value, &sibling) } else { merge(&sibling, &value) };
+            first &= !(1 << level);
+            level += 1;
         }
-        self.nodes.insert((level, number), value);
+        self.nodes.insert(Subtree { first, level }, value);
         true
+    }
+
+    /// Adds the hashes of those blocks of a subtree that are not known. `hash` computes the hash of a subtree.
+    pub fn insert_unknown(&mut self, subtree: Subtree, hash: &impl Fn(Subtree) -> BlockHash) {
+        if !self.contains(subtree.first) && !self.has_nodes_in(subtree) {
+            self.insert_subtree(subtree, hash(subtree));
+        } else if let Some(halves) = subtree.halves().filter(|_| !self.is_known(subtree)) {
+            halves.into_iter().for_each(|half| self.insert_unknown(half, hash));
+        }
+    }
+
+    /// Returns whether the hash of a subtree follows from one node.
+    fn is_known(&self, subtree: Subtree) -> bool {
+        let above = (subtree.level..MAX_LEVEL).map(|level| Subtree { first: subtree.first >> level << level, level });
+        above.into_iter().any(|node| self.nodes.contains_key(&node))
+    }
+
+    /// Returns whether a node is inside the subtree, below its top.
+    fn has_nodes_in(&self, subtree: Subtree) -> bool {
+        let range = subtree.first..=subtree.last();
+        subtree.level > 0 && self.nodes.keys().any(|node| node.level < subtree.level && range.contains(&node.first))
     }
 
     /// Returns the count of subtrees that wait for their neighbour.
@@ -87,7 +115,7 @@ impl HashTree {
         let blocks = self.layout.blocks();
         match blocks {
             0 => return Some(Digest(*blake3::hash(&[]).as_bytes())),
-            1 => return self.nodes.get(&(0, 0)).copied().map(Digest),
+            1 => return self.nodes.get(&Subtree::of_block(0)).copied().map(Digest),
             _ => {}
         }
         let left = largest_power_of_two_below(blocks);
@@ -100,13 +128,18 @@ impl HashTree {
     fn subtree(&self, start: u64, count: u64) -> Option<[u8; 32]> {
         if count.is_power_of_two() {
             let level = count.trailing_zeros();
-            return self.nodes.get(&(level, start >> level)).copied();
+            return self.nodes.get(&Subtree { first: start, level }).copied();
         }
         let left = largest_power_of_two_below(count);
         let left_value = self.subtree(start, left)?;
         let right_value = self.subtree(start + left, count - left)?;
-        Some(merge_subtrees_non_root(&left_value, &right_value, Mode::Hash))
+        Some(merge(&left_value, &right_value))
     }
+}
+
+/// Joins the chaining values of two neighbours. The result is not the root.
+pub(super) fn merge(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
+    merge_subtrees_non_root(left, right, Mode::Hash)
 }
 
 /// Requires a `count` of 2 or more.

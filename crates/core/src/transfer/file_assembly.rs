@@ -6,9 +6,9 @@
 //! blocks: such a block is discarded. A damaged block may arrive again, up to a limit. It may also arrive twice: its
 //! stream breaks after the damage was reported, and the block is then requested again as a block of the broken stream.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
-use super::blocks::{Block, Layout};
+use super::blocks::{Block, Layout, Subtree};
 use super::blockset::BlockSet;
 use super::digest::{BlockHash, Digest, HashTree};
 
@@ -28,6 +28,8 @@ pub enum AssemblyError {
     /// Every attempt was damaged: in memory, by a network device, or intentionally.
     #[error("block at offset {0} is corrupt: it differed from the sender's hash {MAX_ATTEMPTS} times")]
     Corrupt(u64),
+    #[error("hole at offset {0}: the sender's hash is not that of zeros")]
+    Hole(u64),
 }
 
 /// Result of checking a block header.
@@ -53,11 +55,13 @@ pub enum BlockCheck {
 pub struct FileAssembly {
     layout: Layout,
     received: HashTree,
-    claimed: HashSet<u64>,
+    claimed: HashSet<Subtree>,
+    /// Blocks that are received or claimed.
+    taken: BlockSet,
     /// Blocks that an earlier copy left.
     existing: BlockSet,
     /// Damaged arrivals per block.
-    damage_counts: HashMap<u64, u8>,
+    damage_counts: BTreeMap<u64, u8>,
     /// Repeated requests whose extra block has not arrived yet.
     pending_resends: u64,
 }
@@ -66,8 +70,8 @@ impl FileAssembly {
     /// Creates the state of a file without any block.
     pub fn new(layout: Layout) -> Self {
         let received = HashTree::new(layout);
-        let (claimed, existing, damaged) = Default::default();
-        FileAssembly { layout, received, claimed, existing, damage_counts: damaged, pending_resends: 0 }
+        let (claimed, taken, existing, damage_counts) = Default::default();
+        FileAssembly { layout, received, claimed, taken, existing, damage_counts, pending_resends: 0 }
     }
 
     /// Returns the block layout of the file.
@@ -75,10 +79,15 @@ impl FileAssembly {
         &self.layout
     }
 
-    /// Adds a block that an earlier copy left. Returns false if the block is received or claimed, or if the file has no
-    /// such block.
-    pub fn add_existing(&mut self, index: u64, hash: BlockHash) -> bool {
-        !self.claimed.contains(&index) && self.received.insert(index, hash) && self.existing.insert(index)
+    /// Adds blocks that an earlier copy left. Returns false if one of them is received or claimed, or if the file has no
+    /// such blocks.
+    pub fn add_existing(&mut self, subtree: Subtree, hash: BlockHash) -> bool {
+        let is_new = self.is_missing(subtree) && self.received.insert_subtree(subtree, hash);
+        if is_new {
+            self.existing.insert_range(subtree.first, subtree.last());
+            self.taken.insert_range(subtree.first, subtree.last());
+        }
+        is_new
     }
 
     /// Returns the blocks that an earlier copy left.
@@ -93,11 +102,40 @@ impl FileAssembly {
         if self.existing.contains(block.index) {
             return Ok(BlockClaim::NotNeeded(block));
         }
-        if !self.received.contains(block.index) && self.claimed.insert(block.index) {
+        if !self.taken.contains(block.index) {
+            self.take(Subtree::of_block(block.index));
             return Ok(BlockClaim::Needed(block));
         }
-        self.pending_resends = self.pending_resends.checked_sub(1).ok_or(AssemblyError::Duplicate(offset))?;
+        self.accept_duplicate(offset)?;
         Ok(BlockClaim::NotNeeded(block))
+    }
+
+    /// Reserves those blocks of a hole that are needed, and returns them.
+    ///
+    /// # Errors
+    /// [`AssemblyError::Duplicate`] if another of its blocks arrived before and was not requested again.
+    pub fn claim_hole(&mut self, hole: Subtree) -> Result<Vec<Subtree>, AssemblyError> {
+        let missing: Vec<_> = self.taken.gaps_in(hole.first, hole.last()).collect();
+        let existing = hole.blocks() - self.existing.count_missing(hole.first, hole.last());
+        if existing + self.taken.count_missing(hole.first, hole.last()) < hole.blocks() {
+            self.accept_duplicate(hole.first * self.layout.block_size().0)?;
+        }
+        let layout = self.layout;
+        let needed: Vec<Subtree> =
+            missing.into_iter().flat_map(|(first, last)| layout.subtrees(first, last, |_| true)).collect();
+        needed.iter().for_each(|subtree| self.take(*subtree));
+        Ok(needed)
+    }
+
+    fn take(&mut self, subtree: Subtree) {
+        self.claimed.insert(subtree);
+        self.taken.insert_range(subtree.first, subtree.last());
+    }
+
+    /// Counts a block that arrived twice.
+    fn accept_duplicate(&mut self, offset: u64) -> Result<(), AssemblyError> {
+        self.pending_resends = self.pending_resends.checked_sub(1).ok_or(AssemblyError::Duplicate(offset))?;
+        Ok(())
     }
 
     /// Compares the header's hash with the hash of the received payload. A damaged block can be claimed again.
@@ -110,7 +148,7 @@ impl FileAssembly {
         if announced == computed {
             return Ok(BlockCheck::Intact);
         }
-        self.claimed.remove(&block.index);
+        self.release(Subtree::of_block(block.index));
         let times = self.damage_counts.entry(block.index).or_default();
         *times += 1;
         if *times >= MAX_ATTEMPTS {
@@ -121,25 +159,36 @@ impl FileAssembly {
     }
 
     /// Releases a claim because the stream broke before the block was complete.
-    pub fn release(&mut self, block: Block) {
-        self.claimed.remove(&block.index);
+    pub fn release(&mut self, subtree: Subtree) {
+        if self.claimed.remove(&subtree) {
+            self.taken.remove_range(subtree.first, subtree.last());
+        }
     }
 
-    /// Records a claimed block whose payload is written.
-    pub fn record(&mut self, block: Block, hash: BlockHash) -> Result<(), AssemblyError> {
-        if !self.claimed.remove(&block.index) || !self.received.insert(block.index, hash) {
-            return Err(AssemblyError::Duplicate(block.offset));
+    /// Records claimed blocks that are written.
+    pub fn record(&mut self, subtree: Subtree, hash: BlockHash) -> Result<(), AssemblyError> {
+        if !self.claimed.remove(&subtree) || !self.received.insert_subtree(subtree, hash) {
+            return Err(AssemblyError::Duplicate(subtree.first * self.layout.block_size().0));
         }
-        self.damage_counts.remove(&block.index);
+        let counted: Vec<u64> =
+            self.damage_counts.range(subtree.first..=subtree.last()).map(|(index, _)| *index).collect();
+        counted.iter().for_each(|index| _ = self.damage_counts.remove(index));
         Ok(())
     }
 
-    /// Reports whether the block is neither received nor claimed.
-    pub fn is_missing(&self, index: u64) -> bool {
-        self.layout.block(index).is_some()
-            && !self.claimed.contains(&index)
-            && !self.received.contains(index)
-            && !self.existing.contains(index)
+    /// Reports whether all blocks of the subtree are neither received nor claimed.
+    pub fn is_missing(&self, subtree: Subtree) -> bool {
+        self.layout.has_subtree(subtree) && self.taken.count_missing(subtree.first, subtree.last()) == subtree.blocks()
+    }
+
+    /// Returns those of `blocks` that are neither received nor claimed.
+    pub fn missing(&self, blocks: &BlockSet) -> BlockSet {
+        let mut missing = BlockSet::default();
+        let end = self.layout.blocks();
+        for (first, last) in blocks.ranges().filter(|(first, _)| *first < end) {
+            self.taken.gaps_in(first, last.min(end - 1)).for_each(|(first, last)| missing.insert_range(first, last));
+        }
+        missing
     }
 
     /// Returns how many single blocks are tracked in memory: hashes that wait for their neighbours, and damaged blocks.
@@ -163,6 +212,8 @@ impl FileAssembly {
 mod tests {
     use super::*;
     use crate::transfer::digest::hash_block;
+    use crate::transfer::options::Verify;
+    use crate::transfer::zeros::hash_zeros;
     use crate::units::Bytes;
     use proptest::prelude::*;
 
@@ -184,7 +235,7 @@ mod tests {
             let hash = |block: Block| hash_block(&layout, block, &data[block.offset as usize..][..block.length as usize]);
             for index in left {
                 let there = layout.block(index);
-                prop_assert_eq!(intake.add_existing(index, there.map_or(RIGHT, hash)), there.is_some());
+                prop_assert_eq!(intake.add_existing(Subtree::of_block(index), there.map_or(RIGHT, hash)), there.is_some());
                 taken.extend(there.map(|block| block.index));
             }
             for (index, shift, length, honest) in claims {
@@ -200,10 +251,10 @@ mod tests {
                 };
                 prop_assert!(taken.insert(block.index));
                 prop_assert_eq!(intake.claim(offset, length), Err(AssemblyError::Duplicate(block.offset)));
-                prop_assert!(!intake.add_existing(block.index, RIGHT));
+                prop_assert!(!intake.add_existing(Subtree::of_block(block.index), RIGHT));
                 let hash = hash(block);
                 prop_assert_eq!(intake.check(block, hash, hash), Ok(BlockCheck::Intact));
-                intake.record(block, hash).unwrap();
+                intake.record(Subtree::of_block(block.index), hash).unwrap();
                 prop_assert!(intake.claim(offset, length).is_err());
             }
             prop_assert_eq!(intake.is_complete(), taken.len() as u64 == layout.blocks());
@@ -212,6 +263,63 @@ mod tests {
                 prop_assert_eq!(intake.digest(), Some(Digest(*blake3::hash(&data).as_bytes())));
             }
         }
+    }
+
+    proptest! {
+        /// Holes take exactly the blocks that are missing, whatever arrived before.
+        #[test]
+        fn hole_claims_its_missing_blocks(
+            taken: u32, existing: u32, holes in proptest::collection::vec((0u64..32, 0u32..5), 1..6), resends in 0u64..3,
+        ) {
+            let layout = Layout::new(Bytes(33 * 1024), Bytes(1024)).unwrap();
+            let hash = |subtree| hash_zeros(&layout, Verify::Blake3, subtree);
+            let mut intake = FileAssembly::new(layout);
+            let (mut known, mut left) = (HashSet::new(), HashSet::new());
+            for index in (0..32).filter(|index| existing >> index & 1 == 1) {
+                let block = Subtree::of_block(index);
+                prop_assert!(intake.add_existing(block, hash(block)) && left.insert(index) && known.insert(index));
+            }
+            for index in (0..32).filter(|index| taken >> index & 1 == 1) {
+                let claim = intake.claim(index * 1024, 1024).unwrap();
+                prop_assert_eq!(matches!(claim, BlockClaim::Needed(_)), known.insert(index));
+            }
+            intake.pending_resends = resends;
+            for (first, level) in holes {
+                let hole = Subtree { first: first >> level << level, level };
+                let range: HashSet<u64> = (hole.first..=hole.last()).collect();
+                let all: BlockSet = range.iter().copied().collect();
+                let missing: BlockSet = range.difference(&known).copied().collect();
+                prop_assert_eq!(intake.missing(&all), missing.clone());
+                let has_duplicate = range.iter().any(|index| known.contains(index) && !left.contains(index));
+                let allowed = !has_duplicate || intake.pending_resends > 0;
+                let claimed = intake.claim_hole(hole);
+                prop_assert_eq!(claimed.is_ok(), allowed);
+                for subtree in claimed.unwrap_or_default() {
+                    prop_assert!(!intake.is_missing(subtree) && intake.record(subtree, hash(subtree)).is_ok());
+                    prop_assert!(intake.record(subtree, hash(subtree)).is_err());
+                    known.extend(subtree.first..=subtree.last());
+                }
+                if allowed {
+                    prop_assert_eq!(intake.missing(&all), BlockSet::default());
+                } else {
+                    prop_assert_eq!(intake.missing(&all), missing);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lost_hole_is_missing_again() {
+        let layout = Layout::new(Bytes(40 * 1024), Bytes(1024)).unwrap();
+        let mut intake = FileAssembly::new(layout);
+        let hole = Subtree { first: 8, level: 3 };
+        assert_eq!(intake.claim_hole(hole), Ok(vec![hole]));
+        assert_eq!(intake.claim_hole(hole), Err(AssemblyError::Duplicate(8 * 1024)));
+        intake.release(Subtree::of_block(8));
+        assert!(!intake.is_missing(Subtree::of_block(8)), "another claim");
+        intake.release(hole);
+        assert!(intake.is_missing(hole) && !intake.is_missing(Subtree { first: 32, level: 4 }));
+        assert_eq!(intake.missing(&BlockSet::from_range(38, 90)), BlockSet::from_range(38, 39));
     }
 
     #[test]
@@ -224,15 +332,15 @@ mod tests {
             assert_eq!(intake.check(block, RIGHT, WRONG), Ok(BlockCheck::Damaged));
             // The stream of the damaged block breaks, so the block counts as missing twice: two copies arrive, perhaps
             // at the same time.
-            assert!(intake.is_missing(1));
+            assert!(intake.is_missing(Subtree::of_block(1)));
             assert_eq!(intake.claim(1024, 1024), Ok(BlockClaim::Needed(block)));
             if taken_before {
-                intake.record(block, RIGHT).unwrap();
+                intake.record(Subtree::of_block(1), RIGHT).unwrap();
             }
             assert_eq!(intake.claim(1024, 1024), Ok(BlockClaim::NotNeeded(block)));
             assert_eq!(intake.claim(1024, 1024), Err(AssemblyError::Duplicate(1024)));
             if !taken_before {
-                intake.record(block, RIGHT).unwrap();
+                intake.record(Subtree::of_block(1), RIGHT).unwrap();
             }
         }
     }

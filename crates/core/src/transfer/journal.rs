@@ -1,7 +1,8 @@
 //! Encodes and decodes the journal of a partial file: the blocks that were received of a source, so that a later copy
 //! resumes.
 //!
-//! The first line describes the source. Records of a fixed length follow, each with the number and hash of one block.
+//! The first line describes the source. Records of a fixed length follow, each with the number and hash of one block, or
+//! of a hole of several blocks.
 //! The reader accepts any remains of a crash: each record has a check value that is bound to the exact first line.
 //! Zeros, records of another file and torn records are therefore invalid, and everything from the first invalid record
 //! on is truncated. A record means that the block was received, not that it is on disk. After an unclean stop, the
@@ -11,14 +12,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::blocks::{Layout, LayoutError};
+use super::blocks::{Layout, LayoutError, Subtree};
 use super::byte_string::ByteString;
 use super::digest::BlockHash;
 use super::entry::{MAX_NAME, Modified};
 use super::options::Verify;
 use crate::units::Bytes;
 
-/// Bytes of a record: block number (big-endian), block hash, check value.
+/// Bytes of a record: level of the subtree (1 byte) and number of its first block (7 bytes, big-endian), hash, check value.
 pub const RECORD_BYTES: usize = 8 + 32 + CHECK_BYTES;
 
 /// Maximum bytes of the header line, including its newline.
@@ -28,8 +29,10 @@ pub const MAX_HEADER: usize = 16 * 1024;
 const MAGIC: &str = "lfn-journal";
 const VERSION: u32 = 1;
 const CHECK_BYTES: usize = 8;
-/// Record number of a clean stop. No block has this number.
+/// Record number of a clean stop. No subtree has this number.
 const CLEAN_STOP: u64 = u64::MAX;
+/// Bits of a record number for the first block. The bits above are the level.
+const FIRST_BITS: u32 = 56;
 
 /// The source that a journal describes. A journal of another or a changed source is useless.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +45,10 @@ pub struct JournalHeader {
     pub verify: Verify,
 }
 
-/// Journal record of one received block.
+/// Journal record of one received block, or of a received hole of several blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalRecord {
-    pub index: u64,
+    pub subtree: Subtree,
     /// If a block has several records, the last one counts.
     pub hash: BlockHash,
 }
@@ -143,7 +146,8 @@ impl JournalWriter {
 
     /// Returns the record of a received block.
     pub fn record(&self, record: JournalRecord) -> [u8; RECORD_BYTES] {
-        self.sign(record.index, record.hash.0)
+        let Subtree { first, level } = record.subtree;
+        self.sign(u64::from(level) << FIRST_BITS | first, record.hash.0)
     }
 
     /// Returns the final record of a clean stop: all earlier blocks are synced to disk. `changed` is the last change
@@ -249,7 +253,7 @@ impl JournalReader {
         let Some(whole) = self.buffer.first_chunk::<RECORD_BYTES>() else { return rest };
         let opened = self.header.as_ref().and_then(|(header, writer)| {
             let (index, hash) = writer.verify(whole)?;
-            (index == CLEAN_STOP || index < header.layout.blocks()).then_some((index, hash))
+            (index == CLEAN_STOP || header.layout.has_subtree(subtree(index))).then_some((index, hash))
         });
         match opened {
             None => {
@@ -259,13 +263,19 @@ impl JournalReader {
             Some((CLEAN_STOP, when)) => self.clean_stop = clean_stop_time(&when),
             Some((index, hash)) => {
                 self.clean_stop = None;
-                take(JournalRecord { index, hash: BlockHash(hash) });
+                take(JournalRecord { subtree: subtree(index), hash: BlockHash(hash) });
             }
         }
         self.buffer.clear();
         self.valid_bytes += RECORD_BYTES as u64;
         rest
     }
+}
+
+/// Returns the subtree with this record number.
+fn subtree(number: u64) -> Subtree {
+    // A level has at most 8 bits.
+    Subtree { first: number & ((1 << FIRST_BITS) - 1), level: (number >> FIRST_BITS) as u32 }
 }
 
 /// Returns the change time in a clean-stop record.

@@ -3,7 +3,7 @@
 //! A file is split into [`blocks`] of a power-of-two size. The sender's [`schedule`] gives blocks to whichever stream
 //! is free. The receiver's [`file_assembly`] checks every block header against the announced file and accepts each
 //! block once. Both ends keep a [`digest::HashTree`]. Its root is the BLAKE3 digest of the file, in whatever order the
-//! blocks arrive. [`location`] parses the arguments of a copy, [`content`] generates `random:` data, and
+//! blocks arrive. [`zeros`] has the hashes of holes. [`location`] parses the arguments of a copy, [`content`] generates `random:` data, and
 //! [`progress`] has the totals of a copy. [`crate::diagnose`] names the bottleneck of a copy.
 //!
 //! A directory tree is a list of entries ([`entry`]), sent in batches ([`batch`]), with names as [`byte_string`]s.
@@ -38,3 +38,4 @@ pub mod requested_entries;
 pub mod schedule;
 pub mod streams;
 mod wildcard;
+pub mod zeros;

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::blocks::{Block, Layout, LayoutError};
+use super::blocks::{Block, Layout, LayoutError, Subtree};
 use super::blockset::BlockSet;
 use super::digest::{BlockHash, Digest, HashTree};
 use super::pending_entries::PendingEntries;
@@ -59,8 +59,8 @@ pub struct BlockScheduler<T> {
 struct FileWork<T> {
     source: T,
     layout: Layout,
-    send: BlockRanges,
-    hash: BlockRanges,
+    send: BlockSet,
+    hash: BlockSet,
     /// Present until all hashes are known; never present for a file of one block.
     tree: Option<HashTree>,
     skip_ranges: usize,
@@ -182,8 +182,8 @@ impl<T: Clone> BlockScheduler<T> {
             if self.skip_ranges >= MAX_SKIP_RANGES {
                 break;
             }
-            for (first, last) in work.send.remove(first, last) {
-                work.hash.insert(first, last);
+            for (first, last) in work.send.remove_range(first, last) {
+                work.hash.insert_range(first, last);
                 work.skip_ranges += 1;
                 self.skip_ranges += 1;
                 self.not_needed += work.layout.range_bytes(first, last);
@@ -199,9 +199,9 @@ impl<T: Clone> BlockScheduler<T> {
             let Some(Some(work)) = self.pending.get_mut(&file) else { continue };
             let Some(last) = work.layout.blocks().checked_sub(1) else { continue };
             // Blocks that were sent already are counted again.
-            work.send.remove(0, last);
-            work.hash.remove(0, last);
-            work.hash.insert(0, last);
+            work.send.remove_range(0, last);
+            work.hash.remove_range(0, last);
+            work.hash.insert_range(0, last);
             work.tree = (last > 0).then(|| HashTree::new(work.layout));
             work.digest_only = true;
             self.update_queues(file);
@@ -220,9 +220,9 @@ impl<T: Clone> BlockScheduler<T> {
             let Some(Some(work)) = self.pending.get_mut(&file) else { continue };
             let Some(last) = work.layout.blocks().checked_sub(1).filter(|_| work.digest_only) else { continue };
             work.digest_only = false;
-            work.hash.remove(0, last);
-            work.send.remove(0, last);
-            work.send.insert(0, last);
+            work.hash.remove_range(0, last);
+            work.send.remove_range(0, last);
+            work.send.insert_range(0, last);
             work.tree = (last > 0).then(|| HashTree::new(work.layout));
             self.update_queues(file);
         }
@@ -240,9 +240,9 @@ impl<T: Clone> BlockScheduler<T> {
         if self.resends > MAX_RESENDS {
             return Err(ScheduleError::TooManyResends);
         }
-        work.hash.remove(first, last);
-        work.send.remove(first, last);
-        work.send.insert(first, last);
+        work.hash.remove_range(first, last);
+        work.send.remove_range(first, last);
+        work.send.insert_range(first, last);
         self.update_queues(file);
         Ok(())
     }
@@ -283,7 +283,7 @@ impl<T: Clone> BlockScheduler<T> {
         while let Some(file) = self.next_to_send() {
             let Some(Some(work)) = self.pending.get_mut(&file) else { break };
             let packs = work.layout.blocks() == 1;
-            let Some(block) = work.send.first().and_then(|index| work.layout.block(index)) else { break };
+            let Some(block) = work.send.first_range().and_then(|(index, _)| work.layout.block(index)) else { break };
             let needed = BlockHeader::LENGTH + block.length as usize;
             if !pieces.is_empty() && (!packs || needed > left || pieces.len() == MAX_FILES_PER_WRITE) {
                 break;
@@ -292,7 +292,7 @@ impl<T: Clone> BlockScheduler<T> {
                 work.started = true;
                 self.open_files += 1;
             }
-            work.send.remove(block.index, block.index);
+            work.send.remove_range(block.index, block.index);
             pieces.push(BlockTask { file, block, layout: work.layout, source: work.source.clone(), send: true });
             self.update_queues(file);
             left = left.saturating_sub(needed);
@@ -307,21 +307,46 @@ impl<T: Clone> BlockScheduler<T> {
     pub fn next_hash_block(&mut self) -> Option<BlockTask<T>> {
         let file = *self.to_hash.first()?;
         let work = self.pending.get_mut(&file)?.as_mut()?;
-        let block = work.layout.block(work.hash.first()?)?;
-        work.hash.remove(block.index, block.index);
+        let block = work.layout.block(work.hash.first_range()?.0)?;
+        work.hash.remove_range(block.index, block.index);
         let piece = BlockTask { file, block, layout: work.layout, source: work.source.clone(), send: false };
         self.update_queues(file);
         Some(piece)
     }
 
+    /// Extends a task by the following blocks up to `last`, as far as they are ready for the same work: to be sent, or to
+    /// be hashed. Returns the last block of the extended task.
+    pub fn extend(&mut self, task: &BlockTask<T>, last: u64) -> u64 {
+        let next = task.block.index + 1;
+        let Some(Some(work)) = self.pending.get_mut(&task.file) else { return task.block.index };
+        let ready = if task.send { &mut work.send } else { &mut work.hash };
+        // The next blocks end where other blocks were taken before.
+        let end = ready.gaps_in(next, last).next().map_or(last, |(gap, _)| gap - 1);
+        ready.remove_range(next, end);
+        self.update_queues(task.file);
+        end
+    }
+
     /// Records that a block was hashed, and sent if required. Returns the digest of the file after its last block.
     pub fn record_hash(&mut self, piece: &BlockTask<T>, hash: BlockHash) -> Option<Digest> {
-        let work = self.pending.get_mut(&piece.file)?.as_mut()?;
-        if work.layout.blocks() == 1 {
-            return Some(Digest(hash.0));
+        if piece.layout.blocks() == 1 {
+            return self.pending.get(&piece.file)?.as_ref().map(|_| Digest(hash.0));
         }
+        self.update_tree(piece.file, |tree| {
+            tree.insert(piece.block.index, hash);
+        })
+    }
+
+    /// Records that a hole was hashed, and sent if required. `hash` computes the hash of zeros. Returns the digest of the
+    /// file after its last block.
+    pub fn record_hole(&mut self, file: u32, hole: Subtree, hash: &impl Fn(Subtree) -> BlockHash) -> Option<Digest> {
+        self.update_tree(file, |tree| tree.insert_unknown(hole, hash))
+    }
+
+    fn update_tree(&mut self, file: u32, update: impl FnOnce(&mut HashTree)) -> Option<Digest> {
+        let work = self.pending.get_mut(&file)?.as_mut()?;
         let tree = work.tree.as_mut()?;
-        tree.insert(piece.block.index, hash);
+        update(tree);
         let digest = tree.digest()?;
         work.tree = None;
         Some(digest)
@@ -418,62 +443,25 @@ impl<T> FileWork<T> {
         if self.digest_only {
             return self.layout.bytes().0;
         }
-        self.send.0.iter().map(|(first, last)| self.layout.range_bytes(*first, *last)).sum()
+        self.send.ranges().map(|(first, last)| self.layout.range_bytes(first, last)).sum()
     }
 
     fn new(layout: Layout, of: T) -> Self {
-        let mut send = BlockRanges::default();
+        let mut send = BlockSet::default();
         if let Some(last) = layout.blocks().checked_sub(1) {
-            send.insert(0, last);
+            send.insert_range(0, last);
         }
         let tree = (layout.blocks() > 1).then(|| HashTree::new(layout));
         FileWork {
             source: of,
             layout,
             send,
-            hash: BlockRanges::default(),
+            hash: BlockSet::default(),
             tree,
             skip_ranges: 0,
             started: false,
             digest_only: false,
         }
-    }
-}
-
-/// Block numbers, lowest first, as a map of first to last number. Ranges do not overlap.
-#[derive(Debug, Default)]
-struct BlockRanges(BTreeMap<u64, u64>);
-
-impl BlockRanges {
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn first(&self) -> Option<u64> {
-        self.0.keys().next().copied()
-    }
-
-    /// Adds a range that must not overlap the existing ranges.
-    fn insert(&mut self, first: u64, last: u64) {
-        self.0.insert(first, last);
-    }
-
-    /// Removes the numbers of a range, and returns the removed ranges.
-    fn remove(&mut self, first: u64, last: u64) -> Vec<(u64, u64)> {
-        let before = self.0.range(..first).next_back().filter(|(_, end)| **end >= first).map(|(start, _)| *start);
-        let starts: Vec<u64> = before.into_iter().chain(self.0.range(first..=last).map(|(start, _)| *start)).collect();
-        let mut cut = Vec::new();
-        for start in starts {
-            let Some(end) = self.0.remove(&start) else { continue };
-            if start < first {
-                self.0.insert(start, first - 1);
-            }
-            if end > last {
-                self.0.insert(last + 1, end);
-            }
-            cut.push((start.max(first), end.min(last)));
-        }
-        cut
     }
 }
 

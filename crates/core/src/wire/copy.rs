@@ -47,9 +47,6 @@ pub const MAX_PENDING_ENTRIES: u32 = 16_384;
 /// Maximum total weight of these entries in bytes ([`Entry::weight`]).
 pub const MAX_PENDING_BYTES: usize = 32 << 20;
 
-/// Maximum blocks that one message may report as lost or missing.
-pub const MAX_LOST_BLOCKS: u64 = 1 << 20;
-
 /// Maximum failures that are reported one by one. Further failures are only counted.
 pub const MAX_FAILURES: usize = 1_000;
 

@@ -136,7 +136,14 @@ mod tests {
 
     fn header(file: u32) -> BlockHeader {
         let verify = if file.is_multiple_of(2) { Verify::Blake3 } else { Verify::Off };
-        BlockHeader { file, offset: 4096, length: 1024, hash: BlockHash([3; 32]), hole: file % 2 == 1, verify }
+        BlockHeader {
+            file,
+            offset: 4096,
+            length: 1024,
+            hash: BlockHash([3; 32]),
+            hole: (file % 2 == 1).then_some(file as u8 % 3),
+            verify,
+        }
     }
 
     #[test]

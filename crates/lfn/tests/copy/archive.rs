@@ -545,3 +545,33 @@ fn acl_with_unknown_users_is_counted_not_fatal() {
     assert_eq!(report["counts"]["not_preserved"]["acls"], 1, "{report}");
     assert_eq!(fs::read(pair.near("u/t/a")).or_else(|_| fs::read(pair.near("u/a"))).unwrap(), content);
 }
+
+/// A copy that read, hashed or wrote the zeros would run into the time limit of the test.
+#[test]
+fn holes_of_a_tebibyte_are_not_read() {
+    let pair = Pair::new();
+    let (middle, length) = ((600 << 30) + 77, 1 << 40);
+    let file = File::create(pair.near("t")).unwrap();
+    file.set_len(length).unwrap();
+    file.write_all_at(b"middle", middle).unwrap();
+    file.write_all_at(b"end", length - 3).unwrap();
+    for verify in ["blake3", "xxh3", "off"] {
+        for places in [["t", "far:t"], ["far:t", "back"], ["t", "local"]] {
+            let report = pair.copies(&[&["-aS", "--verify", verify], &places[..]].concat());
+            assert_eq!(report["bytes"], length, "{report}");
+            // The rest of their blocks is data.
+            assert_eq!(report["moved_bytes"], 2 << 20, "{report}");
+        }
+        for copy in [pair.far("t"), pair.near("back"), pair.near("local")] {
+            let copy = File::open(copy).unwrap();
+            let (mut read, meta) = ([0; 9], copy.metadata().unwrap());
+            copy.read_exact_at(&mut read[..6], middle).unwrap();
+            copy.read_exact_at(&mut read[6..], length - 3).unwrap();
+            assert_eq!((meta.len(), &read), (length, b"middleend"));
+            assert!(meta.blocks() < 10_000, "{}", meta.blocks());
+        }
+        for copy in [pair.far("t"), pair.near("back"), pair.near("local")] {
+            fs::remove_file(copy).unwrap();
+        }
+    }
+}

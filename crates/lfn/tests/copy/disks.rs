@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::lfn_path;
 use crate::support::server::Server;
-use crate::{Pair, finish, is_root, names, text, wait_for, write};
+use crate::{Pair, finish, is_root, names, report_of, text, wait_for, write};
 
 #[test]
 fn two_copies_to_one_destination_do_not_mix() {
@@ -28,6 +28,26 @@ fn two_copies_to_one_destination_do_not_mix() {
     }
     finish(child);
     assert!(!pair.far("a").exists());
+}
+
+/// Both copies succeed, whichever publishes a file first.
+#[test]
+fn same_copy_started_twice_succeeds() {
+    for flags in [&["-a"][..], &["-a", "--force"], &["-a", "--checksum"]] {
+        let pair = Pair::new();
+        fs::create_dir(pair.near("tree")).unwrap();
+        let files = (0..40).map(|number| (format!("small{number}"), 1000)).chain([("big".to_owned(), 80_000_000)]);
+        let files: Vec<_> = files.map(|(name, length)| (write(&pair.near("tree").join(&name), length), name)).collect();
+        let args = [flags, &["tree/", "far:x", "--json"]].concat();
+        let copies = [(); 3].map(|()| pair.command(&args).spawn().unwrap());
+        for copy in copies {
+            report_of(&args, &finish(copy));
+        }
+        assert!(files.iter().all(|(content, name)| fs::read(pair.far("x").join(name)).unwrap() == *content));
+        assert_eq!(names(&pair.far("x")).len(), files.len(), "{flags:?}");
+        let report = pair.copies(&[flags, &["tree/", "far:x"]].concat());
+        assert_eq!((&report["counts"]["files"], &report["moved_bytes"]), (&0.into(), &0.into()), "{report}");
+    }
 }
 
 #[test]

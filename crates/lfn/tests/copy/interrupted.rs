@@ -2,6 +2,7 @@
 //! final name, and the same command resumes.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
@@ -24,13 +25,16 @@ fn killed_server_ends_the_copy() {
             // The file is sparse and takes long to hash, so the copy still runs when its partial file exists.
             fs::File::create(pair.far("big")).unwrap().set_len(2 << 30).unwrap();
         }
-        let child = pair.command(&[&args[..], &["--retry-for", "0s"]].concat()).spawn().unwrap();
+        let mut child =
+            pair.command(&[&args[..], &["--retry-for", "0s", "--output", "ndjson"]].concat()).spawn().unwrap();
         if moving {
             wait_for("the partial file", || {
                 names(&pair.home.path().join("near")).iter().any(|n| n.contains("partial"))
             });
         } else {
-            thread::sleep(Duration::from_millis(300));
+            let mut events = BufReader::new(child.stdout.take().unwrap());
+            assert!(events.read_line(&mut String::new()).unwrap() > 0, "no progress before the end");
+            child.stdout = Some(events.into_inner());
         }
         pair.server.child.kill().unwrap();
         pair.server.child.wait().unwrap();
@@ -79,7 +83,7 @@ fn goodput_counts_only_transferred_bytes() {
 fn server_rate_limit_is_reported_as_the_limit() {
     let pair = Pair::new();
     let slow = Server::start(&["--max-rate", "24mbit"]);
-    for way in [["random:4MB", "null:"], ["null:", "random:4MB"]] {
+    for way in [["random:8MB", "null:"], ["null:", "random:8MB"]] {
         let place = |place: &str| slow.ticket.replace('#', &format!("/{place}#"));
         let way =
             if way[0] == "null:" { [place(way[1]), way[0].to_owned()] } else { [way[0].to_owned(), place(way[1])] };

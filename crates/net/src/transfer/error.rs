@@ -21,9 +21,7 @@ use lfn_core::wire::copy::HeaderError;
 use lfn_core::wire::{Refusal, RefusalCode};
 use rustix::io::Errno;
 
-pub use cause::{
-    DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, ReceiverViolation, SenderViolation, Stall, UnrequestedKind,
-};
+pub use cause::{DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, SenderViolation, Stall, UnrequestedKind};
 
 use crate::session::SessionError;
 
@@ -123,9 +121,6 @@ pub enum TransferError {
     SenderViolation(SenderViolation),
     #[error("the sender lists {name}{kind}, which was not requested")]
     Unrequested { name: String, kind: UnrequestedKind },
-    /// The receiver violates the protocol.
-    #[error("the receiver {0}")]
-    ReceiverViolation(ReceiverViolation),
     /// An existing object at the destination may not be replaced.
     #[error("{path}: {obstacle}")]
     Conflict { path: String, obstacle: Conflict },
@@ -237,7 +232,6 @@ impl TransferError {
             | TransferError::Assembly(_)
             | TransferError::SenderViolation(_)
             | TransferError::Unrequested { .. }
-            | TransferError::ReceiverViolation(_)
             | TransferError::Schedule(_)
             | TransferError::TooManyGaps
             | TransferError::Incomplete => RefusalCode::BadMessage,

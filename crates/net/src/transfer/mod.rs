@@ -35,8 +35,7 @@ pub use copy_options::{
 };
 pub use entry_listener::EntryListener;
 pub use error::{
-    DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, ReceiverViolation, SenderViolation, Stall, TransferError,
-    UnrequestedKind,
+    DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, SenderViolation, Stall, TransferError, UnrequestedKind,
 };
 pub use lfn_core::wire::copy::CopyEnd;
 pub use role::ListedTotals;

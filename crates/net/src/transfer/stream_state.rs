@@ -30,7 +30,7 @@ const MIN_STALL_ROUND_TRIPS: u32 = 20;
 pub(super) const MAX_RANGES_PER_MESSAGE: usize = 16_384;
 
 /// Maximum blocks that are sent over all streams before the receiver reads one: four of the largest default receive
-/// buffers of Linux, full of headers of holes. Half of the blocks that a receiver accepts as lost in one message.
+/// buffers of Linux, full of headers of holes. A receiver accepts them all as lost, each of another file.
 const MAX_UNACKED_BLOCKS: usize = 1 << 18;
 
 /// State of an active data stream.
@@ -56,8 +56,8 @@ pub(crate) struct ClosedStream {
 
 #[derive(Debug)]
 struct InFlight {
-    /// Sent blocks that the receiver has not read: file and block number, in order.
-    unacked: VecDeque<(u32, u64)>,
+    /// Sent blocks and holes that the receiver has not read, in order: file, with the first and the last block.
+    unacked: VecDeque<(u32, u64, u64)>,
     acked: StreamReceived,
     /// Last time at which the receiver read something, or at which waiting for this began.
     last_acked_at: Instant,
@@ -140,8 +140,8 @@ impl StreamState {
         self.received_blocks().saturating_sub(lock(&self.in_flight).reported.blocks)
     }
 
-    /// Records blocks that are about to be sent.
-    pub(crate) fn record_sent(&self, blocks: impl Iterator<Item = (u32, u64)>) {
+    /// Records blocks and holes that are about to be sent: file, with the first and the last block.
+    pub(crate) fn record_sent(&self, blocks: impl Iterator<Item = (u32, u64, u64)>) {
         let mut in_flight = lock(&self.in_flight);
         if in_flight.acked.bytes.0 >= self.bytes.load(Ordering::Relaxed) {
             in_flight.last_acked_at = Instant::now();
@@ -182,8 +182,8 @@ impl StreamState {
     /// Returns the sent blocks that are not confirmed, in messages of at most `most` ranges.
     pub(crate) fn unacked_blocks(&self, most: usize) -> Vec<Vec<FileBlocks>> {
         let mut files: BTreeMap<u32, BlockSet> = BTreeMap::new();
-        for &(file, index) in &lock(&self.in_flight).unacked {
-            files.entry(file).or_default().insert(index);
+        for &(file, first, last) in &lock(&self.in_flight).unacked {
+            files.entry(file).or_default().insert_range(first, last);
         }
         let mut messages =
             split_into_messages(files.into_iter().map(|(file, blocks)| FileBlocks { file, blocks }), most);
@@ -205,7 +205,7 @@ mod tests {
         let (near, _far) = memory::pair();
         let line = StreamState::new(&DataStream::clear(0, Box::new(near)));
         assert_eq!(line.handle.info(), None);
-        line.record_sent([(0, 0)].into_iter());
+        line.record_sent([(0, 0, 0)].into_iter());
         line.count_bytes(100);
         let since = Instant::now();
         let stalled = |after| line.has_stalled(since, STREAM_STALL_TIMEOUT, since + after);
@@ -216,9 +216,9 @@ mod tests {
     fn stream_without_confirmed_blocks_becomes_full() {
         let (near, _far) = memory::pair();
         let line = StreamState::new(&DataStream::clear(0, Box::new(near)));
-        line.record_sent((1..MAX_UNACKED_BLOCKS as u64).map(|index| (0, 2 * index)));
+        line.record_sent((1..MAX_UNACKED_BLOCKS as u64).map(|index| (0, 2 * index, 2 * index)));
         assert!(!line.is_full(1));
-        line.record_sent([(1, 0)].into_iter());
+        line.record_sent([(1, 0, 0)].into_iter());
         line.record_acked(StreamReceived { stream: 0, blocks: 0, bytes: Bytes(1 << 40) });
         assert!(line.is_full(1));
         // Every second block of a file is a separate range, and a message has a maximum of ranges.

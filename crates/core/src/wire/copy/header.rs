@@ -13,12 +13,12 @@ pub struct BlockHeader {
     pub file: u32,
     /// Start of the block in bytes from the start of the file.
     pub offset: u64,
-    /// Bytes of payload that follow.
+    /// Bytes of payload that follow; of a hole, the length of each block.
     pub length: u32,
-    /// Hash of the payload; zeros without verification.
+    /// Hash of the payload or of the hole; zeros without verification.
     pub hash: BlockHash,
-    /// The payload is all zeros and is not sent: the next header follows.
-    pub hole: bool,
+    /// Level of a hole: 2^level blocks of `length` bytes are all zeros and are not sent. The next header follows.
+    pub hole: Option<u8>,
     /// Method of the hash.
     pub verify: Verify,
 }
@@ -44,16 +44,17 @@ pub enum HeaderError {
 }
 
 impl BlockHeader {
-    /// Bytes of a header: kind `B`, flags, two reserved bytes; file, offset, length, hash. Integers are big-endian. The
-    /// flags give the hash method: 0 BLAKE3, 4 XXH3 (16 bytes, the rest zero), 8 none. Flag 2 marks a hole, flag 1 an
-    /// authentication code.
+    /// Bytes of a header: kind `B`, flags, level of a hole, a reserved byte; file, offset, length, hash. Integers are
+    /// big-endian. The flags give the hash method: 0 BLAKE3, 4 XXH3 (16 bytes, the rest zero), 8 none. Flag 2 marks a
+    /// hole, flag 1 an authentication code.
     pub const LENGTH: usize = 52;
 
     /// Returns the header as bytes.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[0] = b'B';
-        bytes[1] = flags(self.verify) | if self.hole { HOLE } else { 0 };
+        bytes[1] = flags(self.verify) | if self.hole.is_some() { HOLE } else { 0 };
+        bytes[2] = self.hole.unwrap_or(0);
         bytes[4..8].copy_from_slice(&self.file.to_be_bytes());
         bytes[8..16].copy_from_slice(&self.offset.to_be_bytes());
         bytes[16..20].copy_from_slice(&self.length.to_be_bytes());
@@ -70,7 +71,8 @@ impl BlockHeader {
         let made_by = |verify: &Verify| self::flags(*verify) == *flags & !HOLE;
         let verify = [Verify::Blake3, Verify::Xxh3, Verify::Off].into_iter().find(made_by);
         let verify = verify.ok_or(HeaderError::Flags(*flags))?;
-        if reserved[..2] != [0, 0] {
+        let hole = (*flags & HOLE != 0).then_some(reserved[0]);
+        if (hole.is_none() && reserved[0] != 0) || reserved[1] != 0 {
             return Err(HeaderError::Reserved);
         }
         Ok(BlockHeader {
@@ -78,7 +80,7 @@ impl BlockHeader {
             offset: u64::from_be_bytes(field(bytes, 8)),
             length: u32::from_be_bytes(field(bytes, 16)),
             hash: BlockHash(field(bytes, 20)),
-            hole: *flags & HOLE != 0,
+            hole,
             verify,
         })
     }
@@ -114,7 +116,7 @@ mod tests {
         }
 
         #[test]
-        fn headers_round_trip(file: u32, offset: u64, length: u32, hash: [u8; 32], hole: bool, kind in 0usize..3) {
+        fn headers_round_trip(file: u32, offset: u64, length: u32, hash: [u8; 32], hole: Option<u8>, kind in 0usize..3) {
             let verify = [Verify::Blake3, Verify::Xxh3, Verify::Off][kind];
             let header = BlockHeader { file, offset, length, hash: BlockHash(hash), hole, verify };
             prop_assert_eq!(BlockHeader::decode(&header.encode()), Ok(header));
@@ -125,7 +127,7 @@ mod tests {
     fn reserved_fields_are_rejected() {
         let hash = BlockHash([0; 32]);
         let verify = Verify::Blake3;
-        let good = BlockHeader { file: 0, offset: 0, length: 1, hash, hole: false, verify }.encode();
+        let good = BlockHeader { file: 0, offset: 0, length: 1, hash, hole: None, verify }.encode();
         let with = |at: usize, value: u8| {
             let mut bytes = good;
             bytes[at] = value;
@@ -135,6 +137,6 @@ mod tests {
         for flags in [1, 3, 5, 12, 16] {
             assert_eq!(with(1, flags), Err(HeaderError::Flags(flags)));
         }
-        assert_eq!(with(3, 1), Err(HeaderError::Reserved));
+        assert_eq!((with(2, 1), with(3, 1)), (Err(HeaderError::Reserved), Err(HeaderError::Reserved)));
     }
 }

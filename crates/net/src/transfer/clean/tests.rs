@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use lfn_core::transfer::blocks::Layout;
+use lfn_core::transfer::blocks::{Layout, Subtree};
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::entry::Modified;
 use lfn_core::transfer::journal::{JournalHeader, JournalRecord};
@@ -22,7 +22,9 @@ fn journal(source: &[u8], length: u64, blocks: u64) -> Vec<u8> {
     let header =
         JournalHeader { layout, modified: Modified::default(), source: source.into(), verify: Verify::default() };
     let (mut bytes, writer) = header.encode().unwrap();
-    (0..blocks).for_each(|index| bytes.extend(writer.record(JournalRecord { index, hash: BlockHash([7; 32]) })));
+    (0..blocks).for_each(|index| {
+        bytes.extend(writer.record(JournalRecord { subtree: Subtree::of_block(index), hash: BlockHash([7; 32]) }))
+    });
     bytes
 }
 

@@ -232,13 +232,6 @@ pub enum SenderViolation {
     TooManyMessages,
 }
 
-/// Violation of the protocol by the receiver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ReceiverViolation {
-    #[error("reports more missing blocks than were in flight")]
-    TooManyMissingBlocks,
-}
-
 /// Cause of a stall, as the client sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stall {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::transfer::blocks::Block;
+use lfn_core::transfer::blocks::{Block, Subtree};
 use lfn_core::transfer::blockset::{BlockSet, MAX_RANGES};
 use lfn_core::transfer::digest::{BlockHash, Digest};
 use lfn_core::transfer::entry::Modified;
@@ -64,14 +64,6 @@ pub(super) struct AssemblySettings {
     pub(super) started_at: Modified,
     pub(super) is_resumed: bool,
     pub(super) timeouts: ReceiverTimeouts,
-}
-
-/// The payload of a verified block.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BlockPayload<'a> {
-    pub(super) bytes: &'a [u8],
-    /// The bytes are zeros that the sender did not send.
-    pub(super) is_hole: bool,
 }
 
 #[derive(Debug, Default)]
@@ -226,13 +218,13 @@ impl Assembler {
         if state.is_over {
             return Ok(BlockSet::default());
         }
-        let all = blocks.ranges().flat_map(|(first, last)| first..=last);
-        Ok(all.filter(|index| state.assembly.is_missing(*index)).collect())
+        Ok(state.assembly.missing(blocks))
     }
 
     /// Returns whether at least one file still misses blocks.
     pub(super) fn is_waiting_for_blocks(&self) -> bool {
-        lock(&self.files).needed.values().any(|needed| needed.is_unfinished())
+        let needed: Vec<_> = lock(&self.files).needed.values().cloned().collect();
+        needed.iter().any(|needed| needed.is_unfinished())
     }
 
     /// Compares the hash of an arrived block with the sender's. Only an intact block may be written.
@@ -255,91 +247,128 @@ impl Assembler {
         needed: &Arc<NeededFile>,
         block: Block,
         hash: BlockHash,
-        payload: BlockPayload<'_>,
+        payload: &[u8],
     ) -> Result<(), TransferError> {
-        let single = match self.write_block(needed, block, hash, payload) {
-            Ok(single) => single,
-            Err(error) => {
-                self.fail(needed, error);
-                return Ok(());
+        let blocks = Subtree::of_block(block.index);
+        if needed.layout.blocks() == 1 {
+            return self.accept_single_block(needed, hash, payload);
+        }
+        let write = |partial: &dyn UnpublishedFile| partial.write_block(block, hash, payload);
+        self.accept_written(needed, blocks, hash, write)
+    }
+
+    /// Writes a hole. The last block of a file completes the file.
+    pub(super) fn accept_hole(
+        &self,
+        needed: &Arc<NeededFile>,
+        hole: Subtree,
+        hash: BlockHash,
+    ) -> Result<(), TransferError> {
+        if needed.layout.blocks() == 1 {
+            return self.accept_single_block(needed, hash, &vec![0; needed.layout.bytes().0 as usize]);
+        }
+        self.accept_written(needed, hole, hash, |partial| partial.write_hole(hole, hash))
+    }
+
+    /// Writes a file of one block.
+    fn accept_single_block(
+        &self,
+        needed: &Arc<NeededFile>,
+        hash: BlockHash,
+        payload: &[u8],
+    ) -> Result<(), TransferError> {
+        let write = || needed.target.storage.write_file(&needed.entry, payload);
+        match self.streams.measure(Activity::Disk, write) {
+            Ok(file) => {
+                if self.record(needed, Subtree::of_block(0), hash)? {
+                    self.complete_single_block(needed, file);
+                }
             }
-        };
-        let mut state = lock(&needed.state);
-        state.assembly.record(block, hash)?;
-        let accounted = state.update_tracked();
-        drop(state);
-        self.quota.release_block(&needed.reservation, block);
-        self.streams.add_arrived_blocks(1);
-        match (accounted, single) {
-            (Err(error), _) => self.fail(needed, error),
-            (Ok(()), Some(file)) => self.complete_single_block(needed, file),
-            (Ok(()), None) => self.try_complete(needed),
+            Err(error) => self.fail(needed, error),
         }
         Ok(())
     }
 
-    /// Writes the block. Returns the file if it has only this block.
-    fn write_block(
+    /// Writes blocks into the partial file.
+    fn accept_written(
         &self,
         needed: &Arc<NeededFile>,
-        block: Block,
+        blocks: Subtree,
         hash: BlockHash,
-        payload: BlockPayload<'_>,
-    ) -> Result<Option<Arc<dyn UnpublishedFile>>, TransferError> {
-        let storage = &needed.target.storage;
-        if needed.layout.blocks() == 1 {
-            return self.streams.measure(Activity::Disk, || storage.write_file(&needed.entry, payload.bytes).map(Some));
-        }
-        let Some(partial) = self.partial_of(needed)? else { return Ok(None) };
-        self.streams.measure(Activity::Disk, || {
-            if payload.is_hole {
-                partial.write_hole(block, hash)
-            } else {
-                partial.write_block(block, hash, payload.bytes)
+        write: impl FnOnce(&dyn UnpublishedFile) -> Result<(), TransferError>,
+    ) -> Result<(), TransferError> {
+        let written = self.partial_of(needed).and_then(|partial| match partial {
+            Some(partial) => self.streams.measure(Activity::Disk, || write(&*partial)),
+            None => Ok(()),
+        });
+        match written {
+            Ok(()) => {
+                if self.record(needed, blocks, hash)? {
+                    self.try_complete(needed);
+                }
             }
-        })?;
-        Ok(None)
+            Err(error) => self.fail(needed, error),
+        }
+        Ok(())
+    }
+
+    /// Records written blocks. Returns false if this fails the file.
+    fn record(&self, needed: &Arc<NeededFile>, blocks: Subtree, hash: BlockHash) -> Result<bool, TransferError> {
+        let mut state = lock(&needed.state);
+        state.assembly.record(blocks, hash)?;
+        let accounted = state.update_tracked();
+        drop(state);
+        self.quota.release_arrived(&needed.reservation, Bytes(needed.layout.subtree_bytes(blocks)));
+        self.streams.add_arrived_blocks(1);
+        if let Err(error) = accounted {
+            self.fail(needed, error);
+            return Ok(false);
+        }
+        Ok(true)
     }
 
     /// Returns the partial file of `needed`, and opens it if necessary. Returns `None` if the file is over meanwhile.
     fn partial_of(&self, needed: &Arc<NeededFile>) -> Result<Option<Arc<dyn UnpublishedFile>>, TransferError> {
-        let mut state = lock(&needed.state);
-        if !state.is_over && state.partial.is_none() && self.has_too_many_partials() {
-            drop(state);
+        let opened = || {
+            let state = lock(&needed.state);
+            (state.is_over || state.partial.is_some()).then(|| state.partial.clone())
+        };
+        if let Some(partial) = opened() {
+            return Ok(partial);
+        }
+        if self.has_too_many_partials() {
             self.wait_for_free_partial(self.settings.timeouts.free_partial, || thread::sleep(Duration::from_millis(2)));
-            state = lock(&needed.state);
         }
-        if state.is_over || state.partial.is_some() {
-            return Ok(state.partial.clone());
+        let opening = lock(&needed.opening);
+        if let Some(partial) = opened() {
+            return Ok(partial);
         }
-        let have = match self.open_partial(needed, &mut state) {
+        let have = match self.open_partial(needed) {
             Err(TransferError::Exists { .. }) => {
-                state.is_over = true;
-                drop(state);
+                lock(&needed.state).is_over = true;
                 self.quota.release(&needed.reservation);
                 self.commits.skip(needed.clone());
                 return Ok(None);
             }
-            opened => opened?,
+            have => have?,
         };
-        let partial = state.partial.clone();
-        drop(state);
+        drop(opening);
         // The partial file appeared after the planner looked at the entry.
         if !have.is_empty() {
             self.reports.message(ReceiverMessage::Have { file: needed.number, blocks: have });
         }
-        Ok(partial)
+        Ok(opened().flatten())
     }
 
     /// Opens the partial file that an earlier copy left, before the sender learns that blocks are needed. Returns the
     /// blocks that the sender can skip.
     pub(super) fn resume(&self, needed: &NeededFile) -> Result<BlockSet, TransferError> {
-        let mut state = lock(&needed.state);
-        self.open_partial(needed, &mut state).inspect_err(|_| self.quota.release(&needed.reservation))
+        let _opening = lock(&needed.opening);
+        self.open_partial(needed).inspect_err(|_| self.quota.release(&needed.reservation))
     }
 
     /// Opens the partial file. Returns the blocks from an earlier copy that the sender can skip.
-    fn open_partial(&self, needed: &NeededFile, state: &mut FileState) -> Result<BlockSet, TransferError> {
+    fn open_partial(&self, needed: &NeededFile) -> Result<BlockSet, TransferError> {
         // Several streams that waited at the same time can exceed the limit together.
         if self.open_partials.fetch_add(1, Ordering::SeqCst) >= 2 * MAX_PARTIALS {
             self.open_partials.fetch_sub(1, Ordering::SeqCst);
@@ -347,17 +376,35 @@ impl Assembler {
             return Err(TransferError::Forbidden { path, reason: ForbiddenReason::TooManyPartials });
         }
         let opened = self.streams.meter().while_blocked(|| self.open_partial_when_free(needed));
-        let OpenedPartial { file, kept } = opened.inspect_err(|_| {
+        let used = opened.and_then(|opened| self.use_partial(needed, opened));
+        used.inspect_err(|_| {
             self.open_partials.fetch_sub(1, Ordering::SeqCst);
-        })?;
+        })
+    }
+
+    /// Adds an opened partial file to the state of its file.
+    fn use_partial(&self, needed: &NeededFile, opened: OpenedPartial) -> Result<BlockSet, TransferError> {
+        let OpenedPartial { file, kept } = opened;
         let is_ours = file.was_created_since(self.settings.started_at);
-        let new = kept.into_iter().filter(|(index, hash)| state.assembly.add_existing(*index, *hash));
-        let have = new.map(|(index, _)| index).collect::<BlockSet>().first_ranges(MAX_RANGES);
-        state.update_tracked().inspect_err(|_| {
+        let mut state = lock(&needed.state);
+        if state.is_over {
+            drop(state);
+            // Closing the file flushes its blocks to disk.
+            drop(file);
             self.open_partials.fetch_sub(1, Ordering::SeqCst);
-        })?;
+            return Ok(BlockSet::default());
+        }
+        let mut have = BlockSet::default();
+        for (blocks, hash) in kept {
+            if state.assembly.add_existing(blocks, hash) {
+                have.insert_range(blocks.first, blocks.last());
+            }
+        }
+        state.update_tracked()?;
         state.partial = Some(file);
         state.is_own_partial = self.settings.is_resumed && is_ours;
+        drop(state);
+        let have = have.first_ranges(MAX_RANGES);
         self.streams.add_not_needed(have.ranges().map(|(first, last)| needed.layout.range_bytes(first, last)).sum());
         Ok(have)
     }
@@ -415,8 +462,8 @@ impl Assembler {
                 || needed.target.storage.is_partial_released(&needed.entry.name))
     }
 
-    /// Sets the sender's digest of a file. Returns false if the file does not need blocks (yet). Never waits, because the
-    /// control thread calls it.
+    /// Sets the sender's digest of a file. Returns false if the file does not need blocks (yet). Never waits for
+    /// room in a queue, because the control thread calls it.
     pub(super) fn set_source_digest(&self, number: u32, digest: Digest) -> bool {
         let Some(needed) = self.needed_file(number) else { return false };
         lock(&needed.state).source_digest = Some(digest);

@@ -204,7 +204,7 @@ impl CommitStage {
             match (applied, file) {
                 (Ok(()), Some(file)) => ready.push((needed, file)),
                 (Ok(()), None) => {
-                    let decision = self.decide_again(&needed);
+                    let decision = self.decide_again(&needed, needed.digest());
                     let published = decision.and_then(|decision| match decision {
                         OverwriteDecision::Skip(reason) => Ok(Published::Skipped(reason)),
                         _ => Err(TransferError::Incomplete),
@@ -252,7 +252,7 @@ impl CommitStage {
 
     /// Publishes a file whose name came into use during the copy, for example by a second copy of the same source.
     fn publish_again(&self, needed: &NeededFile, file: &dyn UnpublishedFile) -> Result<Published, TransferError> {
-        match self.decide_again(needed)? {
+        match self.decide_again(needed, needed.digest())? {
             OverwriteDecision::Skip(reason) => {
                 file.discard_on_close();
                 Ok(Published::Skipped(reason))
@@ -272,23 +272,23 @@ impl CommitStage {
         }
     }
 
-    /// Decides about an entry from the object that has its name now.
-    fn decide_again(&self, needed: &NeededFile) -> Result<OverwriteDecision, TransferError> {
+    /// Decides about an entry from the object that has its name now. `digest` is the digest of the source file, if it is
+    /// known.
+    fn decide_again(&self, needed: &NeededFile, digest: Option<Digest>) -> Result<OverwriteDecision, TransferError> {
         let (target, entry) = (&needed.target, &needed.entry);
         let existing = target.storage.stat(&entry.name)?.for_decision();
         let decision = decide(entry, existing, None, target.overwrite);
         if decision != OverwriteDecision::CompareDigests {
             return Ok(decision);
         }
-        let is_equal = self.verify.detects_changes()
-            && needed.digest().is_some()
-            && self.existing_digest(needed) == needed.digest();
+        let is_equal = self.verify.detects_changes() && digest.is_some() && self.existing_digest(needed) == digest;
         Ok(decide(entry, existing, Some(is_equal), target.overwrite))
     }
 
-    /// Returns whether an equal or newer file has appeared under the name of a file meanwhile.
+    /// Returns whether an equal or newer file has appeared meanwhile under the name of a file that is not complete.
+    /// Returns false if only a comparison of digests can decide this.
     pub(super) fn has_appeared(&self, needed: &NeededFile) -> bool {
-        !needed.replace && matches!(self.decide_again(needed), Ok(OverwriteDecision::Skip(_)))
+        !needed.replace && matches!(self.decide_again(needed, None), Ok(OverwriteDecision::Skip(_)))
     }
 
     /// Returns the digest of the existing file of this name. `None` if the file cannot be read or has another length.

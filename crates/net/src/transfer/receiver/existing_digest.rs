@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use lfn_core::transfer::blocks::Layout;
-use lfn_core::transfer::digest::{Digest, HashTree};
+use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::Name;
 use lfn_core::transfer::options::Verify;
 
@@ -15,7 +15,8 @@ use super::inbox::POLL_INTERVAL;
 use super::plan_event::PlanInbox;
 use crate::transfer::TransferError;
 use crate::transfer::storage::Storage;
-use crate::transfer::work_meter::{Activity, WorkMeter};
+use crate::transfer::storage::holes::digest_of;
+use crate::transfer::work_meter::WorkMeter;
 
 /// An existing file to hash.
 #[derive(Debug)]
@@ -58,20 +59,9 @@ pub(super) fn compute(
 ) -> Result<Digest, TransferError> {
     let file = storage.open_file(name)?;
     let failed = |source| TransferError::File { doing: "read", path: storage.display_name(name), source };
-    let mut buffer = vec![0; layout.block_size().min(layout.bytes()).0 as usize];
-    let mut tree = HashTree::new(layout);
-    for block in (0..layout.blocks()).filter_map(|index| layout.block(index)) {
-        if meter.is_stopped() {
-            return Err(TransferError::Interrupted);
-        }
-        let bytes = &mut buffer[..block.length as usize];
-        meter.measure(Activity::Disk, || file.read_exact_at(bytes, block.offset)).map_err(failed)?;
-        let hash = meter.measure(Activity::Hash, || verify.hash(&layout, block, bytes));
-        tree.insert(block.index, hash);
-    }
-    // The file may have grown since the planner looked at it.
-    let is_longer = file.metadata().map_err(failed)?.length != layout.bytes();
-    tree.digest()
-        .filter(|_| !is_longer)
-        .ok_or_else(|| TransferError::SourceChanged { path: storage.display_name(name) })
+    let digest = digest_of(&*file, layout, verify, meter)
+        .map_err(|error| if meter.is_stopped() { TransferError::Interrupted } else { failed(error) })?;
+    // The file may have changed its length since the planner looked at it.
+    let is_other_length = file.metadata().map_err(failed)?.length != layout.bytes();
+    digest.filter(|_| !is_other_length).ok_or_else(|| TransferError::SourceChanged { path: storage.display_name(name) })
 }

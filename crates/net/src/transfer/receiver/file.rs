@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use lfn_core::transfer::blocks::{Block, Layout};
+use lfn_core::transfer::blocks::{Block, Layout, Subtree};
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::Entry;
 use lfn_core::transfer::file_assembly::{BlockClaim, FileAssembly};
@@ -44,6 +44,8 @@ pub(super) struct NeededFile {
     pub(super) target: Arc<FileTarget>,
     /// The file's part of the byte quota.
     pub(super) reservation: FileReservation,
+    /// Held while a thread opens the partial file, which can take long. Locked before `state`.
+    pub(super) opening: Mutex<()>,
     pub(super) state: Mutex<FileState>,
 }
 
@@ -83,7 +85,7 @@ impl NeededFile {
             tracked_total,
         };
         let (reservation, state) = (FileReservation::default(), Mutex::new(state));
-        NeededFile { number, entry, layout, replace, target, reservation, state }
+        NeededFile { number, entry, layout, replace, target, reservation, opening: Mutex::default(), state }
     }
 
     /// Claims the block of the header for one stream. Returns `None` if the block is not needed.
@@ -98,9 +100,18 @@ impl NeededFile {
         }
     }
 
-    /// Gives a claimed block back, because its payload did not arrive.
-    pub(super) fn release(&self, block: Block) {
-        lock(&self.state).assembly.release(block);
+    /// Claims those blocks of a hole that are needed, for one stream.
+    pub(super) fn claim_hole(&self, hole: Subtree) -> Result<Vec<Subtree>, TransferError> {
+        let mut state = lock(&self.state);
+        if state.is_over {
+            return Ok(Vec::new());
+        }
+        Ok(state.assembly.claim_hole(hole)?)
+    }
+
+    /// Gives claimed blocks back, because they did not arrive.
+    pub(super) fn release(&self, blocks: Subtree) {
+        lock(&self.state).assembly.release(blocks);
     }
 
     /// Returns whether the file still misses blocks or the digest of the sender.

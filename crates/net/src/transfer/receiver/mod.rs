@@ -11,7 +11,8 @@
 //! - [`plan`]: one thread decides about each listed entry, in order, and creates directories and links.
 //! - [`receive`]: the thread of each data stream reads blocks and verifies them.
 //! - [`assemble`]: writes verified blocks into files, on the threads of the streams.
-//! - [`commit`]: one thread syncs complete files and gives them their final names.
+//! - [`commit`]: syncs complete files and gives them their final names, on one thread. A file of one block that needs no
+//!   sync of its own gets its name on the thread of its stream.
 //! - [`report`]: the control thread counts the outcomes and makes the messages to the sender.
 //!
 //! A failed entry is reported, and the copy continues with the other entries. Only a protocol violation or a failure of
@@ -21,9 +22,11 @@
 //! The stages send each other messages through bounded queues ([`inbox`], [`commit`]). A thread that holds one of these
 //! locks takes only locks that follow it in this list:
 //!
-//! 1. the state of one file (`NeededFile::state`),
-//! 2. the quota, and the counters of the streams,
-//! 3. the queues: the planner's, the reporter's and the commit queue.
+//! 1. the opening of one partial file (`NeededFile::opening`), which no control thread takes,
+//! 2. the state of one file (`NeededFile::state`), for a moment,
+//! 3. the quota, and the counters of the streams,
+//! 4. the queues: the planner's, the reporter's and the commit queue,
+//! 5. the locks within a storage.
 //!
 //! The map of files (`Assembler::files`) is never held together with another lock. The control thread never waits for
 //! room in a queue, because only the control thread empties the queue of reports.

@@ -7,7 +7,6 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lfn_core::transfer::blocks::Block;
 use lfn_core::transfer::entry::Name;
 use lfn_core::units::Bytes;
 
@@ -59,11 +58,11 @@ impl QuotaReservation {
         Ok(())
     }
 
-    /// Releases the reservation of a block that has arrived.
-    pub(super) fn release_block(&self, file: &FileReservation, block: Block) {
+    /// Releases the reservation of blocks that have arrived.
+    pub(super) fn release_arrived(&self, file: &FileReservation, arrived: Bytes) {
         let Some(all) = &self.0 else { return };
         let _all = lock(all);
-        let remaining = file.0.load(Ordering::SeqCst).saturating_sub(block.length.into());
+        let remaining = file.0.load(Ordering::SeqCst).saturating_sub(arrived.0);
         file.0.store(remaining, Ordering::SeqCst);
     }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lfn_core::wire::copy::{FileBlocks, MAX_LOST_BLOCKS, ReceiverMessage, split_into_messages};
+use lfn_core::wire::copy::{FileBlocks, ReceiverMessage, split_into_messages};
 
 use super::assemble::Assembler;
 use super::report::Reporter;
@@ -112,23 +112,15 @@ impl StreamRecovery {
             self.streams.record_failure(TransferError::Stream { stream: number, source });
         }
         let ranges = self.lost.iter().map(|lost| count_ranges(&lost.blocks)).sum::<usize>() + count_ranges(&blocks);
-        let is_too_long = count_blocks(&blocks) > MAX_LOST_BLOCKS
-            || ranges > MAX_LOST_RANGES
-            || self.lost.len() >= MAX_WAITING_STREAMS;
-        let total = match self.lost.iter_mut().find(|lost| lost.number == number && lost.has_more) {
-            _ if is_too_long => u64::MAX,
+        if ranges > MAX_LOST_RANGES || self.lost.len() >= MAX_WAITING_STREAMS {
+            return Err(TransferError::SenderViolation(SenderViolation::TooManyLostBlocks));
+        }
+        match self.lost.iter_mut().find(|lost| lost.number == number && lost.has_more) {
             Some(lost) => {
                 lost.blocks.extend(blocks);
                 lost.has_more = has_more;
-                count_blocks(&lost.blocks)
             }
-            None => {
-                self.lost.push(LostStream { number, blocks, has_more });
-                0
-            }
-        };
-        if total > MAX_LOST_BLOCKS {
-            return Err(TransferError::SenderViolation(SenderViolation::TooManyLostBlocks));
+            None => self.lost.push(LostStream { number, blocks, has_more }),
         }
         Ok(())
     }
@@ -176,10 +168,6 @@ impl StreamRecovery {
             if self.streams.failed_streams() == 0 { self.timeouts.closed_streams } else { self.timeouts.broken_stream };
         now.saturating_duration_since(since) > timeout
     }
-}
-
-fn count_blocks(parts: &[FileBlocks]) -> u64 {
-    parts.iter().map(|part| part.blocks.len()).fold(0, u64::saturating_add)
 }
 
 fn count_ranges(parts: &[FileBlocks]) -> usize {

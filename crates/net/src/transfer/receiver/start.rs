@@ -1,8 +1,8 @@
 //! Starts a receiver: opens the destination and connects the stages.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use lfn_core::transfer::blocks::Layout;
@@ -182,7 +182,6 @@ impl Receiver {
                 reports: reports.clone(),
                 listener,
                 settings,
-                zeros: Arc::new(OnceLock::new()),
             },
             reporter: Reporter::new(&reports, transfer.verify.has_digest()),
             streams,

@@ -4,9 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lfn_core::transfer::blocks::Subtree;
 use lfn_core::transfer::digest::{BlockHash, Digest};
 use lfn_core::transfer::options::Verify;
 use lfn_core::transfer::schedule::BlockTask;
+use lfn_core::transfer::zeros::{hash_zeros, split_hole};
 use lfn_core::wire::copy::CopyEnd;
 use lfn_core::wire::copy::{BlockHeader, EntryFailure, SenderMessage};
 use lfn_core::wire::seal::{SEALED_HEADER_BYTES, Seal};
@@ -25,6 +27,10 @@ use crate::transfer::stream_state::StreamState;
 /// stream busy, and prevents a slow stream from holding blocks that a fast one could send.
 const MAX_UNSENT_BYTES: u32 = 256 * 1024;
 
+/// Maximum number of holes that one stream sends before other streams can take the rest. A hole in the first 4 TiB of a
+/// file consists of fewer.
+const MAX_HOLES_PER_TASK: usize = 128;
+
 /// Maximum wait for the last message of a receiver that closed its streams.
 const FINAL_MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -40,7 +46,7 @@ impl Shared {
             let _ = stream.handle().socket().map(|socket| SockRef::from(&socket).set_tcp_notsent_lowat(limit));
             let mut buffer = Vec::new();
             while let Some(tasks) = self.next_blocks(stream_state)? {
-                let sent = self.send_blocks(stream, stream_state, tasks, &mut buffer);
+                let sent = self.send_tasks(stream, stream_state, tasks, &mut buffer);
                 lock(&self.state).busy_streams -= 1;
                 match sent {
                     Err(TransferError::Stream { .. }) if self.is_finished_early() => break,
@@ -78,8 +84,14 @@ impl Shared {
                 continue;
             };
             drop(state);
-            let hashed = self.read_blocks(vec![task], &mut buffer, None, false).0;
-            self.record_hashed(hashed);
+            match self.take_hole(&task) {
+                Ok(Some(last)) => self.record_hole(&task, last, |_, _| ()),
+                Ok(None) => {
+                    let hashed = self.read_blocks(vec![task], &mut buffer, None, false).0;
+                    self.record_hashed(hashed);
+                }
+                Err(why) => self.fail_file(&task, &why),
+            }
             state = lock(&self.state);
         }
     }
@@ -111,6 +123,91 @@ impl Shared {
         }
     }
 
+    fn send_tasks(
+        &self,
+        stream: &mut DataStream,
+        stream_state: &StreamState,
+        tasks: Vec<BlockTask<Arc<ListedFile>>>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), TransferError> {
+        let [task] = &tasks[..] else { return self.send_blocks(stream, stream_state, tasks, buffer) };
+        match self.take_hole(task) {
+            Ok(Some(last)) => self.send_hole(stream, stream_state, task, last),
+            Ok(None) => self.send_blocks(stream, stream_state, tasks, buffer),
+            Err(why) => {
+                self.fail_file(task, &why);
+                Ok(())
+            }
+        }
+    }
+
+    /// Extends the task of a block in a hole by the following blocks of the hole. Returns the last block, or `None` if the
+    /// block must be read.
+    fn take_hole(&self, task: &BlockTask<Arc<ListedFile>>) -> Result<Option<u64>, ReadError> {
+        if task.layout.blocks() == 1 || task.send && !self.sparse {
+            return Ok(None);
+        }
+        let find = || self.open_files.last_block_in_hole(task, self.comparison());
+        let Some(last) = self.streams.measure(Activity::Disk, find)? else { return Ok(None) };
+        let hole = split_hole(task.layout, self.verify, task.block.index, last).take(MAX_HOLES_PER_TASK);
+        let last = hole.last().map_or(last, |part| part.last());
+        Ok(Some(lock(&self.state).scheduler.extend(task, last)))
+    }
+
+    /// Sends the blocks from that of the task to `last` as holes. Nothing is read.
+    fn send_hole(
+        &self,
+        stream: &mut DataStream,
+        stream_state: &StreamState,
+        task: &BlockTask<Arc<ListedFile>>,
+        last: u64,
+    ) -> Result<(), TransferError> {
+        if !task.send {
+            self.record_hole(task, last, |_, _| ());
+            return Ok(());
+        }
+        if let Some(listener) = self.listener.get() {
+            listener.notify_started(task.file, task.source.name());
+        }
+        let parts = split_hole(task.layout, self.verify, task.block.index, last);
+        stream_state.record_sent(parts.map(|part| (task.file, part.first, part.last())));
+        let mut written = Ok(());
+        self.record_hole(task, last, |part, hash| {
+            let offset = part.first * self.block_size.0;
+            let length = task.layout.block(part.first).map_or(0, |block| block.length);
+            // A level is less than 64.
+            let hole = Some(part.level as u8);
+            let header = BlockHeader { file: task.file, offset, length, hash, hole, verify: self.verify };
+            self.streams.add_not_needed(task.layout.subtree_bytes(part));
+            let bytes = match stream.seal_mut() {
+                Some(seal) => seal.seal(&header).to_vec(),
+                None => header.encode().to_vec(),
+            };
+            if written.is_ok() {
+                let write = || self.streams.write_all(stream, stream_state, &bytes, bytes.len());
+                written = self.streams.measure(Activity::Network, write);
+            }
+        });
+        written
+    }
+
+    /// Hashes a hole, from the block of the task to `last`, and records its hashes. Passes each of them to `send` first.
+    fn record_hole(&self, task: &BlockTask<Arc<ListedFile>>, last: u64, mut send: impl FnMut(Subtree, BlockHash)) {
+        let hash_of = |part| hash_zeros(&task.layout, self.verify, part);
+        for part in split_hole(task.layout, self.verify, task.block.index, last) {
+            if self.streams.is_stopped() {
+                return;
+            }
+            let hash = self.streams.measure(Activity::Hash, || hash_of(part));
+            send(part, hash);
+            let known = |other| if other == part { hash } else { hash_of(other) };
+            let digest = lock(&self.state).scheduler.record_hole(task.file, part, &known);
+            if let Some(digest) = digest {
+                self.end_file(task, digest);
+            }
+        }
+    }
+
     fn send_blocks(
         &self,
         stream: &mut DataStream,
@@ -124,7 +221,10 @@ impl Shared {
         if let (Some(listener), Some((task, _))) = (self.listener.get(), hashed.iter().rfind(|(task, _)| task.send)) {
             listener.notify_started(task.file, task.source.name());
         }
-        let sent = || hashed.iter().filter(|(task, _)| task.send).map(|(task, _)| (task.file, task.block.index));
+        let sent = || {
+            let sent = hashed.iter().filter(|(task, _)| task.send);
+            sent.map(|(task, _)| (task.file, task.block.index, task.block.index))
+        };
         let headers = header * sent().count();
         stream_state.record_sent(sent());
         let written = match hashed.first() {
@@ -211,7 +311,7 @@ impl Shared {
             let hash = self.streams.measure(Activity::Hash, || self.verify.hash(&task.layout, task.block, payload));
             if task.send {
                 let (file, offset, length) = (task.file, task.block.offset, task.block.length);
-                let block = BlockHeader { file, offset, length, hash, hole, verify: self.verify };
+                let block = BlockHeader { file, offset, length, hash, hole: hole.then_some(0), verify: self.verify };
                 match &mut seal {
                     Some(seal) => header.copy_from_slice(&seal.seal(&block)),
                     None => header.copy_from_slice(&block.encode()),
@@ -228,22 +328,31 @@ impl Shared {
 
     /// Records hashed blocks, and reports the files that end with them.
     fn record_hashed(&self, hashed: Vec<HashedBlock>) {
-        let mut ended = Vec::new();
         let mut state = lock(&self.state);
+        let mut ended = Vec::new();
         for (task, hash) in hashed {
-            let Some(digest) = state.scheduler.record_hash(&task, hash) else { continue };
-            if task.file == 0 {
-                state.digest = Some(digest);
-            }
-            let file = task.file;
-            if state.scheduler.is_digest_only(file) {
-                ended.push((task, digest, SenderMessage::Digest { file, digest }));
-            } else if task.layout.blocks() > 1 {
-                ended.push((task, digest, SenderMessage::Sent { file, digest }));
+            if let Some(digest) = state.scheduler.record_hash(&task, hash) {
+                ended.push((task, digest));
             }
         }
         drop(state);
-        ended.into_iter().for_each(|(task, digest, message)| self.finish_file(&task, digest, message));
+        ended.iter().for_each(|(task, digest)| self.end_file(task, *digest));
+    }
+
+    /// Reports a file that is hashed to its end.
+    fn end_file(&self, task: &BlockTask<Arc<ListedFile>>, digest: Digest) {
+        let file = task.file;
+        let mut state = lock(&self.state);
+        if file == 0 {
+            state.digest = Some(digest);
+        }
+        let is_digest_only = state.scheduler.is_digest_only(file);
+        drop(state);
+        if is_digest_only {
+            self.finish_file(task, digest, SenderMessage::Digest { file, digest });
+        } else if task.layout.blocks() > 1 {
+            self.finish_file(task, digest, SenderMessage::Sent { file, digest });
+        }
     }
 
     /// Finishes a file that was read to its end, if it is still the listed version.

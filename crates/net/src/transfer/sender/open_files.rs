@@ -10,15 +10,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use lfn_core::transfer::blocks::Layout;
-use lfn_core::transfer::digest::{Digest, HashTree};
+use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::options::Verify;
 use lfn_core::transfer::schedule::BlockTask;
 
 use super::read_error::ReadError;
 use super::source_file::{ListedFile, OpenedFile};
+use crate::transfer::storage::holes::{digest_of, is_zeros, last_block_in_hole};
 use crate::transfer::storage::{Metadata, ReadFile};
-use crate::transfer::stream_set::{Activity, StreamSet, lock};
+use crate::transfer::stream_set::{StreamSet, lock};
 
 /// Maximum number of files that stay open for further reads.
 const MAX_OPEN: usize = 16;
@@ -77,6 +77,25 @@ impl OpenFiles {
             before = after;
         }
         Err(ReadError::Changed)
+    }
+
+    /// Returns the last block that is completely in the same hole as the block of the task, if the file still is the
+    /// listed version. Returns `None` if that block must be read.
+    pub(super) fn last_block_in_hole(
+        &self,
+        task: &BlockTask<Arc<ListedFile>>,
+        comparison: Comparison<'_>,
+    ) -> Result<Option<u64>, ReadError> {
+        if !task.source.storage().capabilities().holes {
+            return Ok(None);
+        }
+        let file = self.open_unchanged(task, comparison)?;
+        let last = last_block_in_hole(&*file, task.layout, task.block.index);
+        let now = task.source.version.check_unchanged(&*file)?;
+        if let Some(digest) = task.source.sent_digest() {
+            compare_content(task, &*file, &now, digest, comparison)?;
+        }
+        Ok(last)
     }
 
     /// Opens the file, if it still is the listed version.
@@ -163,7 +182,9 @@ fn compare_content(
             attributes(&before) != attributes(now)
         }
         Verify::Blake3 | Verify::Xxh3 => {
-            let is_same = compute_digest(file, task.layout, comparison)? == Some(digest);
+            let Comparison { verify, streams } = comparison;
+            let found = digest_of(file, task.layout, verify, streams.meter()).map_err(read_error)?;
+            let is_same = found == Some(digest);
             // Another change during the comparison counts as a change of the content.
             is_same && task.source.version.check_unchanged(file)?.changed == now.changed
         }
@@ -177,34 +198,22 @@ fn compare_content(
     Ok(())
 }
 
-fn compute_digest(
-    file: &dyn ReadFile,
-    layout: Layout,
-    Comparison { verify, streams }: Comparison<'_>,
-) -> Result<Option<Digest>, ReadError> {
-    let (mut tree, mut buffer) = (HashTree::new(layout), Vec::new());
-    for block in (0..layout.blocks()).filter_map(|index| layout.block(index)) {
-        if streams.is_stopped() {
-            return Err(read_failed(io::ErrorKind::Interrupted.into()));
-        }
-        buffer.resize(block.length as usize, 0);
-        streams.measure(Activity::Disk, || fill(file, &mut buffer, block.offset, true))?;
-        tree.insert(block.index, streams.measure(Activity::Hash, || verify.hash(&layout, block, &buffer)));
-    }
-    Ok(tree.digest())
-}
-
 /// Reads bytes at `offset`. With `sparse`, holes are not read. Returns whether all bytes are zeros (only with `sparse`).
 fn fill(file: &dyn ReadFile, buffer: &mut [u8], offset: u64, sparse: bool) -> Result<bool, ReadError> {
     if sparse && is_hole(file, offset, buffer.len()) {
         buffer.fill(0);
         return Ok(true);
     }
-    file.read_exact_at(buffer, offset).map_err(|source| match source.kind() {
+    file.read_exact_at(buffer, offset).map_err(read_error)?;
+    Ok(sparse && is_zeros(buffer))
+}
+
+/// Returns the reason why a read failed. A file that ends too early has changed.
+fn read_error(source: io::Error) -> ReadError {
+    match source.kind() {
         io::ErrorKind::UnexpectedEof => ReadError::Changed,
         _ => read_failed(source),
-    })?;
-    Ok(sparse && is_zeros(buffer))
+    }
 }
 
 fn read_failed(source: io::Error) -> ReadError {
@@ -214,11 +223,6 @@ fn read_failed(source: io::Error) -> ReadError {
 /// Returns whether the range is inside a hole. The caller checks that the file did not become shorter.
 fn is_hole(file: &dyn ReadFile, offset: u64, length: usize) -> bool {
     file.next_data(offset).is_ok_and(|data| data.is_none_or(|data| data >= offset + length as u64))
-}
-
-fn is_zeros(bytes: &[u8]) -> bool {
-    let (words, rest) = bytes.as_chunks::<32>();
-    words.iter().all(|word| *word == [0; 32]) && rest.iter().all(|byte| *byte == 0)
 }
 
 #[cfg(test)]

@@ -9,15 +9,14 @@ use lfn_core::transfer::preserve::SkippedEntries;
 use lfn_core::transfer::schedule::BlockScheduler;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{
-    CopyEnd, CopyTally, EntryFailure, FileBlocks, MAX_FAILURES, MAX_LOST_BLOCKS, Progress, ReceiverMessage,
-    SenderMessage,
+    CopyEnd, CopyTally, EntryFailure, FileBlocks, MAX_FAILURES, Progress, ReceiverMessage, SenderMessage,
 };
 
 use super::hard_links::LinkedFiles;
 use super::listing::Listing;
 use super::source_file::ListedFile;
 use super::stall_detector::StallDetector;
-use crate::transfer::{ReceiverViolation, TransferError};
+use crate::transfer::TransferError;
 use std::sync::Arc;
 
 /// Totals of the entries that are listed so far.
@@ -116,9 +115,6 @@ impl State {
     }
 
     fn resend_all(&mut self, parts: &[FileBlocks]) -> Result<(), TransferError> {
-        if parts.iter().map(|part| part.blocks.len()).fold(0, u64::saturating_add) > MAX_LOST_BLOCKS {
-            return Err(TransferError::ReceiverViolation(ReceiverViolation::TooManyMissingBlocks));
-        }
         for part in parts {
             for (first, last) in part.blocks.ranges() {
                 self.scheduler.resend(part.file, first, last)?;

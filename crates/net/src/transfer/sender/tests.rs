@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -9,13 +9,16 @@ use std::time::{Duration, Instant};
 use lfn_core::transfer::blockset::BlockSet;
 use lfn_core::transfer::digest::hash_block;
 use lfn_core::transfer::entry::{Entry, EntryKind};
+use lfn_core::transfer::options::Verify;
 use lfn_core::transfer::preserve::Preserve;
-use lfn_core::wire::copy::{BlockHeader, CopyTally, EntryFailure, MAX_PENDING_BYTES, MAX_PENDING_ENTRIES};
+use lfn_core::wire::copy::{BlockHeader, CopyTally, EntryFailure, FileBlocks, MAX_PENDING_BYTES, MAX_PENDING_ENTRIES};
 use tempfile::TempDir;
 
 use super::*;
 use crate::session::DataStream;
 use crate::transfer::base_dir::BaseDir;
+use crate::transfer::storage::holes::digest_of;
+use crate::transfer::work_meter::WorkMeter;
 use crate::transport::Stream;
 use crate::transport::tcp::pair;
 
@@ -41,11 +44,11 @@ struct TestReceiver {
 
 impl TestReceiver {
     fn new(sources: Vec<Source>, wait: bool, streams: u16) -> TestReceiver {
-        let listing = Listing {
-            preserve: Preserve { links: true, ..Preserve::default() },
-            wait_for_ready: wait,
-            ..Listing::default()
-        };
+        TestReceiver::with_preserve(sources, Preserve { links: true, ..Preserve::default() }, wait, streams)
+    }
+
+    fn with_preserve(sources: Vec<Source>, preserve: Preserve, wait: bool, streams: u16) -> TestReceiver {
+        let listing = Listing { preserve, wait_for_ready: wait, ..Listing::default() };
         let sender = Sender::start(sources, listing, BLOCK, StreamSet::default()).unwrap();
         let streams = (0..streams).map(|number| open_stream(&sender, number)).collect();
         let (entries, sent, compared, excluded, failed) = Default::default();
@@ -133,7 +136,8 @@ fn open_stream(sender: &Sender, number: u16) -> JoinHandle<ReceivedBlocks> {
                 read => read.unwrap(),
             }
             let header = BlockHeader::decode(&header).unwrap();
-            let mut payload = vec![0; header.length as usize];
+            let length = if header.hole.is_some() { 0 } else { header.length };
+            let mut payload = vec![0; length as usize];
             remote.read_exact(&mut payload).unwrap();
             blocks.push((header, payload));
         }
@@ -191,6 +195,39 @@ fn tree_is_sent_completely_and_once() {
         assert!(received == bytes(length.0 as usize), "{}", entry.name);
     }
     assert_eq!((result.path.as_deref(), result.digest), (Some("there"), None));
+}
+
+/// Two streams send the hole in a few headers, and a lost stream does not cause more of them.
+#[test]
+fn hole_of_a_tebibyte_is_sent_in_few_headers() {
+    const LENGTH: u64 = (1 << 40) + 5;
+    let home = TempDir::new().unwrap();
+    let path = home.path().join("sparse");
+    let file = fs::File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+    file.set_len(LENGTH).unwrap();
+    file.write_all_at(b"data", 1 << 30).unwrap();
+    let preserve = Preserve { sparse: true, ..Preserve::default() };
+    let source = Source::File { base: Arc::new(BaseDir::Local), path };
+    let mut receiver = TestReceiver::with_preserve(vec![source], preserve, false, 2);
+    let layout = Layout::new(Bytes(LENGTH), BLOCK).unwrap();
+    receiver.wait_until(|receiver| receiver.sent.contains_key(&0));
+    let all = BlockSet::from_range(0, layout.blocks() - 1);
+    receiver.send(ReceiverMessage::Missing { blocks: vec![FileBlocks { file: 0, blocks: all }] });
+    receiver.wait_until(|receiver| !receiver.sender.should_be_moving());
+    let expected = digest_of(&file, layout, Verify::Blake3, &WorkMeter::default()).unwrap();
+    assert_eq!(receiver.sent.get(&0).copied(), expected);
+    receiver.send(ReceiverMessage::Settled { files: BlockSet::from_range(0, 0) });
+    let sent: Vec<_> = receiver.streams.drain(..).flat_map(|stream| stream.join().unwrap()).collect();
+    assert!(sent.len() < 400, "{} headers", sent.len());
+    let mut bytes = 0;
+    for (header, payload) in sent {
+        let level = header.hole.map_or(0, u32::from);
+        let subtree = layout.subtree_at(header.offset, header.length, level).unwrap();
+        bytes += layout.subtree_bytes(subtree);
+        let is_data = header.offset == 1 << 30;
+        assert!(is_data == header.hole.is_none() && is_data == payload.starts_with(b"data"), "{header:?}");
+    }
+    assert_eq!(bytes, 2 * LENGTH);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use lfn_core::transfer::content::fill_random;
 use lfn_core::transfer::entry::{Modified, Name};
 use lfn_core::units::Bytes;
 
-use super::{Capabilities, Existing, Metadata, Names, ObjectKind, ReadFile, Storage, TopDirectory};
+use super::{Capabilities, Existing, FileData, Metadata, Names, ObjectKind, ReadFile, Storage, TopDirectory};
 use crate::transfer::TransferError;
 
 /// A storage with one file, whose name is that of its content.
@@ -101,6 +101,12 @@ impl ReadFile for GeneratedStorage {
         Ok(self.file_metadata())
     }
 
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl FileData for GeneratedStorage {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         if offset.checked_add(buffer.len() as u64).is_none_or(|end| end > self.length.0) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -114,9 +120,5 @@ impl ReadFile for GeneratedStorage {
 
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
         Ok((offset < self.length.0).then_some(offset))
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use lfn_core::transfer::blocks::{Block, Layout};
+use lfn_core::transfer::blocks::{Block, Layout, Subtree};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::entry::{Entry, Modified, Name};
@@ -44,7 +44,7 @@ struct Contents {
 struct Partial {
     object: Arc<Object>,
     source: PartialSource,
-    blocks: BTreeMap<u64, BlockHash>,
+    blocks: BTreeMap<Subtree, BlockHash>,
     is_open: bool,
 }
 
@@ -63,7 +63,8 @@ struct MemoryFile {
     object: Arc<Object>,
     name: Name,
     /// The file is in [`Contents::partials`] until it is published.
-    is_partial: bool,
+    /// Set for an incomplete file of several blocks.
+    layout: Option<Layout>,
     is_useless: AtomicBool,
     is_published: AtomicBool,
 }
@@ -257,7 +258,7 @@ impl Storage for MemoryStorage {
         let object = contents.new_object(Content::File(Pages::default()), entry.mode, entry.modified);
         drop(contents);
         object.write_at(bytes, 0);
-        Ok(self.new_file(object, &entry.name, false))
+        Ok(self.new_file(object, &entry.name, None))
     }
 
     fn open_partial(&self, request: &PartialRequest<'_>) -> Result<OpenedPartial, TransferError> {
@@ -279,8 +280,8 @@ impl Storage for MemoryStorage {
         let partial = &contents.partials[path];
         let (object, kept) = (partial.object.clone(), partial.blocks.clone());
         drop(contents);
-        let file = self.new_file(object, &entry.name, true);
-        let present: u64 = kept.keys().filter_map(|index| layout.block(*index)).map(|b| u64::from(b.length)).sum();
+        let file = self.new_file(object, &entry.name, Some(*layout));
+        let present: u64 = kept.keys().map(|blocks| layout.subtree_bytes(*blocks)).sum();
         (request.afford)(Bytes(layout.bytes().0 - present))?;
         Ok(OpenedPartial { file, kept: kept.into_iter().collect() })
     }
@@ -354,12 +355,12 @@ impl Storage for MemoryStorage {
 }
 
 impl MemoryStorage {
-    fn new_file(&self, object: Arc<Object>, name: &Name, is_partial: bool) -> Arc<dyn UnpublishedFile> {
+    fn new_file(&self, object: Arc<Object>, name: &Name, layout: Option<Layout>) -> Arc<dyn UnpublishedFile> {
         Arc::new(MemoryFile {
             storage: self.clone(),
             object,
             name: name.clone(),
-            is_partial,
+            layout,
             is_useless: AtomicBool::new(false),
             is_published: AtomicBool::new(false),
         })
@@ -367,11 +368,12 @@ impl MemoryStorage {
 }
 
 impl MemoryFile {
-    /// Records that a block is written.
-    fn record(&self, block: Block, hash: BlockHash) {
-        if let Some(partial) = lock(&self.storage.0).partials.get_mut(self.name.as_bytes()).filter(|_| self.is_partial)
+    /// Records that blocks are written.
+    fn record(&self, blocks: Subtree, hash: BlockHash) {
+        if let Some(partial) =
+            lock(&self.storage.0).partials.get_mut(self.name.as_bytes()).filter(|_| self.layout.is_some())
         {
-            partial.blocks.insert(block.index, hash);
+            partial.blocks.insert(blocks, hash);
         }
     }
 }
@@ -379,13 +381,15 @@ impl MemoryFile {
 impl UnpublishedFile for MemoryFile {
     fn write_block(&self, block: Block, hash: BlockHash, bytes: &[u8]) -> Result<(), TransferError> {
         self.object.write_at(bytes, block.offset);
-        self.record(block, hash);
+        self.record(Subtree::of_block(block.index), hash);
         Ok(())
     }
 
-    fn write_hole(&self, block: Block, hash: BlockHash) -> Result<(), TransferError> {
-        self.object.write_at(&vec![0; block.length as usize], block.offset);
-        self.record(block, hash);
+    fn write_hole(&self, hole: Subtree, hash: BlockHash) -> Result<(), TransferError> {
+        if let Some(layout) = self.layout {
+            self.object.write_hole(hole.first * layout.block_size().0, layout.subtree_bytes(hole));
+        }
+        self.record(hole, hash);
         Ok(())
     }
 
@@ -401,7 +405,7 @@ impl UnpublishedFile for MemoryFile {
         match &inserted {
             Ok(()) => {
                 self.is_published.store(true, Ordering::SeqCst);
-                if self.is_partial {
+                if self.layout.is_some() {
                     contents.partials.remove(self.name.as_bytes());
                 }
             }
@@ -439,7 +443,7 @@ impl UnpublishedFile for MemoryFile {
 
 impl Drop for MemoryFile {
     fn drop(&mut self) {
-        if !self.is_partial || self.is_published.load(Ordering::SeqCst) {
+        if self.layout.is_none() || self.is_published.load(Ordering::SeqCst) {
             return;
         }
         let mut contents = lock(&self.storage.0);

@@ -9,7 +9,7 @@ use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::entry::Modified;
 use lfn_core::units::Bytes;
 
-use super::{FileId, Metadata, ObjectKind, ReadFile};
+use super::{FileData, FileId, Metadata, ObjectKind, ReadFile};
 use crate::transfer::stream_set::lock;
 
 /// Unit of allocation, in bytes. A page of zeros is a hole.
@@ -75,6 +75,13 @@ impl Object {
         }
     }
 
+    /// Makes a range of a file a hole.
+    pub(super) fn write_hole(&self, offset: u64, length: u64) {
+        if let Content::File(pages) = &mut lock(&self.state).content {
+            pages.write_hole(offset, length);
+        }
+    }
+
     /// Writes to a file.
     pub(super) fn write_at(&self, bytes: &[u8], offset: u64) {
         if let Content::File(pages) = &mut lock(&self.state).content {
@@ -102,6 +109,19 @@ impl Pages {
             }
             at += length;
         }
+    }
+
+    fn write_hole(&mut self, offset: u64, length: u64) {
+        let end = offset + length;
+        let (first, last) = (offset.div_ceil(PAGE), end / PAGE);
+        if first >= last {
+            self.write(&vec![0; length as usize], offset);
+            return;
+        }
+        self.write(&vec![0; (first * PAGE - offset) as usize], offset);
+        self.write(&vec![0; (end - last * PAGE) as usize], last * PAGE);
+        let numbers: Vec<u64> = self.pages.range(first..last).map(|(number, _)| *number).collect();
+        numbers.iter().for_each(|number| drop(self.pages.remove(number)));
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
@@ -147,15 +167,17 @@ impl ReadFile for MemoryReadFile {
         Ok(self.0.metadata())
     }
 
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl FileData for MemoryReadFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.with_pages(|pages| pages.read(buffer, offset))
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
         self.with_pages(|pages| Ok(pages.next_data(offset)))
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 }

@@ -9,6 +9,7 @@
 //! step.
 
 pub(crate) mod generated;
+pub(crate) mod holes;
 pub(crate) mod local;
 #[cfg(test)]
 pub(crate) mod memory;
@@ -25,7 +26,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use lfn_core::transfer::blocks::{Block, Layout};
+use lfn_core::transfer::blocks::{Block, Layout, Subtree};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::entry::{Entry, Modified, Name};
@@ -60,7 +61,7 @@ pub(crate) struct Capabilities {
     pub(crate) resumes: bool,
     /// Symbolic links and hard links are stored as such.
     pub(crate) links: bool,
-    /// A hole in a file takes no space, and [`ReadFile::next_data`] finds it.
+    /// A hole in a file takes no space, and [`FileData::next_data`] finds it.
     pub(crate) holes: bool,
     /// Modes, owners, extended attributes and access control lists are stored, as far as the user may set them.
     pub(crate) attributes: bool,
@@ -172,7 +173,7 @@ pub(crate) struct PartialRequest<'a> {
 /// A file that is open for writing in blocks, with the intact blocks that an earlier copy left in it.
 pub(crate) struct OpenedPartial {
     pub(crate) file: Arc<dyn UnpublishedFile>,
-    pub(crate) kept: Vec<(u64, BlockHash)>,
+    pub(crate) kept: Vec<(Subtree, BlockHash)>,
 }
 
 /// Scope of a [`Storage::sync`].
@@ -417,9 +418,9 @@ pub(crate) trait UnpublishedFile: fmt::Debug + Send + Sync {
     /// Writes a block and records that the block is written. Several threads may write different blocks.
     fn write_block(&self, block: Block, hash: BlockHash, bytes: &[u8]) -> Result<(), TransferError>;
 
-    /// Writes a block of zeros as a hole, and records that the block is written. The storage must have
+    /// Writes blocks of zeros as a hole, and records that they are written. The storage must have
     /// [`Capabilities::holes`].
-    fn write_hole(&self, block: Block, hash: BlockHash) -> Result<(), TransferError>;
+    fn write_hole(&self, hole: Subtree, hash: BlockHash) -> Result<(), TransferError>;
 
     /// Sets the preserved attributes, before the file is synced. A file of [`Storage::write_file`] has them already.
     fn set_attributes(&self, entry: &Entry) -> Result<(), TransferError>;
@@ -449,16 +450,8 @@ pub(crate) trait UnpublishedFile: fmt::Debug + Send + Sync {
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// A file that is open for reading.
-pub(crate) trait ReadFile: fmt::Debug + Send + Sync {
-    /// Returns the present attributes.
-    fn metadata(&self) -> io::Result<Metadata>;
-
-    /// Returns the attributes at the time when the file was opened, without a further operation if possible.
-    fn metadata_at_open(&self) -> io::Result<Metadata> {
-        self.metadata()
-    }
-
+/// The data of a file.
+pub(crate) trait FileData: fmt::Debug + Send + Sync {
     /// Fills the buffer from `offset`.
     ///
     /// # Errors
@@ -468,6 +461,17 @@ pub(crate) trait ReadFile: fmt::Debug + Send + Sync {
     /// Returns the offset of the next data at `offset` or after it, or `None` if only a hole follows. Without
     /// [`Capabilities::holes`], data follows at once.
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>>;
+}
+
+/// A file that is open for reading.
+pub(crate) trait ReadFile: FileData {
+    /// Returns the present attributes.
+    fn metadata(&self) -> io::Result<Metadata>;
+
+    /// Returns the attributes at the time when the file was opened, without a further operation if possible.
+    fn metadata_at_open(&self) -> io::Result<Metadata> {
+        self.metadata()
+    }
 
     /// Returns the open file for `sendfile`, if there is one.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;

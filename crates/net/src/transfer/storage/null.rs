@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use lfn_core::transfer::blocks::Block;
+use lfn_core::transfer::blocks::{Block, Subtree};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::entry::{Entry, Modified, Name};
@@ -112,7 +112,7 @@ impl UnpublishedFile for NullFile {
         Ok(())
     }
 
-    fn write_hole(&self, _block: Block, _hash: BlockHash) -> Result<(), TransferError> {
+    fn write_hole(&self, _hole: Subtree, _hash: BlockHash) -> Result<(), TransferError> {
         Ok(())
     }
 

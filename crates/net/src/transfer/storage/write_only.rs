@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use lfn_core::session::TokenHash;
-use lfn_core::transfer::blocks::Block;
+use lfn_core::transfer::blocks::{Block, Subtree};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::entry::{Entry, Modified, Name};
@@ -382,8 +382,8 @@ impl<S: Storage> UnpublishedFile for WriteOnlyFile<S> {
         self.inner.write_block(block, hash, bytes)
     }
 
-    fn write_hole(&self, block: Block, hash: BlockHash) -> Result<(), TransferError> {
-        self.inner.write_hole(block, hash)
+    fn write_hole(&self, hole: Subtree, hash: BlockHash) -> Result<(), TransferError> {
+        self.inner.write_hole(hole, hash)
     }
 
     fn set_attributes(&self, entry: &Entry) -> Result<(), TransferError> {

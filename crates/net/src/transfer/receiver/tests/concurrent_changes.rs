@@ -182,6 +182,33 @@ fn waits_for_a_partial_file_that_is_being_flushed() {
     assert_eq!((result.tally.files, result.failures), (1, Vec::new()));
 }
 
+/// Only the digest of the complete source decides about a file that another copy has written meanwhile.
+#[test]
+fn file_of_another_copy_is_compared_by_its_digest() {
+    for is_equal in [true, false] {
+        let temp = TempDir::new().unwrap();
+        let (large, path) = (data(3, 3_000), temp.path().join(".x.lfn-partial"));
+        let locked = fs::File::create(&path).unwrap();
+        locked.lock().unwrap();
+        let overwrite = OverwritePolicy { checksum: true, ..OverwritePolicy::default() };
+        let mut copy = TestCopy::start(destination_in(temp.path(), overwrite));
+        copy.list(vec![file("x", &large)]);
+        let mut stream = copy.open_stream();
+        (0..3).for_each(|index| stream.write_all(&block(0, &large, index, false)).unwrap());
+        thread::sleep(Duration::from_millis(100));
+        // The control thread is not blocked while a stream waits for the other copy.
+        copy.send_digest(0, &large);
+        let other = if is_equal { large.clone() } else { data(4, 3_000) };
+        create_file(temp.path(), &file("x", &large), &other);
+        fs::remove_file(path).unwrap();
+        drop(locked);
+        let tally = copy.finish().tally;
+        let outcomes = (tally.files, tally.skipped, tally.failed);
+        assert_eq!(outcomes, if is_equal { (0, 1, 0) } else { (1, 0, 0) });
+        assert!(fs::read(temp.path().join("x")).unwrap() == large);
+    }
+}
+
 #[test]
 fn null_destination_accepts_holes() {
     let mut copy = TestCopy::start(Destination::Null);
@@ -193,7 +220,7 @@ fn null_destination_accepts_holes() {
         let block = layout.block(index).unwrap();
         let verify = Verify::Blake3;
         let hash = verify.hash(&layout, block, &zeros[..block.length as usize]);
-        let header = BlockHeader { file: 0, offset: block.offset, length: block.length, hash, hole: true, verify };
+        let header = BlockHeader { file: 0, offset: block.offset, length: block.length, hash, hole: Some(0), verify };
         stream.write_all(&header.encode()).unwrap();
     }
     copy.send_digest(0, &zeros);

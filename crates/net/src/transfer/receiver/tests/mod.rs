@@ -219,7 +219,7 @@ fn block_with(verify: Verify, file: u32, bytes: &[u8], index: u64) -> Vec<u8> {
     let block = layout.block(index).unwrap();
     let payload = &bytes[block.offset as usize..][..block.length as usize];
     let hash = verify.hash(&layout, block, payload);
-    let header = BlockHeader { file, offset: block.offset, length: block.length, hash, hole: false, verify };
+    let header = BlockHeader { file, offset: block.offset, length: block.length, hash, hole: None, verify };
     let mut message = header.encode().to_vec();
     message.extend_from_slice(payload);
     message

@@ -65,7 +65,7 @@ fn messages_out_of_order_are_refused() {
         offset: 0,
         length: u32::MAX,
         hash: BlockHash([0; 32]),
-        hole: false,
+        hole: None,
         verify: Verify::Blake3,
     };
     assert!(error_after(&bytes, long.encode().to_vec()).contains("not a block"));
@@ -103,7 +103,7 @@ fn hole(bytes: u64, block: Bytes, index: u64) -> [u8; BlockHeader::LENGTH] {
     let block = layout.block(index).unwrap();
     let hash = Verify::Blake3.hash(&layout, block, &vec![0; block.length as usize]);
     let (offset, length) = (block.offset, block.length);
-    BlockHeader { file: 0, offset, length, hash, hole: true, verify: Verify::Blake3 }.encode()
+    BlockHeader { file: 0, offset, length, hash, hole: Some(0), verify: Verify::Blake3 }.encode()
 }
 
 fn sparse(directory: &Path) -> Destination {
@@ -148,7 +148,7 @@ fn queued_holes_are_dropped_at_the_end() {
     let mut stream = copy.open_stream();
     let header = |index: u64| {
         let (hash, offset, length) = (BlockHash([0; 32]), index * block.0, block.0 as u32);
-        BlockHeader { file: 0, offset, length, hash, hole: true, verify: Verify::Off }.encode()
+        BlockHeader { file: 0, offset, length, hash, hole: Some(0), verify: Verify::Off }.encode()
     };
     stream.write_all(&(0..MANY).flat_map(header).collect::<Vec<_>>()).unwrap();
     let recorded = || {

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use lfn_core::transfer::blocks::Layout;
+use lfn_core::transfer::digest::HashTree;
 use lfn_core::units::Bytes;
 
 use super::super::listing::Listing;

@@ -4,11 +4,14 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use lfn_core::transfer::blocks::{Block, Layout};
+use lfn_core::transfer::blockset::BlockSet;
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::options::Verify;
+use lfn_core::transfer::zeros::{hash_zeros, is_fast};
 
 use super::journal::BlockRecords;
 use crate::transfer::TransferError;
+use crate::transfer::storage::holes::{hash_blocks, is_zero_range};
 use crate::transfer::work_meter::{Activity, WorkMeter};
 
 /// A file whose blocks are verified. For a large file this takes hours in total, so each block counts as progress.
@@ -20,16 +23,22 @@ pub(super) struct ExistingBlocks<'a> {
 }
 
 impl ExistingBlocks<'_> {
-    /// Keeps only the recorded blocks that match their hashes. A block that cannot be read counts as damaged.
+    /// Keeps only the recorded blocks and holes that match their hashes. A block that cannot be read counts as damaged.
     pub(super) fn retain_intact(
         &self,
         layout: &Layout,
         mut recorded: BlockRecords,
     ) -> Result<BlockRecords, TransferError> {
         let mut buffer = vec![0; layout.block_size().min(layout.bytes()).0 as usize];
-        recorded.retain(|(index, hash)| {
-            let Some(block) = layout.block(*index).filter(|_| !self.meter.is_stopped()) else { return false };
-            self.hash_block(layout, block, &mut buffer[..block.length as usize]) == Some(*hash)
+        recorded.retain(|(subtree, hash)| {
+            let Some(block) = layout.block(subtree.first).filter(|_| !self.meter.is_stopped()) else { return false };
+            if subtree.level == 0 {
+                return self.hash_block(layout, block, &mut buffer[..block.length as usize]) == Some(*hash);
+            }
+            let is_known = is_fast(layout, self.verify, *subtree);
+            is_known
+                && is_zero_range(self.file, block.offset, layout.subtree_bytes(*subtree), self.meter).unwrap_or(false)
+                && self.meter.measure(Activity::Hash, || hash_zeros(layout, self.verify, *subtree)) == *hash
         });
         self.check_running().map(|()| recorded)
     }
@@ -42,11 +51,13 @@ impl ExistingBlocks<'_> {
         recorded: BlockRecords,
     ) -> Result<BlockRecords, TransferError> {
         let intact = self.retain_intact(earlier, recorded)?;
-        let (mut kept, mut buffer) = (Vec::new(), Vec::new());
-        for block in layout.blocks_covered_by(earlier, intact.iter().map(|(index, _)| *index)) {
+        let (mut present, mut kept) = (BlockSet::default(), Vec::new());
+        intact.iter().for_each(|(subtree, _)| present.insert_range(subtree.first, subtree.last()));
+        for (first, last) in layout.blocks_covered_by(earlier, &present).ranges() {
+            let keep = |subtree, hash| kept.push((subtree, hash));
+            // The blocks from an unreadable one on are sent again.
+            let _ = hash_blocks(self.file, *layout, self.verify, first..=last, self.meter, keep);
             self.check_running()?;
-            buffer.resize(block.length as usize, 0);
-            kept.extend(self.hash_block(layout, block, &mut buffer).map(|hash| (block.index, hash)));
         }
         Ok(kept)
     }
@@ -56,7 +67,7 @@ impl ExistingBlocks<'_> {
     }
 
     fn hash_block(&self, layout: &Layout, block: Block, buffer: &mut [u8]) -> Option<BlockHash> {
-        self.meter.measure(Activity::Disk, || self.file.read_exact_at(buffer, block.offset)).ok()?;
+        self.meter.measure(Activity::Disk, || FileExt::read_exact_at(self.file, buffer, block.offset)).ok()?;
         Some(self.meter.measure(Activity::Hash, || self.verify.hash(layout, block, buffer)))
     }
 }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::FileExt;
 
-use lfn_core::transfer::blocks::Layout;
+use lfn_core::transfer::blocks::{Layout, Subtree};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::entry::Modified;
@@ -22,15 +22,16 @@ use rustix::io::Errno;
 use super::location::EntryLocation;
 use crate::transfer::TransferError;
 
-/// Maximum number of blocks that a copy resumes (320 MiB of memory): 8 TiB in blocks of 1 MiB, 128 TiB in the largest
-/// blocks. Further blocks of a journal are sent again.
+/// Maximum number of records that a copy resumes (384 MiB of memory): 8 TiB in blocks of 1 MiB, 128 TiB in the largest
+/// blocks. The blocks of
+/// further records are sent again.
 const MAX_RESUMED_BLOCKS: usize = if cfg!(test) { 1000 } else { 1 << 23 };
 
 /// Number of records in one write.
 const RECORDS_PER_WRITE: usize = 1024;
 
-/// Blocks that an earlier copy recorded: index and hash.
-pub(super) type BlockRecords = Vec<(u64, BlockHash)>;
+/// Blocks that an earlier copy recorded, and holes of several blocks, with their hashes.
+pub(super) type BlockRecords = Vec<(Subtree, BlockHash)>;
 
 /// An open journal of a partial file.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ pub(super) struct Journal {
     writer: JournalWriter,
     /// Offset of the next record.
     end: u64,
-    block_count: u64,
+    record_count: u64,
 }
 
 /// The blocks that an earlier copy left.
@@ -78,7 +79,7 @@ impl Journal {
         let failed =
             |source| TransferError::File { doing: "write the journal of", path: location.display_path.clone(), source };
         let (header_line, writer) = expected.encode().map_err(|error| failed(io::Error::other(error)))?;
-        let mut journal = Journal { file: file.into(), header_line, writer, end: 0, block_count: 0 };
+        let mut journal = Journal { file: file.into(), header_line, writer, end: 0, record_count: 0 };
         let contents = if changed.is_some() { journal.read_contents(expected).map_err(failed)? } else { None };
         let Some((blocks, ending)) = contents else {
             journal.rewrite(&[]).map_err(failed).inspect_err(|_| {
@@ -92,7 +93,7 @@ impl Journal {
             return Ok((journal, JournalContents::Resized { earlier: ending.header.layout, blocks, synced }));
         }
         journal.file.set_len(ending.valid_bytes).map_err(failed)?;
-        (journal.end, journal.block_count) = (ending.valid_bytes, blocks.len() as u64);
+        (journal.end, journal.record_count) = (ending.valid_bytes, blocks.len() as u64);
         let contents = if synced { JournalContents::Synced(blocks) } else { JournalContents::Written(blocks) };
         Ok((journal, contents))
     }
@@ -143,16 +144,16 @@ impl Journal {
         Ok(reader.header().map(|header| header.source.clone()))
     }
 
-    /// Returns the number of recorded blocks.
-    pub(super) fn block_count(&self) -> u64 {
-        self.block_count
+    /// Returns the number of records.
+    pub(super) fn record_count(&self) -> u64 {
+        self.record_count
     }
 
-    /// Records that a block is written.
-    pub(super) fn record(&mut self, index: u64, hash: BlockHash) -> io::Result<()> {
-        let record = self.writer.record(JournalRecord { index, hash });
+    /// Records that blocks are written.
+    pub(super) fn record(&mut self, subtree: Subtree, hash: BlockHash) -> io::Result<()> {
+        let record = self.writer.record(JournalRecord { subtree, hash });
         self.append(&record)?;
-        self.block_count += 1;
+        self.record_count += 1;
         Ok(())
     }
 
@@ -164,19 +165,19 @@ impl Journal {
     }
 
     /// Rewrites the journal with these blocks.
-    pub(super) fn rewrite(&mut self, blocks: &[(u64, BlockHash)]) -> io::Result<()> {
+    pub(super) fn rewrite(&mut self, blocks: &[(Subtree, BlockHash)]) -> io::Result<()> {
         self.file.set_len(0)?;
         let mut bytes = self.header_line.clone();
         self.end = 0;
-        for &(index, hash) in blocks {
-            bytes.extend_from_slice(&self.writer.record(JournalRecord { index, hash }));
+        for &(subtree, hash) in blocks {
+            bytes.extend_from_slice(&self.writer.record(JournalRecord { subtree, hash }));
             if bytes.len() >= RECORDS_PER_WRITE * RECORD_BYTES {
                 self.append(&bytes)?;
                 bytes.clear();
             }
         }
         self.append(&bytes)?;
-        self.block_count = blocks.len() as u64;
+        self.record_count = blocks.len() as u64;
         Ok(())
     }
 
@@ -186,7 +187,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Reads the blocks that are recorded now. The last record of a block counts.
+    /// Reads the blocks that are recorded now.
     pub(super) fn read_back(&mut self, expected: &JournalHeader) -> io::Result<BlockRecords> {
         self.file.rewind()?;
         Ok(self.read_contents(expected)?.map(|(blocks, _)| blocks).unwrap_or_default())
@@ -206,7 +207,7 @@ impl Journal {
             let read = self.file.read(&mut buffer)?;
             let take = |record: JournalRecord| {
                 if blocks.len() < MAX_RESUMED_BLOCKS {
-                    blocks.push((record.index, record.hash));
+                    blocks.push((record.subtree, record.hash));
                 }
             };
             match reader.feed(&buffer[..read], take) {
@@ -219,13 +220,14 @@ impl Journal {
             }
         }
         let ending = reader.finish().ok().filter(|ending| same(&ending.header));
-        // The last record of a block counts.
-        blocks.sort_by_key(|(index, _)| *index);
+        // The last record of a block counts. A hole that contains other records does not count.
+        blocks.sort_by_key(|(subtree, _)| *subtree);
         blocks.dedup_by(|later, earlier| {
-            later.0 == earlier.0 && {
-                earlier.1 = later.1;
-                true
+            let overlaps = later.0.first <= earlier.0.last();
+            if overlaps && later.0.level <= earlier.0.level {
+                *earlier = *later;
             }
+            overlaps
         });
         Ok(ending.map(|ending| (blocks, ending)))
     }

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use lfn_core::transfer::blocks::Block;
+use lfn_core::transfer::blocks::{Block, Subtree};
 use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::entry::{Entry, Modified};
@@ -54,6 +54,8 @@ pub(super) struct PartialFile {
     shared: Arc<SharedState>,
     /// The source, with the layout and the hash of its blocks.
     source: JournalHeader,
+    /// This copy created or emptied the file, so that each part that it did not write contains zeros.
+    is_new: bool,
     watch: Option<FileWatch>,
     /// Lock order: `journal` before `state` before `finished`.
     journal: Mutex<Journal>,
@@ -125,10 +127,12 @@ impl PartialFile {
         })?;
         journal.lock();
         let state = if shared.keeps_partial_files { PartialState::Resumable } else { PartialState::Useless };
-        let first = if matches!(contents, JournalContents::Empty) { state } else { PartialState::Unverified };
+        let is_new = matches!(contents, JournalContents::Empty);
+        let first = if is_new { state } else { PartialState::Unverified };
         let (journal, first) = (Mutex::new(journal), Mutex::new(first));
         let finished = Mutex::default();
-        let partial = PartialFile { location, name, file, shared, source, watch, journal, state: first, finished };
+        let partial =
+            PartialFile { location, name, file, shared, source, is_new, watch, journal, state: first, finished };
         let kept = match contents {
             JournalContents::Empty => {
                 let allocate = || meter.measure(Activity::Disk, || partial.allocate(layout.bytes(), request.reserve));
@@ -137,7 +141,7 @@ impl PartialFile {
             contents => partial.keep_blocks(contents, meter),
         }?;
         *lock(&partial.state) = state;
-        let present: u64 = kept.iter().filter_map(|(index, _)| layout.block(*index)).map(|b| u64::from(b.length)).sum();
+        let present: u64 = kept.iter().map(|(subtree, _)| layout.subtree_bytes(*subtree)).sum();
         afford(Bytes(layout.bytes().0.saturating_sub(present)))?;
         Ok((partial, kept))
     }
@@ -220,7 +224,11 @@ impl PartialFile {
         let recorded = lock(&self.journal).read_back(&self.source).map_err(|source| self.journal_error(source))?;
         let meter = WorkMeter::default();
         let intact = ExistingBlocks { file: &self.file, verify, meter: &meter }.retain_intact(&layout, recorded)?;
-        Ok(intact.len() as u64 == layout.blocks())
+        Ok(intact.iter().map(|(subtree, _)| subtree.blocks()).sum::<u64>() == layout.blocks())
+    }
+
+    fn record(&self, subtree: Subtree, hash: BlockHash) -> Result<(), TransferError> {
+        lock(&self.journal).record(subtree, hash).map_err(|source| self.journal_error(source))
     }
 
     fn journal_error(&self, source: std::io::Error) -> TransferError {
@@ -240,13 +248,15 @@ impl UnpublishedFile for PartialFile {
             false => self.file.write_all_at(bytes, block.offset),
         };
         written.map_err(failed)?;
-        lock(&self.journal).record(block.index, hash).map_err(|source| self.journal_error(source))
+        self.record(Subtree::of_block(block.index), hash)
     }
 
-    fn write_hole(&self, block: Block, hash: BlockHash) -> Result<(), TransferError> {
+    fn write_hole(&self, hole: Subtree, hash: BlockHash) -> Result<(), TransferError> {
         let failed = |source| TransferError::File { doing: "write", path: self.location.display_path.clone(), source };
-        write_hole(&self.file, block.offset, block.length.into()).map_err(failed)?;
-        lock(&self.journal).record(block.index, hash).map_err(|source| self.journal_error(source))
+        let layout = self.source.layout;
+        let offset = hole.first * layout.block_size().0;
+        write_hole(&self.file, offset, layout.subtree_bytes(hole), self.is_new).map_err(failed)?;
+        self.record(hole, hash)
     }
 
     fn set_attributes(&self, entry: &Entry) -> Result<(), TransferError> {
@@ -316,7 +326,7 @@ impl Drop for PartialFile {
             PartialState::Published | PartialState::Unverified => {}
             // The kernel reports a failed write only once, and still returns the data from memory. After an ignored
             // error, this copy would trust the data for ever.
-            PartialState::Resumable if journal.block_count() > 0 && fsync(&self.file).is_ok() => {
+            PartialState::Resumable if journal.record_count() > 0 && fsync(&self.file).is_ok() => {
                 // If marking fails, the next copy verifies the blocks. It also verifies them if another process may
                 // have written to the file.
                 if let Some(times) = times {

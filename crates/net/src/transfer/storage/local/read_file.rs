@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::stat::metadata_of;
 use crate::transfer::TransferError;
 use crate::transfer::base_dir::{check_regular, file_error, non_regular_kind};
-use crate::transfer::storage::{Metadata, ReadFile};
+use crate::transfer::storage::{FileData, Metadata, ReadFile};
 
 /// Flags for opening without waiting for the writer of a FIFO, and without taking a terminal as the controlling
 /// terminal.
@@ -45,12 +45,28 @@ impl ReadFile for LocalReadFile {
         Ok(self.at_open)
     }
 
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}
+
+impl FileData for LocalReadFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        FileExt::read_exact_at(&self.file, buffer, offset)
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
-        match seek(&self.file, SeekFrom::Data(offset)) {
+        self.file.next_data(offset)
+    }
+}
+
+impl FileData for File {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, buffer, offset)
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        match seek(self, SeekFrom::Data(offset)) {
             Ok(data) => Ok(Some(data)),
             // No data follows the offset (lseek(2)).
             Err(Errno::NXIO) => Ok(None),
@@ -58,10 +74,6 @@ impl ReadFile for LocalReadFile {
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(offset)),
             Err(error) => Err(error.into()),
         }
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.as_fd())
     }
 }
 

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use lfn_core::transfer::blocks::Block;
+use lfn_core::transfer::blocks::{Block, Subtree};
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::entry::{Entry, Modified};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
@@ -101,7 +101,7 @@ impl UnpublishedFile for SingleBlockFile {
         Err(TransferError::Unsupported { path: self.location.display_path.clone(), what: "write a second block" })
     }
 
-    fn write_hole(&self, _block: Block, _hash: BlockHash) -> Result<(), TransferError> {
+    fn write_hole(&self, _hole: Subtree, _hash: BlockHash) -> Result<(), TransferError> {
         Err(TransferError::Unsupported { path: self.location.display_path.clone(), what: "write a second block" })
     }
 

@@ -29,9 +29,10 @@ pub(super) fn write_sparse(file: &File, offset: u64, bytes: &[u8]) -> io::Result
     Ok(())
 }
 
-/// Makes a range a hole. Writes zeros if the file system has no holes. The file must be at least that long already.
-pub(super) fn write_hole(file: &File, offset: u64, length: u64) -> io::Result<()> {
-    if punch_hole(file, offset, length).is_ok() {
+/// Makes a range a hole. Writes zeros if the file system cannot do this, unless the range `contains_zeros` already. The
+/// file must be at least that long already.
+pub(super) fn write_hole(file: &File, offset: u64, length: u64, contains_zeros: bool) -> io::Result<()> {
+    if punch_hole(file, offset, length).is_ok() || contains_zeros {
         return Ok(());
     }
     let zeros = [0; 64 << 10];
@@ -74,7 +75,7 @@ mod tests {
         let mut read = vec![0; whole.len()];
         file.read_exact_at(&mut read, 0).unwrap();
         assert!(read == whole);
-        write_hole(&file, 10_000, 200_000).unwrap();
+        write_hole(&file, 10_000, 200_000, false).unwrap();
         whole[10_000..210_000].fill(0);
         file.read_exact_at(&mut read, 0).unwrap();
         assert!(read == whole);

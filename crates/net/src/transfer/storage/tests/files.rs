@@ -1,8 +1,9 @@
 use std::io;
 
-use lfn_core::transfer::blocks::Layout;
+use lfn_core::transfer::blocks::{Layout, Subtree};
 use lfn_core::transfer::entry::Modified;
 use lfn_core::transfer::options::{FsyncPolicy, Verify};
+use lfn_core::transfer::zeros::hash_zeros;
 use lfn_core::units::Bytes;
 
 use super::TestStorage;
@@ -131,9 +132,9 @@ pub(super) fn holes_are_found(make: impl Fn() -> TestStorage) {
     let (block, bytes) = (layout.block(2).unwrap(), [1; LARGE_BLOCK as usize]);
     file.write_block(block, verify.hash(&layout, block, &bytes), &bytes).unwrap();
     // A hole replaces data that an earlier copy wrote.
-    let (block, zeros) = (layout.block(1).unwrap(), [0; LARGE_BLOCK as usize]);
+    let (block, hole) = (layout.block(1).unwrap(), Subtree { first: 0, level: 1 });
     file.write_block(block, verify.hash(&layout, block, &bytes), &bytes).unwrap();
-    file.write_hole(block, verify.hash(&layout, block, &zeros)).unwrap();
+    file.write_hole(hole, hash_zeros(&layout, verify, hole)).unwrap();
     file.set_attributes(&entry).unwrap();
     file.publish(false).unwrap();
     let file = storage.open_file(&name("sparse")).unwrap();

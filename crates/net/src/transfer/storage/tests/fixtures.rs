@@ -137,7 +137,7 @@ impl LargeFile {
         replace: bool,
     ) -> Result<(), TransferError> {
         let OpenedPartial { file, kept } = self.open(storage)?;
-        let is_missing = |index: &u64| kept.iter().all(|(kept, _)| kept != index);
+        let is_missing = |index: &u64| kept.iter().all(|(kept, _)| kept.first != *index);
         self.write_blocks(&file, (0..self.layout.blocks()).filter(is_missing));
         file.set_attributes(&self.entry)?;
         file.publish(replace)

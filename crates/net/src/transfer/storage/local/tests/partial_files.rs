@@ -4,7 +4,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use lfn_core::session::Token;
+use lfn_core::transfer::blocks::{Layout, Subtree};
 use lfn_core::transfer::options::Verify;
+use lfn_core::transfer::preserve::Preserve;
+use lfn_core::transfer::zeros::{hash_zeros, split_hole};
+use lfn_core::units::Bytes;
 
 use super::super::location::{EntryLocation, TopHandle};
 use super::super::names::partial_name;
@@ -17,7 +21,8 @@ use crate::transfer::base_dir::BaseDir;
 use crate::transfer::storage::tests::fixtures::{
     BLOCK, LargeFile, exists, file_entry, list, name, read, symlink_entry, write,
 };
-use crate::transfer::storage::{OpenedPartial, Storage, UnpublishedFile};
+use crate::transfer::storage::{OpenedPartial, PartialRequest, Storage, UnpublishedFile};
+use crate::transfer::work_meter::WorkMeter;
 
 fn is_changed(result: &Result<(), TransferError>) -> bool {
     matches!(result, Err(TransferError::PartialFileChanged { .. }))
@@ -40,6 +45,48 @@ fn foreign_write_during_the_copy_is_reported() {
         drop(file);
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "the partial file is discarded");
     }
+}
+
+/// Holes of an interrupted copy are kept without reading them, also with blocks of another size. Data in a recorded hole
+/// is found.
+#[test]
+fn recorded_holes_are_verified() {
+    const LENGTH: u64 = 1 << 40;
+    let home = tempfile::tempdir().unwrap();
+    let preserve = Preserve { sparse: true, ..Preserve::default() };
+    let options = DestinationOptions { preserve, ..DestinationOptions::default() };
+    let storage = || LocalStorage::open_destination(&BaseDir::Local, home.path(), options).unwrap();
+    let path = home.path().join(".big.lfn-partial");
+    let (entry, meter, verify) = (file_entry("big", LENGTH as usize), WorkMeter::default(), Verify::Blake3);
+    let open = |block: u64| {
+        let layout = Layout::new(Bytes(LENGTH), Bytes(block)).unwrap();
+        let afford = &|_| Ok(());
+        let request = PartialRequest { entry: &entry, layout, verify, reserve: false, afford, meter: &meter };
+        (layout, storage().open_partial(&request).unwrap())
+    };
+    let (layout, OpenedPartial { file, kept }) = open(1 << 20);
+    assert_eq!(kept, []);
+    let holes: Vec<Subtree> = split_hole(layout, verify, 0, layout.blocks() - 1).collect();
+    holes.iter().for_each(|hole| file.write_hole(*hole, hash_zeros(&layout, verify, *hole)).unwrap());
+    drop(file);
+    let expected: Vec<_> = holes.iter().map(|hole| (*hole, hash_zeros(&layout, verify, *hole))).collect();
+    let (_, OpenedPartial { file, kept }) = open(1 << 20);
+    assert_eq!(kept, expected, "a clean stop");
+    // Another process may have written to the file.
+    drop(fs::File::options().write(true).open(&path).unwrap());
+    drop(file);
+    let (_, OpenedPartial { file, kept }) = open(1 << 20);
+    assert_eq!(kept, expected, "all holes are verified");
+    drop(file);
+    let (other, OpenedPartial { file, kept }) = open(16 << 20);
+    let blocks: u64 = kept.iter().map(|(blocks, _)| blocks.blocks()).sum();
+    assert_eq!(blocks, other.blocks());
+    assert!(kept.iter().all(|(blocks, hash)| hash_zeros(&other, verify, *blocks) == *hash) && kept.len() < 10);
+    drop(file);
+    fs::File::options().write(true).open(&path).unwrap().write_all_at(b"x", LENGTH / 2 + 5).unwrap();
+    let (_, OpenedPartial { kept, .. }) = open(16 << 20);
+    let blocks: u64 = kept.iter().map(|(blocks, _)| blocks.blocks()).sum();
+    assert_eq!(blocks, other.blocks() / 2);
 }
 
 #[test]
@@ -104,7 +151,7 @@ fn waiting_copy_does_not_open_the_partial_file() {
     let path = home.path().join(".big.lfn-partial");
     let mut damaged = large.bytes[BLOCK..].to_vec();
     damaged[0] ^= 1;
-    assert_eq!(large.open(&other).unwrap().kept, [(1, large.hash(1))]);
+    assert_eq!(large.open(&other).unwrap().kept, [(Subtree::of_block(1), large.hash(1))]);
     fs::File::options().write(true).open(path).unwrap().write_all_at(&damaged, BLOCK as u64).unwrap();
     assert_eq!(large.open(&other).unwrap().kept, [], "a change after a clean stop is found");
 }
