@@ -81,6 +81,15 @@ impl Name {
         self.0.as_bytes()
     }
 
+    /// Splits the name into its directory, which is empty for an entry of the root, and its last component.
+    pub fn split(&self) -> (&[u8], &[u8]) {
+        let bytes = self.as_bytes();
+        match bytes.iter().rposition(|byte| *byte == b'/') {
+            Some(at) => (&bytes[..at], &bytes[at + 1..]),
+            None => (b"", bytes),
+        }
+    }
+
     /// Returns the components in order.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.as_bytes().split(|byte| *byte == b'/')

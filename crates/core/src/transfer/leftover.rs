@@ -111,7 +111,7 @@ pub struct Leftover {
     #[cfg_attr(any(test, feature = "schema"), schemars(with = "u64"))]
     pub age: Duration,
     pub state: LeftoverState,
-    /// Reason for `foreign` or `failed`.
+    /// Reason for `unrecognised` or `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -134,7 +134,7 @@ impl Error {
             Error::Refused { code: ErrorCode::RATE | ErrorCode::TOO_LONG | ErrorCode::DURATION, .. } => {
                 "use a shorter --time or a lower rate".into()
             }
-            Error::Refused { code: ErrorCode::STREAMS, .. } => "use fewer --streams".into(),
+            Error::Refused { code: ErrorCode::STREAMS, .. } => "reduce --streams".into(),
             Error::Refused { .. } | Error::Stopped => "check the output of the server".into(),
             Error::Unknown(_) | Error::Frame(_) | Error::Unexpected { .. } | Error::Results(_) => {
                 "check that this is an iperf3 server; for an `lfn serve` use its ticket, without --iperf3".into()

@@ -42,7 +42,8 @@ impl ConnectionLimits {
     /// Open files that are reserved for all else.
     const RESERVED_FILES: u64 = 64;
 
-    /// Open files of a connection: an unauthenticated connection needs two, and so does a data stream.
+    /// Open files of a connection: its socket, and another handle of it while it is unauthenticated or carries a data
+    /// stream. The third is for a file that the stream writes.
     const FILES_PER_CONNECTION: u64 = 3;
 
     /// Minimum number of connections, whatever the limit of open files.

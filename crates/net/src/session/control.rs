@@ -74,8 +74,8 @@ impl Control {
         self.send_frame(FrameKind::Refusal, refusal, LINGER_TIMEOUT)
     }
 
-    /// Returns the next message. The error names the step in which it was expected: `while_doing` completes "closed the connection
-    /// …", for example "before the result".
+    /// Returns the next message. The error names the step in which it was expected: `while_doing` completes "closed the
+    /// connection …", for example "before the result".
     pub fn recv<T: DeserializeOwned>(
         &mut self,
         timeout: Duration,

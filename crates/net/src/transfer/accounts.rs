@@ -10,7 +10,7 @@ use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::entry::Owner;
 use lfn_sys::accounts;
 
-use super::stream_set::lock;
+use super::lock::lock;
 const MAX_CACHED: usize = 4096;
 
 /// Cached user and group names of this host.

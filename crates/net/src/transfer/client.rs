@@ -44,7 +44,7 @@ pub fn upload(
     watch: CopyObserver<'_>,
 ) -> Result<CopyOutcome, TransferError> {
     check_sources(&options.selection, from.len())?;
-    let open = |copy: &CopyId| Ok(from.iter().map(|from| open_source(from, &options.selection, copy)).collect());
+    let open = |id: &CopyId| Ok(from.iter().map(|from| open_source(from, &options.selection, id)).collect());
     upload_with(target, &open, None, None, to, options, watch)
 }
 
@@ -56,44 +56,44 @@ pub(super) fn upload_with(
     target: &Target,
     open: OpenSources<'_>,
     limiter: Option<Arc<RateLimiter>>,
-    copy: Option<CopyId>,
+    id: Option<CopyId>,
     to: RemoteDestination,
     options: &CopyOptions,
     watch: CopyObserver<'_>,
 ) -> Result<CopyOutcome, TransferError> {
     check_request_size(&options.transfer_options.protect)?;
     let job = CopyJob::Put { to };
-    let mut course = ResumableCopy::new(target, options, watch)?;
-    course.copy = copy.unwrap_or(course.copy);
-    course.run(|course| {
+    let mut copy = ResumableCopy::new(target, options, watch)?;
+    copy.id = id.unwrap_or(copy.id);
+    copy.run(|copy| {
         let mut sent = None;
-        let result = upload_once(course, open, limiter.as_ref(), &job, &mut sent);
+        let result = upload_once(copy, open, limiter.as_ref(), &job, &mut sent);
         if let Some(sender) = sent {
             sender.streams().shut_down();
-            course.copy.since = course.copy.since.or(sender.started_at());
-            course.digest = sender.digest().or(course.digest);
-            course.replaced += sender.streams().failed_streams();
+            copy.id.since = copy.id.since.or(sender.started_at());
+            copy.digest = sender.digest().or(copy.digest);
+            copy.replaced += sender.streams().failed_streams();
         }
         result
     })
 }
 
 fn upload_once(
-    course: &mut ResumableCopy<'_>,
+    copy: &mut ResumableCopy<'_>,
     open: OpenSources<'_>,
     limiter: Option<&Arc<RateLimiter>>,
     job: &CopyJob,
     sent: &mut Option<Sender>,
 ) -> Result<CopyResult, TransferError> {
-    let (options, copy) = (&course.options.clone(), course.copy);
+    let (options, id) = (&copy.options.clone(), copy.id);
     let begin = || -> Result<Sender, TransferError> {
-        let sources = open(&copy)?;
+        let sources = open(&id)?;
         let streams = limiter
             .cloned()
             .map_or_else(StreamSet::default, StreamSet::rate_limited_by)
             .with_congestion(options.congestion.as_ref());
         let listing = Listing::new(&options.selection)
-            .with_generated_time(Some(copy.began))
+            .with_generated_time(Some(id.began))
             .with_options(&options.transfer_options);
         let sender = Sender::start(sources, listing, options.block, streams)?;
         sender.set_listener(options.listener.clone());
@@ -101,17 +101,17 @@ fn upload_once(
     };
     let (mut sender, mut was_admitted) = (begin()?, false);
     let session = dial::new_session_id()?;
-    let mut dialled = PendingSession::start(course, session, job.clone());
-    let wanted = course.target_count.clone();
-    let mut pool = StreamPool::start(&course.target, session, options, &wanted, deliver_to(&sender))?;
-    let result = dialled.await_admission(course, || sender.streams().shut_down()).and_then(|(control, turn)| {
+    let mut dialled = PendingSession::start(copy, session, job.clone());
+    let wanted = copy.target_count.clone();
+    let mut pool = StreamPool::start(&copy.target, session, options, &wanted, deliver_to(&sender))?;
+    let result = dialled.await_admission(copy, || sender.streams().shut_down()).and_then(|(control, turn)| {
         if let Some(session) = turn {
             sender = begin()?;
-            pool = StreamPool::start(&course.target, session, options, &wanted, deliver_to(&sender))?;
+            pool = StreamPool::start(&copy.target, session, options, &wanted, deliver_to(&sender))?;
         }
         was_admitted = true;
         let mut arrivals = |demand: StreamDemand<'_>| maintain_streams(&mut pool, demand).err().map(Err);
-        run_control_loop(course, control, &mut arrivals, &mut sender)
+        run_control_loop(copy, control, &mut arrivals, &mut sender)
     });
     sender.streams().shut_down();
     *sent = was_admitted.then_some(sender);
@@ -130,37 +130,37 @@ pub fn download(
     check_request_size(&(&from, &options.selection))?;
     let single = options.selection.names.is_none() && matches!(from.as_slice(), [only] if is_single(only));
     let job = CopyJob::Get { from, selection: options.selection.clone() };
-    ResumableCopy::new(target, options, watch)?.run(|course| {
+    ResumableCopy::new(target, options, watch)?.run(|copy| {
         let mut received = None;
         let result =
-            download_once(course, &job, || local_destination(to, single, options.selection.preserve), &mut received);
+            download_once(copy, &job, || local_destination(to, single, options.selection.preserve), &mut received);
         if let Some(receiver) = received {
-            course.copy.since = course.copy.since.or(Some(receiver.started_at()));
-            course.digest = receiver.digest().or(course.digest);
-            course.replaced += receiver.streams().failed_streams();
+            copy.id.since = copy.id.since.or(Some(receiver.started_at()));
+            copy.digest = receiver.digest().or(copy.digest);
+            copy.replaced += receiver.streams().failed_streams();
         }
         result
     })
 }
 
 fn download_once(
-    course: &mut ResumableCopy<'_>,
+    copy: &mut ResumableCopy<'_>,
     job: &CopyJob,
     destination: impl Fn() -> Destination,
     received: &mut Option<Receiver>,
 ) -> Result<CopyResult, TransferError> {
-    let (options, since) = (&course.options.clone(), course.copy.since);
+    let (options, since) = (&copy.options.clone(), copy.id.since);
     let (deliver, mut streams) = stream_channel();
     let session = dial::new_session_id()?;
-    let mut dialled = PendingSession::start(course, session, job.clone());
-    let wanted = course.target_count.clone();
-    let mut pool = StreamPool::start(&course.target, session, options, &wanted, deliver.clone())?;
-    let result = dialled.await_admission(course, || ()).and_then(|(control, turn)| {
+    let mut dialled = PendingSession::start(copy, session, job.clone());
+    let wanted = copy.target_count.clone();
+    let mut pool = StreamPool::start(&copy.target, session, options, &wanted, deliver.clone())?;
+    let result = dialled.await_admission(copy, || ()).and_then(|(control, turn)| {
         if let Some(session) = turn {
             let (deliver, anew) = stream_channel();
             // Streams that were dialled before are closed together with their channel.
             streams = anew;
-            pool = StreamPool::start(&course.target, session, options, &wanted, deliver)?;
+            pool = StreamPool::start(&copy.target, session, options, &wanted, deliver)?;
         }
         let receiver_options = ReceiverOptions {
             transfer: options.transfer_options.clone(),
@@ -177,7 +177,7 @@ fn download_once(
             Ok(()) => streams.try_recv().ok().map(Ok),
             Err(error) => Some(Err(error)),
         };
-        let result = run_control_loop(course, control, &mut arrivals, receiver);
+        let result = run_control_loop(copy, control, &mut arrivals, receiver);
         receiver.close();
         result
     });
@@ -194,18 +194,18 @@ fn maintain_streams<D: Fn(DataStream) + Clone + Send + 'static>(
 
 /// Runs the control loop of one session.
 fn run_control_loop<S: Role>(
-    course: &mut ResumableCopy<'_>,
+    copy: &mut ResumableCopy<'_>,
     control: &mut Control,
     arrivals: NewStreams<'_>,
     side: &mut S,
 ) -> Result<CopyResult, TransferError> {
-    let (interrupted, started) = (course.interrupted, course.started);
-    let mut observer = |listed: ListedTotals, sample: &ProgressSample| course.observe(listed, sample);
+    let (interrupted, started) = (copy.interrupted, copy.started);
+    let mut observer = |listed: ListedTotals, sample: &ProgressSample| copy.observe(listed, sample);
     let (result, moved) = {
         let mut control_loop = ControlLoop::new(control, started, arrivals, interrupted, &mut observer);
         (control_loop.run(side), control_loop.last_progress())
     };
-    course.last_progress_at = moved.map_or(course.last_progress_at, |moved| moved.max(course.last_progress_at));
+    copy.last_progress_at = moved.map_or(copy.last_progress_at, |moved| moved.max(copy.last_progress_at));
     result
 }
 
@@ -231,10 +231,10 @@ pub(crate) fn random_seed() -> Result<u64, TransferError> {
     seed.map_err(|e| SessionError::Io { peer: "the kernel", source: io::Error::other(e) }.into())
 }
 
-fn open_source(from: &LocalSource, selection: &Selection, copy: &CopyId) -> Source {
+fn open_source(from: &LocalSource, selection: &Selection, id: &CopyId) -> Source {
     match (from, &selection.names) {
         (LocalSource::File(path), names) => Source::new(Arc::new(BaseDir::Local), path.clone(), names.as_ref()),
-        (LocalSource::Random(bytes), _) => Source::Random { seed: copy.seed(), bytes: *bytes },
+        (LocalSource::Random(bytes), _) => Source::Random { seed: id.seed(), bytes: *bytes },
         (LocalSource::Zero(bytes), _) => Source::Zero { bytes: *bytes },
     }
 }
@@ -286,17 +286,17 @@ struct PendingSession {
 
 impl PendingSession {
     /// Starts to dial the control connection.
-    fn start(course: &ResumableCopy<'_>, session: SessionId, job: CopyJob) -> Self {
+    fn start(copy: &ResumableCopy<'_>, session: SessionId, job: CopyJob) -> Self {
         let (sender, dialling) = channel();
-        let CopyOptions { max_streams: streams, block, congestion, pace, .. } = course.options.clone();
-        let clear = course.options.protection == Protection::Clear;
-        let stream_secret = clear.then(|| course.target.stream_secret());
-        let mut transfer_options = course.options.transfer_options.clone();
+        let CopyOptions { max_streams: streams, block, congestion, pace, .. } = copy.options.clone();
+        let clear = copy.options.protection == Protection::Clear;
+        let stream_secret = clear.then(|| copy.target.stream_secret());
+        let mut transfer_options = copy.options.transfer_options.clone();
         if matches!(job, CopyJob::Get { .. }) {
             // The filter rules of a download apply on this host.
             transfer_options.protect = Box::default();
         }
-        let copy = Some(Box::new(course.copy));
+        let id = Some(Box::new(copy.id));
         let request = CopyRequest {
             job,
             streams,
@@ -304,10 +304,10 @@ impl PendingSession {
             congestion,
             pace,
             stream_secret,
-            copy,
+            copy: id,
             transfer_options: Box::new(transfer_options),
         };
-        let (target, failed) = (course.target.clone(), sender.clone());
+        let (target, failed) = (copy.target.clone(), sender.clone());
         let dial = move || {
             // An interrupted copy no longer reads the result.
             let _ = sender.send(dial::open_control(&target, session, Request::Copy(request)));
@@ -319,18 +319,18 @@ impl PendingSession {
         PendingSession { dialling, control: None }
     }
 
-    fn control(&mut self, course: &mut ResumableCopy<'_>) -> Result<&mut Control, TransferError> {
+    fn control(&mut self, copy: &mut ResumableCopy<'_>) -> Result<&mut Control, TransferError> {
         loop {
-            if course.interrupted.load(Ordering::Relaxed) {
+            if copy.interrupted.load(Ordering::Relaxed) {
                 return Err(TransferError::Interrupted);
             }
             match self.dialling.recv_timeout(POLL_INTERVAL) {
                 Ok(control) => {
                     let control = self.control.insert(control?);
-                    course.server_reached = true;
+                    copy.server_reached = true;
                     return Ok(control);
                 }
-                Err(RecvTimeoutError::Timeout) => course.tick(),
+                Err(RecvTimeoutError::Timeout) => copy.tick(),
                 Err(RecvTimeoutError::Disconnected) => return Err(TransferError::Interrupted),
             }
         }
@@ -340,12 +340,12 @@ impl PendingSession {
     /// streams if the session had to wait. Calls `waits` if it must wait.
     fn await_admission(
         &mut self,
-        course: &mut ResumableCopy<'_>,
+        copy: &mut ResumableCopy<'_>,
         waits: impl FnOnce(),
     ) -> Result<(&mut Control, Option<SessionId>), TransferError> {
-        let control = self.control(course)?;
-        let (interrupted, asked) = (course.interrupted, Instant::now());
-        let (queue_patience, was_admitted) = (course.target.queue, &mut course.was_admitted);
+        let control = self.control(copy)?;
+        let (interrupted, asked) = (copy.interrupted, Instant::now());
+        let (queue_patience, was_admitted) = (copy.target.queue, &mut copy.was_admitted);
         let waits = || {
             *was_admitted = true;
             waits();
@@ -355,10 +355,10 @@ impl PendingSession {
             return Err(TransferError::Interrupted);
         }
         if turn.is_some() {
-            course.on_admitted(asked.elapsed());
+            copy.on_admitted(asked.elapsed());
         }
         if !control.is_refused()? {
-            course.enter();
+            copy.enter();
         }
         Ok((control, turn))
     }

@@ -451,8 +451,8 @@ impl TransferError {
             }
             TransferError::SourceReplaced => "run the same command again: it copies this file from the start",
             TransferError::Congestion { .. } => "check `sysctl net.ipv4.tcp_allowed_congestion_control` on that host",
-            TransferError::Streams { .. } => "use fewer --streams",
-            TransferError::Memory { .. } => "use fewer --streams or a smaller --block-size",
+            TransferError::Streams { .. } => "reduce --streams",
+            TransferError::Memory { .. } => "reduce --streams or --block-size",
             TransferError::Assembly(AssemblyError::Corrupt(_)) | TransferError::Digest { .. } => {
                 "run the command again; if the error returns, test the memory of both hosts"
             }

@@ -25,6 +25,7 @@ mod stream_set;
 mod stream_state;
 pub(crate) mod third_party;
 mod this_host;
+mod threads;
 mod work_meter;
 mod write_only;
 

@@ -47,7 +47,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) struct ResumableCopy<'a> {
     pub(super) target: Target,
     pub(super) options: CopyOptions,
-    pub(super) copy: CopyId,
+    pub(super) id: CopyId,
     pub(super) interrupted: &'a AtomicBool,
     callbacks: CopyObserver<'a>,
     /// Start of the copy, without the time in a queue.
@@ -91,7 +91,7 @@ impl<'a> ResumableCopy<'a> {
         Ok(ResumableCopy {
             target: target.clone(),
             options: options.clone(),
-            copy: CopyId { id: SessionId(id), began: now(), since: None },
+            id: CopyId { id: SessionId(id), began: now(), since: None },
             interrupted: watch.interrupted,
             callbacks: watch,
             started: begun,
@@ -339,15 +339,15 @@ mod tests {
             connection: &mut |_| {},
             interrupted: &interrupted,
         };
-        let course = ResumableCopy::new(&target, &options, watch).unwrap();
-        course.run(|course| Err(session(course, &interrupted).into())).unwrap_err()
+        let copy = ResumableCopy::new(&target, &options, watch).unwrap();
+        copy.run(|copy| Err(session(copy, &interrupted).into())).unwrap_err()
     }
 
     #[test]
     fn interrupt_ends_a_lost_copy() {
         for reached in [true, false] {
-            let error = ends_with(|course, interrupted| {
-                course.server_reached = reached;
+            let error = ends_with(|copy, interrupted| {
+                copy.server_reached = reached;
                 interrupted.store(true, Ordering::Relaxed);
                 SessionError::Closed { peer: "the server", while_doing: "before the copy was done" }
             });
@@ -359,19 +359,19 @@ mod tests {
     fn stopping_server_ends_only_unadmitted_copies() {
         let stopping = || SessionError::Refused(Refusal::new(RefusalCode::Stopped, "the server is stopping"));
         let mut sessions = 0;
-        let refused = ends_with(|course, _| {
-            (sessions, course.server_reached) = (sessions + 1, true);
+        let refused = ends_with(|copy, _| {
+            (sessions, copy.server_reached) = (sessions + 1, true);
             stopping()
         });
         assert_eq!((sessions, refused.is_resumable()), (1, false));
         assert_eq!(refused.to_string(), "the server is stopping");
         for waits in [true, false] {
             let mut sessions = 0;
-            ends_with(|course, interrupted| {
-                (sessions, course.server_reached) = (sessions + 1, true);
+            ends_with(|copy, interrupted| {
+                (sessions, copy.server_reached) = (sessions + 1, true);
                 match (sessions, waits) {
-                    (1, true) => course.was_admitted = true,
-                    (1, false) => course.enter(),
+                    (1, true) => copy.was_admitted = true,
+                    (1, false) => copy.enter(),
                     _ => interrupted.store(true, Ordering::Relaxed),
                 }
                 stopping()

@@ -19,8 +19,8 @@ use crate::session::DataStream;
 /// The work on one data stream, on the caller's thread, until nothing is left to do.
 pub(crate) type StreamWorker = Arc<dyn Fn(DataStream) + Send + Sync>;
 
-/// A sender or a receiver, as its control thread sees it. Every method returns at once: files are accessed on separate
-/// threads.
+/// A sender or a receiver, as its control thread sees it. No method accesses a file or waits for
+/// room in a queue: other threads do.
 pub(crate) trait Role {
     type Outgoing: Serialize;
     type Incoming: DeserializeOwned;

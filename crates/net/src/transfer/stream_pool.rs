@@ -15,7 +15,8 @@ use lfn_core::wire::seal::Seal;
 
 use super::TransferError;
 use super::copy_options::CopyOptions;
-use super::stream_set::{StreamSet, lock};
+use super::lock::lock;
+use super::stream_set::StreamSet;
 use crate::session::dial::{self, Target};
 use crate::session::{DataStream, Protection, SessionError};
 use crate::session::{congestion, pacing};

@@ -22,7 +22,7 @@ use lfn_sys::pages::MAX_SEND;
 use lfn_sys::tcp;
 use rustix::fs::sendfile;
 
-pub(crate) use super::lock::lock;
+use super::lock::lock;
 use super::stall::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT};
 use super::stream_state::{ClosedStream, STREAM_STALL_TIMEOUT, StreamState};
 pub(crate) use super::work_meter::Activity;

@@ -86,7 +86,7 @@ impl RequestError {
         match self {
             RequestError::Samples(streams, time, _) => {
                 let least = (time.as_millis() * u128::from(*streams)).div_ceil(MAX_SAMPLES);
-                Some(format!("use --interval {least}ms or more, a shorter --time, or fewer --streams"))
+                Some(format!("use --interval {least}ms or more, a shorter --time, or a smaller --streams"))
             }
             _ => None,
         }

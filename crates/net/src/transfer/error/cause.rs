@@ -72,7 +72,7 @@ impl ForbiddenReason {
             ForbiddenReason::FileInPath => Some("move the file away, or use another destination"),
             ForbiddenReason::DirectoryNotEmpty => Some("move the directory away"),
             ForbiddenReason::ReplacedEntryRemains => Some("`lfn copy --clean` lists it"),
-            ForbiddenReason::TooManyPartials => Some("use fewer --streams"),
+            ForbiddenReason::TooManyPartials => Some("reduce --streams"),
             ForbiddenReason::PartialReplaced | ForbiddenReason::LinkTargetReplaced => {
                 Some("copy it again when no other program writes to the destination")
             }

@@ -48,7 +48,7 @@ fn each_reason_has_the_hint_of_its_cause() {
         (ForbiddenReason::ReservedName, None),
         (ForbiddenReason::DirectoryNotEmpty, Some("move the directory")),
         (ForbiddenReason::ReplacedEntryRemains, Some("lfn copy --clean")),
-        (ForbiddenReason::TooManyPartials, Some("fewer --streams")),
+        (ForbiddenReason::TooManyPartials, Some("reduce --streams")),
         (ForbiddenReason::PartialReplaced, Some("no other program")),
         (ForbiddenReason::PartialHasTwoNames, Some("remove one")),
         (ForbiddenReason::PartialNotRegular(FileKind::Directory), Some("move this entry away")),

@@ -26,8 +26,9 @@ use super::inbox::POLL_INTERVAL;
 use super::quota::QuotaReservation;
 use super::report::Reports;
 use super::timeouts::ReceiverTimeouts;
+use crate::transfer::lock::lock;
 use crate::transfer::storage::{OpenedPartial, PartialRequest, UnpublishedFile};
-use crate::transfer::stream_set::{Activity, StreamSet, lock};
+use crate::transfer::stream_set::{Activity, StreamSet};
 use crate::transfer::{ForbiddenReason, TransferError};
 
 /// Maximum number of open partial files. Each of them holds two descriptors open. The sender starts at most
@@ -516,30 +517,33 @@ impl Assembler {
 
     /// Fails one file. The copy continues with the other files.
     pub(super) fn fail(&self, needed: &Arc<NeededFile>, error: TransferError) {
-        let Some(partial) = self.end(needed) else { return };
-        self.commits.fail(needed.clone(), error, partial);
+        self.end(needed, |partial| self.commits.fail(needed.clone(), error, partial));
     }
 
     /// Ends a file that the sender cannot send. Returns false if the file was over before. The caller settles the entry.
     pub(super) fn cancel(&self, needed: &Arc<NeededFile>) -> bool {
-        let Some(partial) = self.end(needed) else { return false };
-        // Closing the file flushes its blocks to disk.
-        self.streams.meter().while_blocked(|| self.streams.measure(Activity::Disk, || drop(partial)));
-        self.forget(needed.number);
-        true
+        let ended = self.end(needed, |partial| {
+            // Closing the file flushes its blocks to disk.
+            self.streams.meter().while_blocked(|| self.streams.measure(Activity::Disk, || drop(partial)));
+        });
+        if ended {
+            self.forget(needed.number);
+        }
+        ended
     }
 
-    /// Marks a file as over. Returns its partial file, or `None` if the file was over before.
-    fn end(&self, needed: &NeededFile) -> Option<Option<Arc<dyn UnpublishedFile>>> {
+    /// Marks a file as over, and gives its partial file to `release`. Returns false if the file was over before.
+    fn end(&self, needed: &NeededFile, release: impl FnOnce(Option<Arc<dyn UnpublishedFile>>)) -> bool {
         let mut state = lock(&needed.state);
         if state.is_over {
-            return None;
+            return false;
         }
         state.is_over = true;
         let partial = self.take_partial(&mut state);
         drop(state);
         self.quota.release(&needed.reservation);
-        Some(partial)
+        release(partial);
+        true
     }
 
     fn take_partial(&self, state: &mut FileState) -> Option<Arc<dyn UnpublishedFile>> {

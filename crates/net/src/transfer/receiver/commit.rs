@@ -21,8 +21,8 @@ use super::outcome::EntryOutcome;
 use super::plan_event::{FileDone, PlanInbox};
 use super::report::{Report, Reports};
 use crate::transfer::TransferError;
+use crate::transfer::lock::lock;
 use crate::transfer::storage::UnpublishedFile;
-use crate::transfer::stream_set::lock;
 use crate::transfer::work_meter::WorkMeter;
 
 /// Number of files that complete a batch.

@@ -15,8 +15,8 @@ use lfn_core::wire::copy::BlockHeader;
 use super::quota::FileReservation;
 use super::report::EntryReports;
 use crate::transfer::TransferError;
+use crate::transfer::lock::lock;
 use crate::transfer::storage::{Storage, UnpublishedFile};
-use crate::transfer::stream_set::lock;
 
 /// Maximum number of block records in memory for all unfinished files ([`FileAssembly::tracked_blocks`]): 25 MiB.
 /// Streams leave gaps as wide as the blocks in flight, which are some thousands.

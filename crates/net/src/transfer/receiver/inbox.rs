@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::transfer::stream_set::lock;
+use crate::transfer::lock::lock;
 
 /// Interval at which a waiting thread checks whether the copy is over.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -73,7 +73,7 @@ impl Default for PlanInbox {
 }
 
 impl PlanInbox {
-    /// Sends an event from the control thread, which never waits.
+    /// Sends an event from the control thread, which never waits for room in a queue.
     ///
     /// # Errors
     /// [`TransferError::SenderViolation`] if the sender has sent more than pending entries can need.

@@ -11,7 +11,8 @@ use lfn_core::transfer::entry::Name;
 use lfn_core::units::Bytes;
 
 use crate::transfer::TransferError;
-use crate::transfer::stream_set::{StreamSet, lock};
+use crate::transfer::lock::lock;
+use crate::transfer::stream_set::StreamSet;
 
 /// The bytes reserved since the session began, without those of failed files that did not arrive. `None` without a
 /// quota.

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
-use std::thread;
 
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::entry::{EntryKind, Modified, Name};
@@ -25,7 +24,6 @@ use super::recovery::StreamRecovery;
 use super::report::{EntryReports, Reporter, Reports};
 use super::timeouts::ReceiverTimeouts;
 use super::{ListChecks, Receiver, RunningThreads, UnlistedNames};
-use crate::session::SessionError;
 use crate::transfer::TransferError;
 use crate::transfer::base_dir::{BaseDir, now};
 use crate::transfer::entry_listener::EntryListener;
@@ -34,6 +32,7 @@ use crate::transfer::storage::local::{DestinationOptions, LocalStorage};
 use crate::transfer::storage::null::NullStorage;
 use crate::transfer::storage::write_only::{WriteOnly, WriteOnlyAccess};
 use crate::transfer::stream_set::StreamSet;
+use crate::transfer::threads::spawn;
 
 /// The destination of a copy.
 #[derive(Debug)]
@@ -292,9 +291,4 @@ pub(in crate::transfer) fn subtract_clock_lag(now: Modified) -> Modified {
         None => Modified::new(now.seconds() - 1, now.nanoseconds() + 1_000_000_000 - CLOCK_LAG),
     }
     .unwrap_or(now)
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), TransferError> {
-    let spawned = thread::Builder::new().name(name.into()).spawn(work);
-    spawned.map(drop).map_err(|source| SessionError::Io { peer: "the kernel", source }.into())
 }

@@ -20,7 +20,8 @@ use super::shared::{Shared, wait};
 use super::source_file::ListedFile;
 use crate::session::DataStream;
 use crate::transfer::TransferError;
-use crate::transfer::stream_set::{Activity, lock};
+use crate::transfer::lock::lock;
+use crate::transfer::stream_set::Activity;
 use crate::transfer::stream_state::StreamState;
 
 /// Maximum number of bytes in the kernel that TCP has not sent yet, unless two blocks are smaller. The limit keeps a

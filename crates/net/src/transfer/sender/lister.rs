@@ -17,7 +17,8 @@ use super::source_file::ListedFile;
 use super::state::{SourceTotals, State};
 use super::walk::Walk;
 use super::walk_step::WalkStep;
-use crate::transfer::stream_set::{Activity, lock};
+use crate::transfer::lock::lock;
+use crate::transfer::stream_set::Activity;
 
 /// Number of entries in a batch, and the maximum time that the first of them waits.
 const BATCH_ENTRIES: usize = 128;

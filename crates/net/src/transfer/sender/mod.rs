@@ -1,11 +1,18 @@
 //! The sending side of a copy: lists its sources, and sends their blocks at the same time.
 //!
 //! One thread walks the sources and fills the list ([`lister`], [`walk`]). The list may run ahead of the receiver only
-//! as far as [`pending_entries`] allows. Each stream takes the next blocks from the [`BlockScheduler`](lfn_core::transfer::schedule::BlockScheduler), reads and
-//! hashes them, and sends them ([`block_sender`]). All threads share [`State`](state::State) under one lock, which no thread holds
-//! during an operation on a file or a socket. A file that cannot be read fails alone, and the copy continues.
+//! as far as [`pending_entries`] allows. Each stream takes the next blocks from the [`BlockScheduler`], reads and hashes
+//! them, and sends them ([`block_sender`]). A file that cannot be read fails alone, and the copy continues.
+//!
+//! # Locks
+//! All threads share [`State`] under one lock. A thread that holds it may take the locks of the streams
+//! ([`StreamSet`]) and of the destination, never the other way round, and neither reads nor writes a file or a socket.
+//! (To end a stream, it may shut down its socket, which does not wait.) The locks of the open files and of the storages
+//! are never held together with the state.
 //!
 //! [`pending_entries`]: lfn_core::transfer::pending_entries
+//! [`BlockScheduler`]: lfn_core::transfer::schedule::BlockScheduler
+//! [`State`]: state::State
 
 mod block_sender;
 mod destination_slot;
@@ -30,7 +37,6 @@ mod walk_step;
 
 use std::iter;
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
 use lfn_core::transfer::blocks::Layout;
@@ -48,9 +54,10 @@ use self::state::SourceTotals;
 use self::walk::Walk;
 use super::TransferError;
 use super::entry_listener::EntryListener;
+use super::lock::lock;
 use super::role::{CopyResult, ListedTotals, Role, StreamWorker};
-use super::stream_set::{StreamSet, lock};
-use crate::session::SessionError;
+use super::stream_set::StreamSet;
+use super::threads::spawn;
 
 /// Maximum number of messages that are sent before the messages of the peer are read.
 const MESSAGES_PER_BATCH: usize = 256;
@@ -233,11 +240,6 @@ impl Drop for StopOnDrop {
         self.0.work_available.notify_all();
         self.0.room_in_list.notify_all();
     }
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), TransferError> {
-    let spawned = thread::Builder::new().name(name.into()).spawn(work);
-    spawned.map(drop).map_err(|source| SessionError::Io { peer: "the kernel", source }.into())
 }
 
 #[cfg(test)]

@@ -16,9 +16,10 @@ use lfn_core::transfer::schedule::BlockTask;
 
 use super::read_error::ReadError;
 use super::source_file::{ListedFile, OpenedFile};
+use crate::transfer::lock::lock;
 use crate::transfer::storage::holes::{digest_of, is_zeros, last_block_in_hole};
 use crate::transfer::storage::{Metadata, ReadFile};
-use crate::transfer::stream_set::{StreamSet, lock};
+use crate::transfer::stream_set::StreamSet;
 
 /// Maximum number of files that stay open for further reads.
 const MAX_OPEN: usize = 16;

@@ -23,9 +23,9 @@ use super::source::Source;
 use super::walk::Walk;
 use crate::transfer::TransferError;
 use crate::transfer::base_dir::{BaseDir, path_text};
+use crate::transfer::lock::lock;
 use crate::transfer::storage::local::typed_paths::RelativePaths;
 use crate::transfer::storage::{FileId, ObjectKind};
-use crate::transfer::stream_set::lock;
 
 /// A source as the user or the client gave it.
 #[derive(Debug)]

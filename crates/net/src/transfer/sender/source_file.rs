@@ -10,8 +10,8 @@ use lfn_core::transfer::entry::{EntryError, Name};
 
 use super::file_version::FileVersion;
 use super::hard_links::FileIdentity;
+use crate::transfer::lock::lock;
 use crate::transfer::storage::{Metadata, Storage};
-use crate::transfer::stream_set::lock;
 
 /// A storage that is listed, and the place of its entries in the list.
 #[derive(Debug)]

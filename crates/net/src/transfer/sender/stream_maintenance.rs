@@ -7,7 +7,7 @@ use lfn_core::wire::copy::{ReceiverMessage, SenderMessage};
 use super::shared::Shared;
 use super::state::State;
 use crate::transfer::TransferError;
-use crate::transfer::stream_set::lock;
+use crate::transfer::lock::lock;
 use crate::transfer::stream_state::{ClosedStream, MAX_RANGES_PER_MESSAGE};
 
 impl Shared {

@@ -3,6 +3,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
+use std::thread;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 

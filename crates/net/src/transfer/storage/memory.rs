@@ -1,4 +1,4 @@
-//! A storage in memory, for tests and for copies that must not touch a disk.
+//! A storage in memory, for tests.
 //!
 //! Times are those of a counter: each change is one second later than the change before.
 
@@ -20,7 +20,7 @@ use super::{
     Capabilities, Existing, FileId, Metadata, Names, ObjectKind, OpenedPartial, PartialRequest, ReadFile, Removal,
     RemovalVisitor, Storage, TopDirectory, UnpublishedFile,
 };
-use crate::transfer::stream_set::lock;
+use crate::transfer::lock::lock;
 use crate::transfer::{self, ForbiddenReason, TransferError};
 
 /// Device number of all objects.

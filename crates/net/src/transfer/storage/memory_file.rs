@@ -10,7 +10,7 @@ use lfn_core::transfer::entry::Modified;
 use lfn_core::units::Bytes;
 
 use super::{FileData, FileId, Metadata, ObjectKind, ReadFile};
-use crate::transfer::stream_set::lock;
+use crate::transfer::lock::lock;
 
 /// Unit of allocation, in bytes. A page of zeros is a hole.
 const PAGE: u64 = 4096;

@@ -46,8 +46,8 @@ pub(crate) type FileId = (u64, u64);
 /// The names in a directory.
 pub(crate) type Names = Box<dyn Iterator<Item = Result<Vec<u8>, TransferError>> + Send>;
 
-/// Abilities of a storage. A caller must not use an operation whose flag is false; a storage answers such a call with an
-/// error.
+/// Abilities of a storage. An operation whose flag is false answers with an error. The conformance suite compares the
+/// flags with what the storage does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capabilities {
     /// Entries can be listed and files can be read.
@@ -123,6 +123,11 @@ pub(crate) enum Existing {
 }
 
 impl Existing {
+    /// Returns whether it is a directory that the caller may see.
+    pub(crate) fn is_directory(self) -> bool {
+        matches!(self, Existing::Object(metadata) if metadata.kind == ObjectKind::Directory)
+    }
+
     /// Returns the object as the decision about an entry sees it.
     pub(crate) fn for_decision(self) -> overwrite::Existing {
         match self {

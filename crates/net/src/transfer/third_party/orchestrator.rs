@@ -68,7 +68,7 @@ fn run_session(
     let (interrupted, sender) = (copy.interrupted, copy.target.clone());
     let options = copy.options.clone();
     let transfer_options = Box::new(options.transfer_options.clone());
-    let (since, selection) = (copy.copy.since, options.selection.clone());
+    let (since, selection) = (copy.id.since, options.selection.clone());
     let token_request = TokenRequest {
         to: to.clone(),
         transfer_options: transfer_options.clone(),
@@ -99,7 +99,7 @@ fn run_session(
         congestion: options.congestion,
         pace,
         predicted,
-        copy: copy.copy,
+        copy: copy.id,
         retry_for,
         transfer_options,
     };
@@ -114,7 +114,7 @@ fn run_session(
     }
     let started = Instant::now();
     copy.server_reached = true;
-    copy.copy.since.get_or_insert(since);
+    copy.id.since.get_or_insert(since);
     copy.enter();
     let mut connections =
         ControlConnections { source, destination, last_sent: Instant::now(), last_received: Instant::now() };

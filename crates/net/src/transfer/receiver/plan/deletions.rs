@@ -145,7 +145,7 @@ impl Deletions {
         if !self.has_room(&entry.name) {
             return;
         }
-        let (parent, last) = split_path(entry.name.as_bytes());
+        let (parent, last) = entry.name.split();
         let names = match self.levels.last_mut() {
             Some(level) if relative_path(&level.name) == parent => {
                 let folded = fold_name(last);
@@ -164,7 +164,7 @@ impl Deletions {
 
     /// Excludes the existing entry of this name from deletion, whatever spelling the file system gives the name.
     pub(super) fn exclude(&mut self, name: &Name, metadata: &Metadata) {
-        let (parent, _) = split_path(name.as_bytes());
+        let (parent, _) = name.split();
         let Some(at) = self.levels.iter().rposition(|level| relative_path(&level.name) == parent) else { return };
         // Before a replacement, the other names of a hard-linked file must count separately: one of them may become the
         // only one.
@@ -294,14 +294,6 @@ fn relative_path(name: &Name) -> &[u8] {
 /// Returns whether `name` is in the directory, at any depth.
 fn contains(directory: &Name, name: &[u8]) -> bool {
     directory.is_root() || name.strip_prefix(directory.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
-}
-
-/// Splits a path into its directory and its last component.
-fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (b"", path),
-    }
 }
 
 fn join_path(directory: &[u8], name: &[u8]) -> Vec<u8> {

@@ -14,7 +14,7 @@ use super::entries::NextEntry;
 use super::place::{ResolvedEntry, directory_conflict};
 use crate::transfer::TransferError;
 use crate::transfer::receiver::outcome::EntryOutcome;
-use crate::transfer::storage::{Existing, ObjectKind};
+use crate::transfer::storage::Existing;
 
 impl Planner {
     /// Reports the action that a copy would take for an entry.
@@ -64,7 +64,7 @@ impl Planner {
                 self.target.reports.entry(entry, EntryAction::Refuse);
                 return Err(TransferError::Conflict { path: self.storage().display_name(&entry.name), obstacle });
             }
-            OverwriteDecision::Replace if is_directory(existing) => {
+            OverwriteDecision::Replace if existing.is_directory() => {
                 if !self.clear_directory(&entry.name, !self.sources.may_overlap())? {
                     self.target.reports.entry(entry, EntryAction::Refuse);
                     return Err(directory_conflict(self.storage().display_name(&entry.name)));
@@ -95,8 +95,4 @@ impl Planner {
         let equal = equal.or_else(|| self.equals_existing(resolved, existing));
         Ok(decide(entry, existing.for_decision(), equal, self.target.overwrite))
     }
-}
-
-fn is_directory(existing: Existing) -> bool {
-    matches!(existing, Existing::Object(metadata) if metadata.kind == ObjectKind::Directory)
 }

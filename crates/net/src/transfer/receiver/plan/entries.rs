@@ -22,7 +22,7 @@ pub(super) enum EntryState {
     /// The digest of the existing file is being computed, and the source's digest is requested.
     Comparing {
         entry: Box<Entry>,
-        existing: Option<Option<Digest>>,
+        existing: ExistingDigest,
         source: Option<Digest>,
     },
     /// The existing file is up to date. Only its digest is missing.
@@ -31,6 +31,16 @@ pub(super) enum EntryState {
         outcome: EntryOutcome,
     },
     Needed(Arc<NeededFile>),
+}
+
+/// Digest of an existing file that is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ExistingDigest {
+    /// The file is being read.
+    Pending,
+    /// The file cannot be read, and counts as different.
+    Unreadable,
+    Known(Digest),
 }
 
 /// An entry to plan.
@@ -142,19 +152,36 @@ impl PlannedEntries {
         self.sent_digests.remove(&number)
     }
 
-    /// Sets one of the two digests of a comparison. When both are known, the entry is planned again.
-    pub(super) fn set_compared(
-        &mut self,
-        number: u32,
-        new_existing: Option<Option<Digest>>,
-        new_source: Option<Digest>,
-    ) {
-        let Some(EntryState::Comparing { existing, source, .. }) = self.states.get_mut(&number) else { return };
-        (*existing, *source) = (new_existing.or(*existing), new_source.or(*source));
-        let (Some(existing), Some(source)) = (*existing, *source) else { return };
+    /// Sets the digest of the existing file of a comparison.
+    pub(super) fn set_existing_digest(&mut self, number: u32, digest: ExistingDigest) {
+        if let Some(EntryState::Comparing { existing, .. }) = self.states.get_mut(&number) {
+            *existing = digest;
+            self.compare(number);
+        }
+    }
+
+    /// Sets the source's digest of a comparison.
+    pub(super) fn set_compared_source(&mut self, number: u32, digest: Digest) {
+        if let Some(EntryState::Comparing { source, .. }) = self.states.get_mut(&number) {
+            *source = Some(digest);
+            self.compare(number);
+        }
+    }
+
+    /// Plans the entry again if both digests of its comparison are known.
+    fn compare(&mut self, number: u32) {
+        let Some(EntryState::Comparing { existing, source: Some(source), .. }) = self.states.get(&number) else {
+            return;
+        };
+        let existing = match existing {
+            ExistingDigest::Pending => return,
+            ExistingDigest::Unreadable => None,
+            ExistingDigest::Known(digest) => Some(*digest),
+        };
+        let is_equal = existing == Some(*source);
         if let Some(EntryState::Comparing { entry, .. }) = self.states.remove(&number) {
             self.states.insert(number, EntryState::Listed(entry));
-            self.comparisons.insert(number, DigestComparison { is_equal: existing == Some(source), existing });
+            self.comparisons.insert(number, DigestComparison { is_equal, existing });
             self.again.push_back(number);
         }
     }

@@ -32,7 +32,7 @@ use lfn_core::wire::copy::{EntryAction, EntryFailure};
 use self::deletions::Deletions;
 pub(super) use self::deletions::MAX_UNLISTED;
 use self::directories::{PendingDirectories, is_below};
-use self::entries::{EntryState, NextEntry, PlannedEntries};
+use self::entries::{EntryState, ExistingDigest, NextEntry, PlannedEntries};
 use self::links::HardLinks;
 use self::source_names::{EarlierEntry, SourceNames};
 use super::assemble::Assembler;
@@ -44,8 +44,9 @@ use super::plan_event::{FileDone, PlanEvent, PlanInbox};
 use super::report::Report;
 use super::timeouts::ReceiverTimeouts;
 use crate::transfer::TransferError;
+use crate::transfer::lock::lock;
 use crate::transfer::storage::Storage;
-use crate::transfer::stream_set::{StreamSet, lock};
+use crate::transfer::stream_set::StreamSet;
 
 /// The parts of the receiver that the planner works with, and fixed settings.
 #[derive(Debug)]
@@ -213,7 +214,7 @@ impl Planner {
             PlanEvent::Unlisted(names) => self.deletions.add_unlisted(names),
             PlanEvent::SourceIncomplete => self.deletions.set_source_incomplete(),
             PlanEvent::SourceFailed { number, failure } => self.fail_at_source(number, failure),
-            PlanEvent::SourceDigest { number, digest } => self.entries.set_compared(number, None, Some(digest)),
+            PlanEvent::SourceDigest { number, digest } => self.entries.set_compared_source(number, digest),
             PlanEvent::SentDigest { number, digest } => match self.entries.get(number) {
                 Some(EntryState::Needed(_)) => {
                     self.setup.assembler.set_source_digest(number, digest);
@@ -231,8 +232,8 @@ impl Planner {
 
     fn handle_existing_digest(&mut self, number: u32, digest: Result<Digest, TransferError>) {
         if !matches!(self.entries.get(number), Some(EntryState::Hashing { .. })) {
-            // A file that cannot be read counts as different.
-            return self.entries.set_compared(number, Some(digest.ok()), None);
+            let digest = digest.map_or(ExistingDigest::Unreadable, ExistingDigest::Known);
+            return self.entries.set_existing_digest(number, digest);
         }
         let Some(EntryState::Hashing { entry, outcome }) = self.entries.remove(number) else { return };
         match digest {

@@ -12,12 +12,12 @@ use lfn_core::wire::copy::{EntryAction, ReceiverMessage};
 
 use super::Planner;
 use super::directories::PendingDirectory;
-use super::entries::{DigestComparison, EntryState, NextEntry};
+use super::entries::{DigestComparison, EntryState, ExistingDigest, NextEntry};
 use super::links::LinkTarget;
 use crate::transfer::base_dir::has_rebooted_since;
 use crate::transfer::receiver::file::NeededFile;
 use crate::transfer::receiver::outcome::EntryOutcome;
-use crate::transfer::storage::{Existing, FileId, ObjectKind};
+use crate::transfer::storage::{Existing, FileId};
 use crate::transfer::{ForbiddenReason, TransferError};
 
 /// Maximum number of attempts to create an entry whose name another process creates and removes meanwhile.
@@ -93,7 +93,7 @@ impl Planner {
             OverwriteDecision::Refuse(obstacle) => {
                 return Err(TransferError::Conflict { path: self.storage().display_name(&entry.name), obstacle });
             }
-            OverwriteDecision::Replace if is_directory(existing) => {
+            OverwriteDecision::Replace if existing.is_directory() => {
                 if !self.clear_directory(&entry.name, !self.sources.may_overlap())? {
                     return Err(directory_conflict(self.storage().display_name(&entry.name)));
                 }
@@ -341,12 +341,12 @@ impl Planner {
     ) -> Result<Option<EntryOutcome>, TransferError> {
         let EntryKind::File { length } = entry.kind else { return Ok(Some(EntryOutcome::skipped(entry))) };
         let layout = Layout::new(length, self.setup.block_size)?;
-        let state = EntryState::Comparing { entry: Box::new(entry.clone()), existing: None, source: None };
-        self.entries.set(number, state);
+        let (compared, existing) = (Box::new(entry.clone()), ExistingDigest::Pending);
+        self.entries.set(number, EntryState::Comparing { entry: compared, existing, source: None });
         self.report(super::Report::DigestRequested(number));
         if layout.blocks() == 0 {
             let empty = lfn_core::transfer::digest::Digest(*blake3::hash(&[]).as_bytes());
-            self.entries.set_compared(number, None, Some(empty));
+            self.entries.set_compared_source(number, empty);
         }
         self.hash_existing(number, entry.name.clone(), layout);
         Ok(None)
@@ -418,10 +418,6 @@ impl Planner {
         let preserve = self.setup.preserve;
         preserve.modes || preserve.owners || preserve.xattrs || preserve.acls
     }
-}
-
-fn is_directory(existing: Existing) -> bool {
-    matches!(existing, Existing::Object(metadata) if metadata.kind == ObjectKind::Directory)
 }
 
 /// Returns the outcome of an existing file that stays.

@@ -95,7 +95,7 @@ impl AttributeTarget<'_> {
         }
     }
 
-    /// Sets the time of change. An existing file has the right time already.
+    /// Sets the modification time. An existing file has the right time already.
     pub(super) fn set_modified(self, times: &Timestamps) -> Result<(), Errno> {
         match self {
             AttributeTarget::NewFile(file) => futimens(file, times),
@@ -116,7 +116,7 @@ impl AttributeTarget<'_> {
     }
 }
 
-/// Sets the time of change, and leaves the time of the last access.
+/// Sets the modification time, and leaves the time of the last access.
 pub(super) fn set_modified(file: impl AsFd, entry: &Entry) -> Result<(), Errno> {
     futimens(file, &entry_times(entry))
 }
@@ -126,7 +126,7 @@ pub(super) fn entry_times(entry: &Entry) -> Timestamps {
     modified_timestamps(entry.modified)
 }
 
-/// Returns a time of change for the kernel. The time of the last access stays.
+/// Returns a modification time for the kernel. The time of the last access stays.
 pub(super) fn modified_timestamps(modified: Modified) -> Timestamps {
     let modified = Timespec { tv_sec: modified.seconds(), tv_nsec: i64::from(modified.nanoseconds()) };
     Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: modified }

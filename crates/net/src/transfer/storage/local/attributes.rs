@@ -22,7 +22,7 @@ use super::attribute_target::{AttributeError, AttributeTarget, entry_times, modi
 use super::location::EntryLocation;
 use super::xattrs::{ACL_ACCESS, ACL_DEFAULT, MAX_XATTR_BYTES};
 use crate::transfer::accounts::Accounts;
-use crate::transfer::stream_set::lock;
+use crate::transfer::lock::lock;
 
 /// The mode bits that a directory's owner needs to write in the directory.
 const OWNER_RWX: u32 = 0o700;

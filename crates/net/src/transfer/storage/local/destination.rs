@@ -20,12 +20,12 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, 
 use rustix::io::Errno;
 
 use super::location::{EntryLocation, TopHandle, open_readable};
-use super::names::{is_reserved_name, partial_name, split_path};
+use super::names::{is_reserved_name, partial_name};
 use super::partial_owner::PartialOwner;
 use crate::transfer::base_dir::{
     BaseDir, Inode, check_file_name, file_error, inode, inode_of, open_error, or_current_dir, path_text,
 };
-use crate::transfer::stream_set::lock;
+use crate::transfer::lock::lock;
 use crate::transfer::this_host;
 use crate::transfer::{ForbiddenReason, TransferError};
 
@@ -210,7 +210,7 @@ impl DestinationTree {
             let (directory, name) = (top.directory.clone(), single_name.clone());
             return Ok(EntryLocation { directory, name, display_path, top, owner });
         }
-        let (parent, last) = split_path(name.as_bytes());
+        let (parent, last) = name.split();
         let directory = self.cached_directory(parent).map_err(|error| top.path_error(&display_path, error))?;
         let name = check_file_name(OsStr::from_bytes(last), &display_path)?;
         Ok(EntryLocation { directory, name, display_path, top, owner })
@@ -219,7 +219,7 @@ impl DestinationTree {
     /// Refuses names of partial files and journals. This copy writes to such files itself, and a later copy trusts
     /// their content.
     pub(super) fn check_name(&self, name: &Name) -> Result<(), TransferError> {
-        let last = self.single_name.as_ref().map_or_else(|| split_path(name.as_bytes()).1, |name| name.as_bytes());
+        let last = self.single_name.as_ref().map_or_else(|| name.split().1, |name| name.as_bytes());
         if !is_reserved_name(last) {
             return Ok(());
         }

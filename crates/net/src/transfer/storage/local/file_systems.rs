@@ -11,8 +11,8 @@ use lfn_core::transfer::options::FsyncPolicy;
 use rustix::fs::{fstat, fstatfs, fsync, syncfs};
 use rustix::io::Errno;
 
+use crate::transfer::lock::lock;
 use crate::transfer::storage::UnpublishedFile;
-use crate::transfer::stream_set::lock;
 
 /// The file systems that this copy has written to.
 #[derive(Debug, Default)]

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
-use crate::transfer::stream_set::lock;
+use crate::transfer::lock::lock;
 
 /// The watches of all partial files of one storage. They use one descriptor.
 #[derive(Debug, Default)]

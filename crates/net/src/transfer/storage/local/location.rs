@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::names::{journal_name, partial_name, replaced_name};
 use super::partial_owner::PartialOwner;
-use crate::transfer::base_dir::{check_regular, file_error, inode, open_error};
+use crate::transfer::base_dir::{file_error, inode, non_regular_kind, open_error};
 use crate::transfer::{ForbiddenReason, TransferError};
 
 /// The open top directory of a destination.
@@ -226,14 +226,12 @@ impl EntryLocation {
     /// Refuses a file with several names. A partial file must not change data under another name.
     pub(super) fn require_one_name(&self, file: &OwnedFd) -> Result<(), TransferError> {
         let stat = fstat(file).map_err(|e| self.error("create", e))?;
-        check_regular(&stat, &format!("the partial file of {}", self.display_path))?;
-        if stat.st_nlink == 1 {
-            return Ok(());
-        }
-        if stat.st_nlink == 0 && self.top.is_removed() {
-            return Err(self.top.removal_error());
-        }
-        let reason = ForbiddenReason::PartialHasTwoNames;
+        let reason = match non_regular_kind(&stat) {
+            Some(kind) => ForbiddenReason::PartialNotRegular(kind),
+            None if stat.st_nlink == 1 => return Ok(()),
+            None if stat.st_nlink == 0 && self.top.is_removed() => return Err(self.top.removal_error()),
+            None => ForbiddenReason::PartialHasTwoNames,
+        };
         Err(TransferError::Forbidden { path: self.display_path.clone(), reason })
     }
 }

@@ -51,7 +51,7 @@ use self::foreign_writes::ForeignWrites;
 use self::journal::Journal;
 use self::location::{EntryLocation, link_open_file, open_readable};
 pub(in crate::transfer) use self::names::partial_name;
-use self::names::{is_reserved_name, journal_name, split_path};
+use self::names::{is_reserved_name, journal_name};
 use self::partial_file::{PartialFile, SharedState};
 use self::partial_lock::{belongs_to_other_owner, replace_entry, take_partial_name_soon};
 pub(crate) use self::partial_owner::PartialOwner;
@@ -157,7 +157,7 @@ impl LocalStorage {
     /// Runs `remove` in the directory of an entry. The directory keeps its times and mode, except the top directory,
     /// which gets its attributes later.
     fn remove_in_directory<T>(&self, location: &EntryLocation, name: &Name, remove: impl FnOnce() -> T) -> T {
-        let is_in_top = split_path(name.as_bytes()).0.is_empty();
+        let is_in_top = name.split().0.is_empty();
         let removed = match self.dry_run || is_in_top {
             true => remove(),
             false => self.shared.attributes.with_attributes_restored(location.directory.as_fd(), remove),

@@ -35,14 +35,6 @@ pub(in super::super) fn is_reserved_name(name: &[u8]) -> bool {
     [PARTIAL, JOURNAL, REPLACED].into_iter().any(has_suffix)
 }
 
-/// Splits a path into its directory and its last component.
-pub(in super::super) fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (b"", path),
-    }
-}
-
 fn reserved_name(name: &OsStr, suffix: &str) -> OsString {
     let mut reserved = vec![b'.'];
     match name.len() {

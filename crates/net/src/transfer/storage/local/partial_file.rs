@@ -31,8 +31,8 @@ use super::names::{journal_name, partial_name};
 use super::partial_lock::{belongs_to_other_owner, lock_partial_file};
 use super::sparse::{write_hole, write_sparse};
 use crate::transfer::base_dir::{inode, inode_of};
+use crate::transfer::lock::lock;
 use crate::transfer::storage::{FileId, PartialRequest, UnpublishedFile};
-use crate::transfer::stream_set::lock;
 use crate::transfer::work_meter::{Activity, WorkMeter};
 use crate::transfer::{ForbiddenReason, TransferError};
 

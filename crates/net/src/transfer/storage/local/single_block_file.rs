@@ -24,8 +24,8 @@ use super::partial_lock::{lock_partial_file, replace_entry, take_partial_name};
 use super::sparse::write_sparse;
 use crate::transfer::TransferError;
 use crate::transfer::base_dir::inode_of;
+use crate::transfer::lock::lock;
 use crate::transfer::storage::{FileId, UnpublishedFile};
-use crate::transfer::stream_set::lock;
 
 /// A single-block file that may not have a name yet.
 #[derive(Debug)]

@@ -19,15 +19,14 @@ use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
 use super::destination::open_below;
-use super::names::split_path;
 use super::read_file::{LocalReadFile, READ_FLAGS, names_in};
 use super::stat::metadata_of;
 use super::xattrs::read_attributes;
 use crate::transfer::TransferError;
 use crate::transfer::accounts::Accounts;
 use crate::transfer::base_dir::{BaseDir, file_error, open_error, or_current_dir, path_text};
+use crate::transfer::lock::lock;
 use crate::transfer::storage::{Capabilities, Existing, Metadata, Names, ObjectKind, ReadFile, Storage, TopDirectory};
-use crate::transfer::stream_set::lock;
 
 /// Maximum number of directories that stay open for one purpose, over all sources of a copy.
 const MAX_OPEN_DIRECTORIES: usize = 16;
@@ -119,7 +118,7 @@ impl LocalTree {
         if self.is_top(name) {
             return self.open_top(flags);
         }
-        let (parent, last) = split_path(name.as_bytes());
+        let (parent, last) = name.split();
         let directory = self.directory(cache, parent)?;
         openat(&*directory, OsStr::from_bytes(last), flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
     }
@@ -160,7 +159,7 @@ impl Storage for LocalTree {
         let stat = if self.is_top(name) {
             self.open_top(OFlags::PATH).and_then(fstat)
         } else {
-            let (parent, last) = split_path(name.as_bytes());
+            let (parent, last) = name.split();
             self.directory(&self.directories.listed, parent)
                 .and_then(|directory| statat(&*directory, OsStr::from_bytes(last), AtFlags::SYMLINK_NOFOLLOW))
         };

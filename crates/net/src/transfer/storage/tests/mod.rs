@@ -18,7 +18,7 @@ use lfn_core::units::Bytes;
 
 use self::fixtures::modified;
 use super::generated::GeneratedStorage;
-use super::local::{DestinationOptions, LocalStorage};
+use super::local::{DestinationOptions, LocalStorage, LocalTree};
 use super::memory::MemoryStorage;
 use super::null::NullStorage;
 use super::write_only::{VisibleObjects, WriteOnly};
@@ -55,6 +55,15 @@ impl TestStorage {
         let options = DestinationOptions::default();
         let local = LocalStorage::open_destination(&BaseDir::Local, home.path(), options).unwrap();
         TestStorage { storage: open(local), _home: Some(home) }
+    }
+
+    /// Returns a directory with a file, as the sender of a copy reads it.
+    fn of_source() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..2000).map(|at| at as u8).collect();
+        std::fs::write(home.path().join("a"), bytes).unwrap();
+        let tree = LocalTree::open(BaseDir::Local.into(), home.path(), false, Default::default()).unwrap();
+        TestStorage { storage: Box::new(tree), _home: Some(home) }
     }
 
     /// Returns whether the tests of an ability apply.
@@ -106,6 +115,7 @@ macro_rules! conformance {
 
 conformance! {
     local: || TestStorage::in_new_directory(|local| Box::new(local));
+    local_source: TestStorage::of_source;
     memory: || TestStorage::of(MemoryStorage::default());
     null: || TestStorage::of(NullStorage);
     random: || TestStorage::of(GeneratedStorage::random(7, Bytes(10_000), modified()));
