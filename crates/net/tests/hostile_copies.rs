@@ -288,6 +288,35 @@ fn lost_blocks_behind_the_end_are_ignored() {
     assert_eq!(fs::read(served.root.path().join("a")).unwrap(), data);
 }
 
+/// A block that is reported as lost many times is requested once.
+#[test]
+fn repeated_losses_need_little_memory() {
+    let served = CopyServer::new();
+    let (mut control, mut streams) = served.open_copy(into(true), 1, BLOCK);
+    list(&mut control, &[file("x", 4000 * BLOCK)]);
+    let data = vec![0; 4000 * BLOCK as usize];
+    (0..4000).step_by(2).for_each(|index| send(&mut streams[0], 0, &data, index, true));
+    let arrived = |message: &ReceiverMessage| match message {
+        ReceiverMessage::Received { streams, .. } => streams.iter().any(|stream| stream.blocks == 2000),
+        _ => false,
+    };
+    while !arrived(&control.recv(TIMEOUT, "in a test").unwrap()) {}
+    let part = FileBlocks { file: 0, blocks: BlockSet::from_range(0, 3999) };
+    let blocks = vec![part; 500];
+    control.send(&SenderMessage::Lost { stream: 77, blocks, more: false, stalled: false }).unwrap();
+    let (mut requested, mut alive) = (0, 0);
+    while alive < 3 {
+        match control.recv(TIMEOUT, "in a test").unwrap() {
+            ReceiverMessage::Missing { blocks } => {
+                requested += blocks.iter().map(|part| part.blocks.len()).sum::<u64>();
+            }
+            ReceiverMessage::Alive(_) if requested > 0 => alive += 1,
+            _ => {}
+        }
+    }
+    assert_eq!(requested, 2000);
+}
+
 /// Reports that blocks 0 to `last` of a file are lost with stream 1.
 fn lost(file: u32, last: u64) -> SenderMessage {
     let part = FileBlocks { file, blocks: BlockSet::from_range(0, last) };

@@ -241,6 +241,36 @@ fn write_only_client_learns_only_that_a_name_exists() {
     assert_eq!(fs::read(root.path("x")).unwrap(), b"");
 }
 
+/// The object may be the destination itself, in its path, or in the place of a directory of the source.
+#[test]
+fn kind_of_an_object_in_the_path_is_hidden() {
+    let root = WriteOnlyRoot::new("write");
+    let kinds = ["f1", "l1", "dangling", "outside", "fifo"];
+    fs::write(root.path("f1"), "x").unwrap();
+    for (link, target) in [("l1", "f1"), ("dangling", "nowhere"), ("outside", "/etc")] {
+        symlink(target, root.path(link)).unwrap();
+    }
+    rustix::fs::mkfifoat(rustix::fs::CWD, root.path("fifo"), rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let before = root.contents();
+    let answer = |path: &str, single, entries: &[Value], kind: &str| {
+        let (path, preserve) = (path.into(), Default::default());
+        let to = RemoteDestination::File { path, allowed: OverwritePolicy::default(), single, preserve };
+        format!("{:?}", root.run_copy(CopyJob::Put { to }, entries)).replace(kind, "NAME")
+    };
+    for (path, single) in [("NAME", false), ("NAME/below", false), ("NAME/below", true)] {
+        // Below a link to nothing, the answer is that of a free name.
+        let kinds = kinds.map(|kind| if kind == "dangling" { "f1" } else { kind });
+        let answers = kinds.map(|kind| answer(&path.replace("NAME", kind), single, &[file("x", 0, 0)], kind));
+        assert!(answers[0].contains("in use"), "{path}: {}", answers[0]);
+        assert!(answers.iter().all(|answer| *answer == answers[0]), "{path}: {answers:?}");
+    }
+    let directory = |kind: &str| entry(kind, json!("directory"), 0);
+    let answers = kinds.map(|kind| answer("", false, &[directory(kind)], kind));
+    assert!(answers[0].contains("in use"), "{}", answers[0]);
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    assert_eq!(root.contents(), before);
+}
+
 /// Only a copy within one host needs the identity of the destination directory.
 #[test]
 fn write_only_client_does_not_learn_the_directory_id() {

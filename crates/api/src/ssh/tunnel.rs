@@ -4,9 +4,10 @@
 //! ssh needs a control socket that only this user can access. If the user already shares connections, their socket is
 //! used. Otherwise the socket exists only until the copy begins, so that `kill -9` of lfn and of ssh leaves no file.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::Ipv4Addr;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -105,7 +106,25 @@ impl OwnSocket {
         let temporary = [std::env::temp_dir(), "/tmp".into()];
         let temporary = temporary.into_iter().filter(|directory| is_private(directory) || is_sticky(directory));
         let path = runtime.into_iter().chain(temporary).map(|directory| directory.join(&name)).find(fits)?;
+        path.parent().into_iter().for_each(remove_dead_sockets);
         Some(OwnSocket { path })
+    }
+}
+
+/// Removes the sockets of copies that were killed together with their ssh.
+fn remove_dead_sockets(directory: &Path) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let digits = name.to_str().and_then(|name| name.strip_prefix("lfn-"));
+        let is_socket_name =
+            digits.is_some_and(|digits| digits.len() == 8 && digits.bytes().all(|d| d.is_ascii_hexdigit()));
+        let own = rustix::process::geteuid().as_raw();
+        if is_socket_name
+            && entry.metadata().is_ok_and(|it| it.uid() == own && it.file_type().is_socket())
+            && UnixStream::connect(entry.path()).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 

@@ -5,14 +5,14 @@
 //! complete subtree, so its chaining value can be computed alone and merged with its neighbours later. [`HashTree`]
 //! merges as soon as possible: its memory grows with the gaps between blocks, not with the file.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::blocks::{Block, Layout, MAX_LEVEL, Subtree};
+use super::blocks::{Block, Layout, Subtree};
 
 /// The BLAKE3 digest of a complete file, as `b3sum` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,20 +35,20 @@ pub fn hash_block(layout: &Layout, block: Block, bytes: &[u8]) -> BlockHash {
 #[derive(Debug)]
 pub struct HashTree {
     layout: Layout,
-    /// Complete subtrees that wait for their neighbour.
-    nodes: HashMap<Subtree, [u8; 32]>,
+    /// Complete subtrees that wait for their neighbour. They do not overlap.
+    nodes: BTreeMap<Subtree, [u8; 32]>,
     block_count: u64,
 }
 
 impl HashTree {
     /// Creates the tree of a file without any block hash.
     pub fn new(layout: Layout) -> Self {
-        HashTree { layout, nodes: HashMap::new(), block_count: 0 }
+        HashTree { layout, nodes: BTreeMap::new(), block_count: 0 }
     }
 
     /// Reports whether the hash of this block is known.
     pub fn contains(&self, index: u64) -> bool {
-        (0..MAX_LEVEL).any(|level| self.nodes.contains_key(&Subtree { first: index >> level << level, level }))
+        self.node_up_to(index).is_some_and(|node| node.last() >= index)
     }
 
     /// Adds the hash of a block. Returns false if the hash is known, or if the file has no such block.
@@ -87,14 +87,22 @@ impl HashTree {
 
     /// Returns whether the hash of a subtree follows from one node.
     fn is_known(&self, subtree: Subtree) -> bool {
-        let above = (subtree.level..MAX_LEVEL).map(|level| Subtree { first: subtree.first >> level << level, level });
-        above.into_iter().any(|node| self.nodes.contains_key(&node))
+        self.node_up_to(subtree.first).is_some_and(|node| node.last() >= subtree.last())
+    }
+
+    /// Returns the last node that begins at this block or before.
+    fn node_up_to(&self, index: u64) -> Option<Subtree> {
+        let end = Subtree { first: index, level: u32::MAX };
+        self.nodes.range(..=end).next_back().map(|(node, _)| *node)
     }
 
     /// Returns whether a node is inside the subtree, below its top.
     fn has_nodes_in(&self, subtree: Subtree) -> bool {
-        let range = subtree.first..=subtree.last();
-        subtree.level > 0 && self.nodes.keys().any(|node| node.level < subtree.level && range.contains(&node.first))
+        let end = Subtree { first: subtree.last(), level: u32::MAX };
+        self.nodes
+            .range(Subtree::of_block(subtree.first)..=end)
+            .next()
+            .is_some_and(|(node, _)| node.level < subtree.level)
     }
 
     /// Returns the count of subtrees that wait for their neighbour.

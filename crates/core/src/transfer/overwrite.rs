@@ -92,7 +92,7 @@ impl Conflict {
             Conflict::Time => Some("use --checksum to compare them, or --force to replace it"),
             Conflict::Content | Conflict::Kind(_) => Some("use --force to replace it"),
             Conflict::Directory => Some("only --delete replaces it"),
-            Conflict::NameInUse => Some("use --force to replace a file"),
+            Conflict::NameInUse => Some("--force replaces a file, and nothing else"),
             Conflict::Other => None,
         }
     }

@@ -93,6 +93,8 @@ pub enum SenderMessage {
     },
     /// An entry that cannot be sent.
     Failed(EntryFailure),
+    /// A file whose content changed while it was sent. The receiver discards its blocks: no copy may resume them.
+    Changed(EntryFailure),
     /// Digest of a file that was not sent, on request of [`ReceiverMessage::Digests`].
     Digest {
         file: u32,
@@ -341,8 +343,12 @@ mod tests {
         let failure =
             EntryFailure { file: None, name, reason: "vanished".into(), disk_full: false, end: CopyEnd::Receiver };
         let lost = SenderMessage::Lost { stream: 1, blocks: Vec::new(), more: true, stalled: false };
-        for message in [SenderMessage::Sent { file: 2, digest: Digest([1; 32]) }, lost, SenderMessage::Failed(failure)]
-        {
+        for message in [
+            SenderMessage::Sent { file: 2, digest: Digest([1; 32]) },
+            lost,
+            SenderMessage::Failed(failure.clone()),
+            SenderMessage::Changed(failure),
+        ] {
             let text = serde_json::to_string(&message).unwrap();
             assert_eq!(serde_json::from_str::<SenderMessage>(&text).unwrap(), message, "{text}");
         }

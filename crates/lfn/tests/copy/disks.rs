@@ -1,7 +1,7 @@
 //! Unexpected files and disks: full, limited, changing, in use by another program, or with remains of a crash.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -47,6 +47,29 @@ fn same_copy_started_twice_succeeds() {
         assert_eq!(names(&pair.far("x")).len(), files.len(), "{flags:?}");
         let report = pair.copies(&[flags, &["tree/", "far:x"]].concat());
         assert_eq!((&report["counts"]["files"], &report["moved_bytes"]), (&0.into(), &0.into()), "{report}");
+    }
+}
+
+/// Another user could write anything into the partial file and its journal.
+#[test]
+fn partial_file_of_another_user_is_not_resumed() {
+    if !is_root() {
+        return;
+    }
+    for foreign in [&[][..], &["partial"], &["journal"], &["partial", "journal"]] {
+        let pair = Pair::new();
+        fs::File::create(pair.near("big")).unwrap().set_len(256 << 20).unwrap();
+        let child = pair.command(&["big", "far:a", "--rate", "400mbit"]).spawn().unwrap();
+        wait_for("blocks", || fs::metadata(pair.far(".a.lfn-journal")).is_ok_and(|journal| journal.len() > 1000));
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+        finish(child);
+        for kind in foreign {
+            std::os::unix::fs::lchown(pair.far(&format!(".a.lfn-{kind}")), Some(1234), None).unwrap();
+        }
+        let report = pair.copies(&["big", "far:a"]);
+        assert_eq!(report["counts"]["resumed_bytes"] != 0, foreign.is_empty(), "{foreign:?} {report}");
+        assert_eq!(fs::metadata(pair.far("a")).unwrap().uid(), 0);
+        assert_eq!(names(&pair.far("")), ["a"]);
     }
 }
 

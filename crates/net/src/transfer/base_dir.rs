@@ -72,7 +72,7 @@ impl BaseDir {
 }
 
 /// Returns a path as text for a message. The served root itself is not shown.
-pub(super) fn path_text(path: &Path) -> String {
+pub(in crate::transfer) fn path_text(path: &Path) -> String {
     if path.as_os_str().is_empty() { "the served root".to_owned() } else { path.display().to_string() }
 }
 

@@ -31,6 +31,8 @@ pub enum ForbiddenReason {
     TooManyPartials,
     #[error("another file has replaced its partial file")]
     PartialReplaced,
+    #[error("its partial file was removed during the copy")]
+    PartialRemoved,
     #[error("its partial file has a second name")]
     PartialHasTwoNames,
     #[error("its partial file is a {0}, not a regular file")]
@@ -73,7 +75,9 @@ impl ForbiddenReason {
             ForbiddenReason::DirectoryNotEmpty => Some("move the directory away"),
             ForbiddenReason::ReplacedEntryRemains => Some("`lfn copy --clean` lists it"),
             ForbiddenReason::TooManyPartials => Some("reduce --streams"),
-            ForbiddenReason::PartialReplaced | ForbiddenReason::LinkTargetReplaced => {
+            ForbiddenReason::PartialReplaced
+            | ForbiddenReason::PartialRemoved
+            | ForbiddenReason::LinkTargetReplaced => {
                 Some("copy it again when no other program writes to the destination")
             }
             ForbiddenReason::PartialHasTwoNames => Some("remove one of the two"),

@@ -50,6 +50,7 @@ fn each_reason_has_the_hint_of_its_cause() {
         (ForbiddenReason::ReplacedEntryRemains, Some("lfn copy --clean")),
         (ForbiddenReason::TooManyPartials, Some("reduce --streams")),
         (ForbiddenReason::PartialReplaced, Some("no other program")),
+        (ForbiddenReason::PartialRemoved, Some("no other program")),
         (ForbiddenReason::PartialHasTwoNames, Some("remove one")),
         (ForbiddenReason::PartialNotRegular(FileKind::Directory), Some("move this entry away")),
         (ForbiddenReason::TooManyDirectories, Some("one after the other")),

@@ -31,6 +31,9 @@ use crate::transfer::storage::{OpenedPartial, PartialRequest, UnpublishedFile};
 use crate::transfer::stream_set::{Activity, StreamSet};
 use crate::transfer::{ForbiddenReason, TransferError};
 
+/// Maximum time until another copy has closed a partial file that it writes no more. Closing can flush much data.
+const MAX_RELEASE_TIME: Duration = Duration::from_secs(15 * 60);
+
 /// Maximum number of open partial files. Each of them holds two descriptors open. The sender starts at most
 /// [`MAX_OPEN_FILES`] files; the others are interrupted files that the planner finds.
 ///
@@ -458,9 +461,10 @@ impl Assembler {
 
     fn may_wait_for_lock(&self, needed: &NeededFile) -> bool {
         let since = *lock(&self.lock_wait_started).get_or_insert_with(Instant::now);
+        let waited = since.elapsed();
         !self.streams.is_stopped()
-            && (since.elapsed() < self.settings.timeouts.other_copy
-                || needed.target.storage.is_partial_released(&needed.entry.name))
+            && (waited < self.settings.timeouts.other_copy
+                || (waited < MAX_RELEASE_TIME && needed.target.storage.is_partial_released(&needed.entry.name)))
     }
 
     /// Sets the sender's digest of a file. Returns false if the file does not need blocks (yet). Never waits for
@@ -520,9 +524,13 @@ impl Assembler {
         self.end(needed, |partial| self.commits.fail(needed.clone(), error, partial));
     }
 
-    /// Ends a file that the sender cannot send. Returns false if the file was over before. The caller settles the entry.
-    pub(super) fn cancel(&self, needed: &Arc<NeededFile>) -> bool {
+    /// Ends a file that the sender cannot send. Keeps its blocks for the next copy, unless `discard`. Returns false if
+    /// the file was over before. The caller settles the entry.
+    pub(super) fn cancel(&self, needed: &Arc<NeededFile>, discard: bool) -> bool {
         let ended = self.end(needed, |partial| {
+            if let Some(partial) = partial.as_ref().filter(|_| discard) {
+                partial.discard_on_close();
+            }
             // Closing the file flushes its blocks to disk.
             self.streams.meter().while_blocked(|| self.streams.measure(Activity::Disk, || drop(partial)));
         });

@@ -60,7 +60,7 @@ use lfn_core::transfer::entry::{Entry, EntryKind, Modified};
 use lfn_core::transfer::preserve::Preserve;
 use lfn_core::transfer::requested_entries::RequestedEntries;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{CopyTally, Progress, ReceiverMessage, SenderMessage};
+use lfn_core::wire::copy::{CopyTally, EntryFailure, Progress, ReceiverMessage, SenderMessage};
 
 pub(super) use self::start::subtract_clock_lag;
 pub(crate) use self::start::{Destination, ReceiverOptions};
@@ -168,10 +168,24 @@ impl Receiver {
         }
         self.commits.clear();
         for needed in self.assembler.take_all() {
-            self.streams.meter().do_disk_work(|| self.assembler.cancel(&needed));
+            self.streams.meter().do_disk_work(|| self.assembler.cancel(&needed, false));
         }
         if let Some(storage) = storage {
             storage.remove_new_top();
+        }
+    }
+
+    /// Handles an entry that the sender cannot send. If `discard`, no copy may resume its blocks.
+    fn on_source_failed(&mut self, failure: EntryFailure, discard: bool) -> Result<(), TransferError> {
+        match failure.file {
+            Some(number) if self.reporter.is_pending(number) => {
+                self.planner.send(PlanEvent::SourceFailed { number, failure, discard })
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.reporter.add_source_failure(failure);
+                self.set_source_incomplete()
+            }
         }
     }
 
@@ -296,16 +310,8 @@ impl Role for Receiver {
             }
             SenderMessage::Digest { .. } => Ok(()),
             SenderMessage::Excluded { names } => self.add_unlisted(&names),
-            SenderMessage::Failed(failure) => match failure.file {
-                Some(number) if self.reporter.is_pending(number) => {
-                    self.planner.send(PlanEvent::SourceFailed { number, failure })
-                }
-                Some(_) => Ok(()),
-                None => {
-                    self.reporter.add_source_failure(failure);
-                    self.set_source_incomplete()
-                }
-            },
+            SenderMessage::Failed(failure) => self.on_source_failed(failure, false),
+            SenderMessage::Changed(failure) => self.on_source_failed(failure, true),
         }
     }
 

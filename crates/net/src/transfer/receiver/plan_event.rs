@@ -29,7 +29,7 @@ pub(super) enum PlanEvent {
     /// The list does not have every entry of the source, or there are too many unlisted names to remember.
     SourceIncomplete,
     /// The sender cannot send this entry.
-    SourceFailed { number: u32, failure: EntryFailure },
+    SourceFailed { number: u32, failure: EntryFailure, discard: bool },
     /// The requested digest of a source file.
     SourceDigest { number: u32, digest: Digest },
     /// The digest of a file whose blocks are sent. It arrived before the planner had looked at the file.

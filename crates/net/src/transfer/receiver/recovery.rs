@@ -5,11 +5,12 @@
 //! when no thread works on that stream any more. So blocks still in flight are not requested again, and lost blocks
 //! always are. The control thread owns this state.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lfn_core::transfer::blockset::BlockSet;
 use lfn_core::wire::copy::{FileBlocks, ReceiverMessage, split_into_messages};
 
 use super::assemble::Assembler;
@@ -86,9 +87,8 @@ impl StreamRecovery {
         }
         let streams = self.streams.clone();
         let ended = self.lost.extract_if(.., |lost| !lost.has_more && streams.get(lost.number).is_none());
-        for lost in ended.collect::<Vec<_>>() {
-            messages.extend(self.request_missing(lost.blocks));
-        }
+        let lost: Vec<FileBlocks> = ended.flat_map(|lost| lost.blocks).collect();
+        messages.extend(self.request_missing(lost));
         messages.extend(self.report_received(now));
         if self.is_abandoned(reporter, now) {
             self.streams.fail(TransferError::Incomplete);
@@ -125,10 +125,16 @@ impl StreamRecovery {
         Ok(())
     }
 
-    /// Requests those of the blocks that are missing here.
-    fn request_missing(&self, blocks: Vec<FileBlocks>) -> Vec<ReceiverMessage> {
+    /// Requests those of the blocks that are missing here. A block is requested once, however often it was reported, so
+    /// the memory is that of the gaps in all files.
+    fn request_missing(&self, lost: Vec<FileBlocks>) -> Vec<ReceiverMessage> {
+        let mut files: BTreeMap<u32, BlockSet> = BTreeMap::new();
+        for FileBlocks { file, blocks } in lost {
+            let all = files.entry(file).or_default();
+            blocks.ranges().for_each(|(first, last)| all.insert_range(first, last));
+        }
         let mut missing = Vec::new();
-        for FileBlocks { file, blocks } in blocks {
+        for (file, blocks) in files {
             match self.assembler.missing_blocks(file, &blocks) {
                 Ok(blocks) if blocks.is_empty() => {}
                 Ok(blocks) => missing.push(FileBlocks { file, blocks }),

@@ -30,7 +30,7 @@ use crate::transfer::entry_listener::EntryListener;
 use crate::transfer::storage::Storage;
 use crate::transfer::storage::local::{DestinationOptions, LocalStorage};
 use crate::transfer::storage::null::NullStorage;
-use crate::transfer::storage::write_only::{WriteOnly, WriteOnlyAccess};
+use crate::transfer::storage::write_only::{WriteOnly, WriteOnlyAccess, hide_destination};
 use crate::transfer::stream_set::StreamSet;
 use crate::transfer::threads::spawn;
 
@@ -110,7 +110,11 @@ impl Destination {
             partial_owner: write_only.as_ref().map(|access| access.partial_owner),
             discards_partial_files: write_only.as_ref().is_some_and(|access| access.discards_partial_files),
         };
-        let local = LocalStorage::open_destination(&base, &path, options)?;
+        let local = LocalStorage::open_destination(&base, &path, options);
+        let local = local.map_err(|error| match write_only {
+            Some(_) => hide_destination(&path, error),
+            None => error,
+        })?;
         Ok(match write_only {
             Some(access) => Box::new(WriteOnly::new(local, access.visible)),
             None => Box::new(local),

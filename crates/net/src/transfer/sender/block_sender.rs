@@ -374,7 +374,8 @@ impl Shared {
         if state.scheduler.fail(task.file) == Ok(true) {
             state.linked_files.remove(task.file);
             let (name, reason) = (task.source.name().clone(), why.to_string());
-            state.fail(EntryFailure { file: Some(task.file), name, reason, disk_full: false, end: CopyEnd::Sender });
+            let failure = EntryFailure { file: Some(task.file), name, reason, disk_full: false, end: CopyEnd::Sender };
+            if matches!(why, ReadError::Changed) { state.fail_changed(failure) } else { state.fail(failure) }
         }
         drop(state);
         self.work_available.notify_all();

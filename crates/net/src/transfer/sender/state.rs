@@ -129,6 +129,12 @@ impl State {
         self.outbox.push_back(SenderMessage::Failed(failure));
     }
 
+    /// Reports that a file changed while it was sent.
+    pub(super) fn fail_changed(&mut self, failure: EntryFailure) {
+        self.remember_failure(failure.clone());
+        self.outbox.push_back(SenderMessage::Changed(failure));
+    }
+
     fn remember_failure(&mut self, failure: EntryFailure) {
         if self.failures.len() < MAX_FAILURES {
             self.failures.push(failure);

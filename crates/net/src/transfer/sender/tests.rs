@@ -86,7 +86,7 @@ impl TestReceiver {
                 self.listed = true;
             }
             SenderMessage::Sent { file, digest } => assert!(self.sent.insert(file, digest).is_none()),
-            SenderMessage::Failed(failure) => self.failed.push(failure),
+            SenderMessage::Failed(failure) | SenderMessage::Changed(failure) => self.failed.push(failure),
             SenderMessage::Digest { file, digest } => assert!(self.compared.insert(file, digest).is_none()),
             SenderMessage::Excluded { names } => self.excluded.extend(names),
             SenderMessage::Alive(_) | SenderMessage::Lost { .. } => {}

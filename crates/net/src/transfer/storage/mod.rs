@@ -172,7 +172,7 @@ pub(crate) struct PartialRequest<'a> {
     /// Checks that a quota allows this many missing bytes. Called before the file grows.
     pub(crate) afford: &'a dyn Fn(Bytes) -> Result<(), TransferError>,
     /// Measures the verification of existing blocks, and stops it.
-    pub(crate) meter: &'a WorkMeter,
+    pub(crate) meter: &'a Arc<WorkMeter>,
 }
 
 /// A file that is open for writing in blocks, with the intact blocks that an earlier copy left in it.
@@ -285,6 +285,15 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     fn is_partial_released(&self, name: &Name) -> bool {
         let _ = name;
         false
+    }
+
+    /// Checks that the hidden object under a name is a directory. A storage without hidden objects accepts every name.
+    ///
+    /// # Errors
+    /// [`TransferError::Conflict`] if it is another object. The error is the same for every kind.
+    fn check_directory(&self, name: &Name) -> Result<(), TransferError> {
+        let _ = name;
+        Ok(())
     }
 
     /// Removes what a killed copy left of a file or directory that is complete.

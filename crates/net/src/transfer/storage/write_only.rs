@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::{Component, Path};
 use std::sync::Arc;
 
 use lfn_core::session::TokenHash;
@@ -25,6 +26,7 @@ use super::{
     Storage, SyncScope, TopDirectory, UnpublishedFile,
 };
 use crate::transfer::TransferError;
+use crate::transfer::base_dir::path_text;
 use crate::written_files::WrittenFiles;
 
 /// A storage whose client may write but not see.
@@ -126,6 +128,17 @@ impl<S: Storage> Shared<S> {
     /// Returns the error that the client may see.
     fn hide<T>(&self, name: &Name, result: Result<T, TransferError>) -> Result<T, TransferError> {
         result.map_err(|error| if reveals_object(name, &error) { self.in_use(name) } else { error })
+    }
+}
+
+/// Returns the error that a write-only client may see if its destination cannot be opened: nothing about the kind of the
+/// objects in the path.
+pub(crate) fn hide_destination(path: &Path, error: TransferError) -> TransferError {
+    let leaves_root = path.components().any(|component| !matches!(component, Component::Normal(_) | Component::CurDir));
+    let name = Name::new("directory/name").ok().filter(|name| !leaves_root && reveals_object(name, &error));
+    match name {
+        Some(_) => TransferError::Conflict { path: path_text(path), obstacle: Conflict::NameInUse },
+        None => error,
     }
 }
 
@@ -247,6 +260,13 @@ impl<S: Storage + 'static> Storage for WriteOnly<S> {
 
     fn is_partial_released(&self, name: &Name) -> bool {
         self.shared.inner.is_partial_released(name)
+    }
+
+    fn check_directory(&self, name: &Name) -> Result<(), TransferError> {
+        match self.shared.inner.stat(name) {
+            Ok(existing) if existing.is_directory() => Ok(()),
+            _ => Err(self.shared.in_use(name)),
+        }
     }
 
     fn remove_leftovers(&self, name: &Name) {

@@ -213,7 +213,7 @@ impl Planner {
             }
             PlanEvent::Unlisted(names) => self.deletions.add_unlisted(names),
             PlanEvent::SourceIncomplete => self.deletions.set_source_incomplete(),
-            PlanEvent::SourceFailed { number, failure } => self.fail_at_source(number, failure),
+            PlanEvent::SourceFailed { number, failure, discard } => self.fail_at_source(number, failure, discard),
             PlanEvent::SourceDigest { number, digest } => self.entries.set_compared_source(number, digest),
             PlanEvent::SentDigest { number, digest } => match self.entries.get(number) {
                 Some(EntryState::Needed(_)) => {
@@ -244,13 +244,13 @@ impl Planner {
     }
 
     /// Handles the failure of an entry at the sender.
-    fn fail_at_source(&mut self, number: u32, failure: EntryFailure) {
+    fn fail_at_source(&mut self, number: u32, failure: EntryFailure, discard: bool) {
         self.deletions.set_source_incomplete();
         let name = match self.entries.get(number) {
             None => return,
             Some(EntryState::Needed(needed)) => {
                 let needed = needed.clone();
-                if !self.setup.assembler.cancel(&needed) {
+                if !self.setup.assembler.cancel(&needed, discard) {
                     // The file gets its name, and the user must learn that its content may be that of no version.
                     return self.report(Report::SourceFailed(failure));
                 }

@@ -229,6 +229,9 @@ impl Planner {
         let ResolvedEntry { number, entry, compared, .. } = resolved;
         self.note_existing(*number, entry, existing);
         if !self.storage().capabilities().reveals_existing {
+            if entry.kind == EntryKind::Directory && matches!(existing, Existing::Hidden) {
+                self.storage().check_directory(&entry.name)?;
+            }
             return Ok(Some(existing_write_only(entry, existing)));
         }
         let is_own = self.is_from_earlier_session(&entry.name);

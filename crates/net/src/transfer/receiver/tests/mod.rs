@@ -505,6 +505,29 @@ fn existing_entries_follow_the_overwrite_policy() {
     }
 }
 
+/// Blocks of an unreadable file are kept for the next copy, those of a changed file are not.
+#[test]
+fn changed_file_is_not_resumed() {
+    for message in [SenderMessage::Failed, SenderMessage::Changed] {
+        let temp = TempDir::new().unwrap();
+        let mut copy = TestCopy::into(temp.path());
+        let large = data(1, 2_000);
+        copy.list(vec![file("large", &large)]);
+        let mut stream = copy.open_stream();
+        stream.write_all(&block(0, &large, 0, false)).unwrap();
+        while !temp.path().join(".large.lfn-partial").exists() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (name, reason) = (Name::new("large").unwrap(), "failed".into());
+        let failure = EntryFailure { file: Some(0), name, reason, disk_full: false, end: CopyEnd::Sender };
+        let message = message(failure);
+        let is_kept = matches!(message, SenderMessage::Failed(_));
+        copy.receiver.on_message(message, Instant::now()).unwrap();
+        assert_eq!(copy.finish().tally.failed, 1);
+        assert_eq!(names(temp.path()).len(), if is_kept { 2 } else { 0 }, "{:?}", names(temp.path()));
+    }
+}
+
 #[test]
 fn one_failed_entry_does_not_stop_the_copy() {
     let temp = TempDir::new().unwrap();

@@ -25,7 +25,7 @@ use crate::transfer::TransferError;
 /// Maximum number of records that a copy resumes (384 MiB of memory): 8 TiB in blocks of 1 MiB, 128 TiB in the largest
 /// blocks. The blocks of
 /// further records are sent again.
-const MAX_RESUMED_BLOCKS: usize = if cfg!(test) { 1000 } else { 1 << 23 };
+pub(super) const MAX_RESUMED_BLOCKS: usize = if cfg!(test) { 1000 } else { 1 << 23 };
 
 /// Number of records in one write.
 const RECORDS_PER_WRITE: usize = 1024;

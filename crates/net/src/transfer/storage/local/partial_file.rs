@@ -25,7 +25,7 @@ use super::attribute_target::{AttributeTarget, modified_timestamps};
 use super::attributes::AttributeWriter;
 use super::existing_blocks::ExistingBlocks;
 use super::foreign_writes::{FileWatch, ForeignAccess, ForeignWrites};
-use super::journal::{BlockRecords, Journal, JournalContents};
+use super::journal::{BlockRecords, Journal, JournalContents, MAX_RESUMED_BLOCKS};
 use super::location::{EntryLocation, is_newer};
 use super::names::{journal_name, partial_name};
 use super::partial_lock::{belongs_to_other_owner, lock_partial_file};
@@ -57,6 +57,8 @@ pub(super) struct PartialFile {
     /// This copy created or emptied the file, so that each part that it did not write contains zeros.
     is_new: bool,
     watch: Option<FileWatch>,
+    /// The meter of the copy, which stops a verification of the file.
+    meter: Arc<WorkMeter>,
     /// Lock order: `journal` before `state` before `finished`.
     journal: Mutex<Journal>,
     state: Mutex<PartialState>,
@@ -130,15 +132,16 @@ impl PartialFile {
         let is_new = matches!(contents, JournalContents::Empty);
         let first = if is_new { state } else { PartialState::Unverified };
         let (journal, first) = (Mutex::new(journal), Mutex::new(first));
-        let finished = Mutex::default();
+        let (finished, meter) = (Mutex::default(), meter.clone());
         let partial =
-            PartialFile { location, name, file, shared, source, is_new, watch, journal, state: first, finished };
+            PartialFile { location, name, file, shared, source, is_new, watch, meter, journal, state: first, finished };
         let kept = match contents {
             JournalContents::Empty => {
-                let allocate = || meter.measure(Activity::Disk, || partial.allocate(layout.bytes(), request.reserve));
+                let allocate =
+                    || request.meter.measure(Activity::Disk, || partial.allocate(layout.bytes(), request.reserve));
                 afford(layout.bytes()).and_then(|()| allocate()).map(|()| Vec::new())
             }
-            contents => partial.keep_blocks(contents, meter),
+            contents => partial.keep_blocks(contents, request.meter),
         }?;
         *lock(&partial.state) = state;
         let present: u64 = kept.iter().map(|(subtree, _)| layout.subtree_bytes(*subtree)).sum();
@@ -202,7 +205,8 @@ impl PartialFile {
         let access = self.watch.as_ref().map(FileWatch::foreign_access).unwrap_or_default();
         let finished = *lock(&self.finished);
         let has_other_times = finished.is_some_and(|finished| FileTimes::of(&self.file) != Some(finished));
-        let is_changed = match (access, verify.detects_changes()) {
+        let can_compare = verify.detects_changes() && layout.blocks() <= MAX_RESUMED_BLOCKS as u64;
+        let is_changed = match (access, can_compare) {
             _ if stat.st_size as u64 != layout.bytes().0 => true,
             (ForeignAccess::None, _) if !has_other_times => false,
             (access, false) => access == ForeignAccess::OpenedForWriting,
@@ -222,8 +226,8 @@ impl PartialFile {
     fn has_recorded_blocks(&self) -> Result<bool, TransferError> {
         let JournalHeader { layout, verify, .. } = self.source;
         let recorded = lock(&self.journal).read_back(&self.source).map_err(|source| self.journal_error(source))?;
-        let meter = WorkMeter::default();
-        let intact = ExistingBlocks { file: &self.file, verify, meter: &meter }.retain_intact(&layout, recorded)?;
+        let existing = ExistingBlocks { file: &self.file, verify, meter: &self.meter };
+        let intact = existing.retain_intact(&layout, recorded)?;
         Ok(intact.iter().map(|(subtree, _)| subtree.blocks()).sum::<u64>() == layout.blocks())
     }
 
@@ -255,7 +259,7 @@ impl UnpublishedFile for PartialFile {
         let failed = |source| TransferError::File { doing: "write", path: self.location.display_path.clone(), source };
         let layout = self.source.layout;
         let offset = hole.first * layout.block_size().0;
-        write_hole(&self.file, offset, layout.subtree_bytes(hole), self.is_new).map_err(failed)?;
+        write_hole(&self.file, offset, layout.subtree_bytes(hole), self.is_new, &self.meter).map_err(failed)?;
         self.record(hole, hash)
     }
 
@@ -271,7 +275,8 @@ impl UnpublishedFile for PartialFile {
         if named.as_ref().map(inode) != inode_of(&self.file) {
             // The other file does not belong to this copy, so it must not be removed.
             *lock(&self.state) = PartialState::Unverified;
-            let reason = ForbiddenReason::PartialReplaced;
+            let reason =
+                if named.is_none() { ForbiddenReason::PartialRemoved } else { ForbiddenReason::PartialReplaced };
             return Err(TransferError::Forbidden { path: self.location.display_path.clone(), reason });
         }
         self.check_unchanged().inspect_err(|_| self.discard_on_close())?;

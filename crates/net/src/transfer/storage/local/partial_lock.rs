@@ -5,8 +5,11 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, fchmod, flock, fstat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, fchmod, flock, fstat, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::journal::Journal;
 use super::location::EntryLocation;
@@ -46,6 +49,12 @@ pub(super) fn lock_partial_file(location: &EntryLocation, name: &OsStr, mode: u3
                     continue;
                 }
                 location.require_one_name(&file)?;
+                if is_foreign(location, &named) {
+                    // Its owner can write any content and any journal.
+                    remove_stale(location, name)?;
+                    continue;
+                }
+                remove_foreign_journal(location);
                 return Ok(file);
             }
             _ => continue,
@@ -112,6 +121,24 @@ fn remove_stale(location: &EntryLocation, name: &OsStr) -> Result<(), TransferEr
     match unlinkat(&location.directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(location.error("create", error)),
+    }
+}
+
+/// Returns whether a file with content belongs to another user than the files that this copy creates here. On some file
+/// systems, all files have one owner.
+fn is_foreign(location: &EntryLocation, stat: &Stat) -> bool {
+    stat.st_size > 0 && stat.st_uid != geteuid().as_raw() && {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let new = openat(&location.directory, ".", flags, Mode::from_raw_mode(0o600)).and_then(fstat);
+        new.is_ok_and(|new| new.st_uid != stat.st_uid)
+    }
+}
+
+fn remove_foreign_journal(location: &EntryLocation) {
+    let name = journal_name(&location.name);
+    let journal = statat(&location.directory, &name, AtFlags::SYMLINK_NOFOLLOW);
+    if journal.is_ok_and(|journal| is_foreign(location, &journal)) {
+        let _ = unlinkat(&location.directory, &name, AtFlags::empty());
     }
 }
 

@@ -8,6 +8,8 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
+use crate::transfer::work_meter::WorkMeter;
+
 /// Minimum length of a hole, in bytes. Most file systems allocate pages of this size.
 const PAGE: usize = 4096;
 
@@ -31,13 +33,25 @@ pub(super) fn write_sparse(file: &File, offset: u64, bytes: &[u8]) -> io::Result
 
 /// Makes a range a hole. Writes zeros if the file system cannot do this, unless the range `contains_zeros` already. The
 /// file must be at least that long already.
-pub(super) fn write_hole(file: &File, offset: u64, length: u64, contains_zeros: bool) -> io::Result<()> {
+///
+/// # Errors
+/// [`io::ErrorKind::Interrupted`] if the copy is stopped.
+pub(super) fn write_hole(
+    file: &File,
+    offset: u64,
+    length: u64,
+    contains_zeros: bool,
+    meter: &WorkMeter,
+) -> io::Result<()> {
     if punch_hole(file, offset, length).is_ok() || contains_zeros {
         return Ok(());
     }
     let zeros = [0; 64 << 10];
     let mut at = 0;
     while at < length {
+        if meter.is_stopped() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let part = zeros.len().min(usize::try_from(length - at).unwrap_or(zeros.len()));
         file.write_all_at(&zeros[..part], offset + at)?;
         at += part as u64;
@@ -75,7 +89,7 @@ mod tests {
         let mut read = vec![0; whole.len()];
         file.read_exact_at(&mut read, 0).unwrap();
         assert!(read == whole);
-        write_hole(&file, 10_000, 200_000, false).unwrap();
+        write_hole(&file, 10_000, 200_000, false, &WorkMeter::default()).unwrap();
         whole[10_000..210_000].fill(0);
         file.read_exact_at(&mut read, 0).unwrap();
         assert!(read == whole);

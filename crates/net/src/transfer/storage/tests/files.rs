@@ -1,4 +1,5 @@
 use std::io;
+use std::sync::Arc;
 
 use lfn_core::transfer::blocks::{Layout, Subtree};
 use lfn_core::transfer::entry::Modified;
@@ -123,7 +124,7 @@ pub(super) fn holes_are_found(make: impl Fn() -> TestStorage) {
         return;
     }
     const LARGE_BLOCK: u64 = 65_536;
-    let (length, meter) = (4 * LARGE_BLOCK, WorkMeter::default());
+    let (length, meter) = (4 * LARGE_BLOCK, Arc::<WorkMeter>::default());
     let (entry, layout) =
         (file_entry("sparse", length as usize), Layout::new(Bytes(length), Bytes(LARGE_BLOCK)).unwrap());
     let (verify, afford) = (Verify::Blake3, &|_| Ok(()));

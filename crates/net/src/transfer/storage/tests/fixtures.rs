@@ -86,7 +86,7 @@ pub(in crate::transfer::storage) struct LargeFile {
     pub(in crate::transfer::storage) layout: Layout,
     pub(in crate::transfer::storage) verify: Verify,
     pub(in crate::transfer::storage) bytes: Vec<u8>,
-    pub(in crate::transfer::storage) meter: WorkMeter,
+    pub(in crate::transfer::storage) meter: Arc<WorkMeter>,
 }
 
 impl LargeFile {
@@ -97,7 +97,7 @@ impl LargeFile {
             layout: Layout::new(Bytes(bytes.len() as u64), Bytes(BLOCK as u64)).unwrap(),
             verify: Verify::Blake3,
             bytes,
-            meter: WorkMeter::default(),
+            meter: Arc::default(),
         }
     }
 

@@ -57,7 +57,7 @@ fn recorded_holes_are_verified() {
     let options = DestinationOptions { preserve, ..DestinationOptions::default() };
     let storage = || LocalStorage::open_destination(&BaseDir::Local, home.path(), options).unwrap();
     let path = home.path().join(".big.lfn-partial");
-    let (entry, meter, verify) = (file_entry("big", LENGTH as usize), WorkMeter::default(), Verify::Blake3);
+    let (entry, meter, verify) = (file_entry("big", LENGTH as usize), Arc::<WorkMeter>::default(), Verify::Blake3);
     let open = |block: u64| {
         let layout = Layout::new(Bytes(LENGTH), Bytes(block)).unwrap();
         let afford = &|_| Ok(());
