@@ -223,13 +223,16 @@ impl EntryLocation {
         }
     }
 
-    /// Refuses a file with several names. A partial file must not change data under another name.
+    /// Refuses a partial file or journal that does not have exactly one name. With several, it would change data under
+    /// another name.
     pub(super) fn require_one_name(&self, file: &OwnedFd) -> Result<(), TransferError> {
         let stat = fstat(file).map_err(|e| self.error("create", e))?;
         let reason = match non_regular_kind(&stat) {
             Some(kind) => ForbiddenReason::PartialNotRegular(kind),
             None if stat.st_nlink == 1 => return Ok(()),
             None if stat.st_nlink == 0 && self.top.is_removed() => return Err(self.top.removal_error()),
+            // Another copy of this file is ending.
+            None if stat.st_nlink == 0 => return Err(TransferError::Locked { path: self.display_path.clone() }),
             None => ForbiddenReason::PartialHasTwoNames,
         };
         Err(TransferError::Forbidden { path: self.display_path.clone(), reason })

@@ -32,9 +32,11 @@ pub(super) fn lock_partial_file(location: &EntryLocation, name: &OsStr, mode: u3
     for _ in 0..16 {
         let file = match openat(&location.directory, name, flags, mode) {
             Err(Errno::ACCESS) if restore_owner_access(location, name)? => continue,
-            // A copy was killed before it could rename the link.
-            Err(Errno::LOOP) if is_symlink(location, name) => {
-                remove_stale(location, name)?;
+            Err(Errno::LOOP) => {
+                // A copy was killed before it could rename the link. Or another copy has renamed it just now.
+                if is_symlink(location, name) {
+                    remove_stale(location, name)?;
+                }
                 continue;
             }
             opened => opened.map_err(|e| location.error("create", e))?,
