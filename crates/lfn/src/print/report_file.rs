@@ -13,14 +13,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lfn_net::symlink_guard;
+use lfn_emulate::symlink_guard;
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::print;
 use crate::print::sanitize::SafeWriter;
-use crate::typed;
+use crate::{print, typed};
 
 /// True if this command has written its report.
 static IS_REPORT_WRITTEN: AtomicBool = AtomicBool::new(false);

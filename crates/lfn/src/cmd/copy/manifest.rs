@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use lfn_core::transfer::byte_string::ByteString;
-use lfn_core::transfer::manifest::ManifestLine;
-use lfn_core::wire::copy::EntryEvent;
+use lfn_copy::proto::manifest::ManifestLine;
+use lfn_session::wire::copy::EntryEvent;
+use lfn_session::wire::copy::byte_string::ByteString;
 
 use crate::exit::{Failure, without_error_number};
 use crate::typed;

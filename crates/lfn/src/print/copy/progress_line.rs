@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lfn_core::units::{BitRate, Bytes, show_duration};
+use lfn_base::units::{BitRate, Bytes, show_duration};
 
 /// Space between the parts.
 const GAP: &str = "  ";

@@ -6,11 +6,10 @@
 
 use std::time::Duration;
 
-use lfn_core::units::{BitRate, Bytes, show_duration};
-use lfn_net::emulator::{LiveDirection, LiveFigures, LiveOptions};
+use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_emulate::{LiveDirection, LiveFigures, LiveOptions};
 
-use crate::print::for_locale;
-use crate::print::{draw_stderr, message, terminal};
+use crate::print::{draw_stderr, for_locale, message, terminal};
 
 /// Redraw interval on a terminal.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(500);

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lfn_net::tester::{Test, TestProgress};
+use lfn_measure::tester::{Test, TestProgress};
 
 use self::frame::Style;
 use self::state::TestState;
