@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use crate::{Fingerprint, Token};
+use aws_lc_rs::digest;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -94,7 +95,7 @@ impl ServerIdentity {
 
 /// Returns the SHA-256 of a certificate.
 pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> Fingerprint {
-    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+    let digest = digest::digest(&digest::SHA256, certificate);
     let mut bytes = [0; 32];
     bytes.copy_from_slice(digest.as_ref());
     Fingerprint(bytes)

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Fingerprint;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme};
 
@@ -21,7 +21,11 @@ pub(crate) struct PinnedVerifier {
 impl PinnedVerifier {
     /// Creates the verifier. `None` accepts any certificate, for `--insecure` only.
     pub(crate) fn new(expected: Option<Fingerprint>) -> Arc<Self> {
-        Arc::new(PinnedVerifier { expected, presented: Mutex::new(None), provider: Arc::new(ring::default_provider()) })
+        Arc::new(PinnedVerifier {
+            expected,
+            presented: Mutex::new(None),
+            provider: Arc::new(aws_lc_rs::default_provider()),
+        })
     }
 
     /// Returns the fingerprint that the server presented instead of the pinned one.
@@ -85,7 +89,7 @@ impl ServerCertVerifier for PinnedVerifier {
 
 /// Returns the TLS configuration of a server.
 pub(crate) fn server_config(identity: &ServerIdentity) -> Result<Arc<ServerConfig>, rustls::Error> {
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
         .with_single_cert(vec![identity.certificate().clone()], identity.key())?;

@@ -9,12 +9,12 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::proto::iperf3::auth::{IperfCredentials, Unsendable, Users};
+use aws_lc_rs::digest;
 use aws_lc_rs::rsa::{
     OAEP_SHA1_MGF1SHA1, OaepPrivateDecryptingKey, OaepPublicEncryptingKey, Pkcs1PrivateDecryptingKey,
     Pkcs1PublicEncryptingKey, PrivateDecryptingKey, PublicEncryptingKey,
 };
 use data_encoding::BASE64;
-use ring::digest;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use ring::hmac;
+use aws_lc_rs::hmac;
 
 /// A key that sender and reflector share.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
@@ -79,7 +79,7 @@ fn encrypt([near, far]: Pair) -> Pair {
     let certificate = rcgen::CertificateParams::new(["lfn.invalid".to_owned()]).unwrap().self_signed(&key).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(certificate.der().clone()).unwrap();
-    let provider = Arc::new(ring::default_provider());
+    let provider = Arc::new(aws_lc_rs::default_provider());
     let client = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
     let client = client.with_root_certificates(roots).with_no_client_auth();
     let server = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();

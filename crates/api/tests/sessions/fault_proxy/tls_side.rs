@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, Connection, DigitallySignedStruct, ServerConfig, ServerConnection};
@@ -104,7 +104,7 @@ fn server_config() -> Arc<ServerConfig> {
     let generated = rcgen::generate_simple_self_signed(vec!["lfn.invalid".to_owned()]).unwrap();
     let certificate = CertificateDer::from_pem_slice(generated.cert.pem().as_bytes()).unwrap();
     let key = PrivateKeyDer::from_pem_slice(generated.signing_key.serialize_pem().as_bytes()).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
         .with_no_client_auth();
@@ -112,7 +112,7 @@ fn server_config() -> Arc<ServerConfig> {
 }
 
 fn client_config() -> Arc<ClientConfig> {
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap();
     Arc::new(config.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyServer)).with_no_client_auth())
@@ -152,6 +152,6 @@ impl ServerCertVerifier for AcceptAnyServer {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ring::default_provider().signature_verification_algorithms.supported_schemes()
+        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
     }
 }
