@@ -7,7 +7,6 @@ mod buffers;
 mod interrupt;
 mod iperf3;
 mod iperf3_args;
-pub mod iperf3_flags;
 mod load;
 mod path;
 mod report;
