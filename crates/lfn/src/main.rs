@@ -9,6 +9,7 @@ mod cmd;
 #[cfg(test)]
 mod doc_examples;
 mod exit;
+mod foreign_flags;
 mod print;
 mod repeat;
 mod server_flags;

@@ -8,7 +8,7 @@ use crate::typed;
 
 /// Flags that change the output or the direction. The direction of a finding replaces that of the user.
 const SKIPPED: &[&str] = &[
-    "json", "output", "report", "plot", "no-live", "quiet", "verbose", "color", "progress", "reverse", "both", "bidir",
+    "json", "output", "report", "no-live", "quiet", "verbose", "color", "progress", "reverse", "both", "bidir",
     "compare",
 ];
 
@@ -67,15 +67,29 @@ fn push(flags: &mut Vec<TypedArgument>, argument: &Arg, word: &str, value: Optio
 
 #[cfg(test)]
 mod tests {
-    use clap::Args as _;
+    use clap::{Args as _, CommandFactory};
 
     use super::*;
+    use crate::cli::Cli;
+    use crate::cmd::man::with_flags_of_all;
     use crate::cmd::measure::TestArgs;
 
     fn parsed(words: &[&str]) -> Vec<(String, String)> {
         let command = TestArgs::augment_args(Command::new("test"));
         let words = words.iter().map(|word| (*word).to_owned()).collect();
         flags(&command, words).into_iter().map(|flag| (flag.flag.unwrap_or_default(), flag.text)).collect()
+    }
+
+    #[test]
+    fn skipped_flags_exist() {
+        let program = with_flags_of_all(Cli::command());
+        for name in SKIPPED {
+            let has = |command: &str| {
+                let command = program.find_subcommand(command).unwrap();
+                command.get_arguments().any(|argument| argument.get_long() == Some(name))
+            };
+            assert!(has("test") || has("copy"), "--{name}");
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, Command};
 use lfn_link::settings::nearest_word;
 
+use crate::foreign_flags;
+
 /// Returns the error as one line. The error of a value follows its flag: `--rate: '10MB': unknown unit …`.
 pub fn error_line(error: &clap::Error) -> String {
     let text = error.to_string();
@@ -88,9 +90,8 @@ fn typed_subcommand(program: &Command) -> Command {
 
 /// Returns the flag that was probably meant instead of `typed`, or a hint about the other way that `lfn` has.
 fn flag(verb: &str, command: &Command, typed: &str) -> Option<String> {
-    let synonym = FLAGS.iter().find(|(verbs, words, _)| verbs.contains(&verb) && words.contains(&typed));
-    if let Some((.., instead)) = synonym {
-        return Some((*instead).to_owned());
+    if let Some(hint) = foreign_flags::hint(verb, typed) {
+        return Some(hint.to_owned());
     }
     let word = typed.strip_prefix("--")?;
     let names: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).collect();
@@ -200,79 +201,6 @@ const ACTIONS: &[(&str, &[&str], &str)] = &[
     ("token", &["create", "new", "issue", "generate"], "add NAME"),
 ];
 
-/// Flags of other programs, by command, with a hint.
-type Synonyms = (&'static [&'static str], &'static [&'static str], &'static str);
-
-const FLAGS: &[Synonyms] = &[
-    (&["emulate"], &["--up", "--upload", "--uplink", "--up-rate"], "use --forward-rate for the direction to far"),
-    (
-        &["emulate"],
-        &["--down", "--download", "--downlink", "--down-rate"],
-        "use --return-rate for the direction to near",
-    ),
-    (
-        &["emulate", "plan"],
-        &["--bandwidth", "--bw", "--speed", "--capacity", "--throughput", "--bitrate"],
-        "use --rate, such as --rate 135mbit",
-    ),
-    (&["emulate", "plan"], &["--latency", "--ping", "--lag", "--round-trip"], "use --rtt, such as --rtt 539ms"),
-    (&["plan"], &["--delay"], "use --rtt, such as --rtt 539ms"),
-    (&["emulate"], &["--packet-loss", "--drop", "--plr"], "use --loss, such as --loss 0.1%"),
-    (&["plan"], &["--packet-loss", "--drop", "--plr"], "use --loss, such as --loss 0.1%"),
-    (&["emulate", "plan"], &["--limit", "--buffer", "--queue-size"], "use --queue, such as --queue 1bdp"),
-    (&["emulate"], &["--preset", "--scenario", "--network"], "use --profile; lfn emulate --list shows the profiles"),
-    (&["plan"], &["--bytes", "--file-size", "--data"], "use --size, such as --size 10GB"),
-    (&["plan"], &["--cc", "--tcp", "--algorithm"], "use --congestion, such as --congestion bbr"),
-    (&["test", "copy"], &["--cc", "--algorithm"], "use --congestion, such as --congestion bbr"),
-    (
-        &["test", "copy", "plan"],
-        &["--connections", "--threads", "--parallelism", "--jobs"],
-        "use --streams, such as --streams 4",
-    ),
-    (&["test"], &["--duration", "--seconds", "--timeout"], "use --time, such as --time 30s"),
-    (&["test"], &["--download", "--down"], "use --reverse"),
-    (&["test"], &["--duplex", "--full-duplex"], "use --bidir"),
-    (
-        &["test"],
-        &["--speed", "--throughput", "--capacity"],
-        "use --rate for the capacity of the path, or --pacing to limit the rate",
-    ),
-    (&["test"], &["--ping", "--rtt", "--owd"], "use --latency, or lfn test --stamp HOST"),
-    (&["test"], &["--mtu", "--traceroute"], "use --path"),
-    (&["test"], &["--output-file", "--out", "--file", "-o"], "use --report FILE.json"),
-    (&["test"], &["--token", "--ticket", "--key"], "give the ticket instead of HOST: lfn test 'lfn://…'"),
-    (&["serve"], &["--listen", "--address", "--host", "--addr", "--interface"], "use --bind ADDRESS"),
-    (&["serve"], &["--dir", "--directory", "--path", "--module", "--share"], "use --root DIR"),
-    (
-        &["serve"],
-        &["--daemon", "-D", "--background", "--detach"],
-        "run the server under systemd, or use nohup lfn serve &",
-    ),
-    (
-        &["serve"],
-        &["--one-off", "-1", "--once"],
-        "use --stdio over ssh: lfn test USER@HOST starts a server for one test",
-    ),
-    (&["serve"], &["--user", "--password", "--auth", "--secret"], "create a ticket for each user: lfn token add NAME"),
-    (&["serve"], &["--token"], "use --new-token, or create another ticket: lfn token add NAME"),
-    (&["serve"], &["--public-address", "--advertise", "--hostname", "--external"], "use --ticket-host NAME"),
-    (&["serve"], &["--readonly", "--ro"], "use --read-only"),
-    (&["serve"], &["--max-total-streams"], "use --max-streams"),
-    (&["serve"], &["--queue", "--queue-size", "--backlog"], "use --max-queue"),
-    (&["serve"], &["--max-test-time", "--max-duration", "--server-max-duration"], "use --test-time"),
-    (&["serve"], &["--server-bitrate-limit", "--limit-rate"], "use --max-rate, or --client-rate for each client"),
-    (&["serve"], &["--max-per-ip", "--limit-conn", "--max-client-sessions"], "use --client-sessions"),
-    (&["serve"], &["-s", "--server"], "remove -s: lfn serve is the server"),
-    (&["token add"], &["--expiry", "--ttl", "--lifetime", "--valid"], "use --expires, such as --expires 12h"),
-    (&["token add"], &["--host", "--hostname"], "use --ticket-host NAME"),
-    (&["token add"], &["--port"], "use --ticket-port PORT"),
-    (&["token add"], &["--read-only", "--ro"], "use --rights read"),
-    (&["token add"], &["--write-only"], "use --rights write"),
-    (&["token add"], &["--create-only"], "use --rights create"),
-    (&["token add"], &["--dir", "--directory", "--path"], "use --root DIR"),
-    (&["token add"], &["--max-rate", "--bandwidth", "--limit"], "use --rate, such as --rate 50mbit"),
-];
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
@@ -291,20 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn synonyms_are_no_flags_and_name_existing_flags() {
-        for (verbs, words, hint) in FLAGS {
-            for verb in *verbs {
-                let known = command(verb);
-                let is_known = |flag: &str| known.get_arguments().any(|arg| arg.get_long() == flag.strip_prefix("--"));
-                for word in words.iter().filter(|word| word.starts_with("--")) {
-                    assert!(!is_known(word), "lfn {verb} {word}");
-                }
-                let used = hint.split(|c: char| c.is_whitespace() || matches!(c, ',' | ';'));
-                for flag in used.filter(|_| hint.starts_with("use --")).filter(|word| word.starts_with("--")).take(1) {
-                    assert!(is_known(flag), "lfn {verb}: {hint}");
-                }
-            }
-        }
+    fn hints_for_unknown_commands_name_existing_ones() {
         let known = command("");
         for (words, hint) in COMMANDS {
             assert!(words.iter().all(|word| known.find_subcommand(word).is_none()), "{words:?}");

@@ -16,6 +16,7 @@ mod program;
 mod schema;
 mod schema_name;
 mod serve;
+#[cfg(test)]
 mod server_log;
 mod tokens;
 mod verify;
@@ -42,6 +43,7 @@ pub use program::{
     DefaultKey, DefaultsDocument, DefaultsFile, DefaultsSchema, SetDefault, VersionDocument, VersionSchema,
 };
 pub use serve::{ServeDocument, ServeSchema};
+#[cfg(test)]
 pub use server_log::{LogLevel, LoggedGrant, LoggedRequest, LoggedSession, ServerLogEvent, ServerLogLine};
 pub use tokens::{
     TokenDocument, TokenEntry, TokenRevokedDocument, TokenRevokedSchema, TokenSchema, TokensDocument, TokensSchema,

@@ -9,6 +9,7 @@ mod error;
 mod identity;
 mod iperf3;
 mod listening;
+mod log_event;
 mod options;
 mod ready;
 mod stamp;
@@ -26,6 +27,7 @@ pub use bind::root_directory;
 pub use error::{Iperf3File, ServeStartError};
 pub use identity::{state_directory, token_file};
 pub use listening::{ListeningServer, listen};
+pub use log_event::{LOG_TARGET, log_event};
 pub use options::{Iperf3ServerOptions, Iperf3Users, KeyStorage, ServeOptions, StampReflectorOptions};
 pub use ready::ReadyServer;
 pub use ticket_host::TicketHost;
@@ -66,8 +68,8 @@ impl Drop for RunningServer {
     }
 }
 
-/// Starts a server, and returns when the server listens. `on_event` is called on the threads of the server. The sandbox
-/// holds for these threads, not for the caller.
+/// Starts a server, and returns when the server listens. `on_event` is called on the threads of the server. With
+/// [`log_event`], the events become events of `tracing`. The sandbox holds for these threads, not for the caller.
 pub fn serve(
     options: &ServeOptions,
     on_event: impl Fn(&ServerEvent<'_>) + Send + Sync + 'static,

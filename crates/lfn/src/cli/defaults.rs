@@ -395,6 +395,18 @@ mod tests {
     }
 
     #[test]
+    fn excluded_flags_exist() {
+        fn has(command: &Command, long: &str) -> bool {
+            find_flag(command, long).is_some() || command.get_subcommands().any(|command| has(command, long))
+        }
+        let mut program = program();
+        program.build();
+        for flag in WITHOUT_DEFAULT {
+            assert!(has(&program, flag), "--{flag}");
+        }
+    }
+
+    #[test]
     fn command_line_overrides_the_file() {
         let file = "ssh = 'ssh -p 2'\n[copy]\nstreams = 4\n[emulate.set]\npid = 7\n";
         assert_eq!(

@@ -45,22 +45,6 @@ pub fn explain(error: &clap::Error, program: &Command) -> Result<Exit, Failure> 
     if let Some(hint) = missing_unit(error, program).or_else(|| supported_extension(error)) {
         return Err(failure.hint(hint));
     }
-    if let (Some(typed), "lfn test") = (error.get(ContextKind::InvalidArg), typed_command(program).as_str())
-        && let Some(instead) = cmd::measure::iperf3_flags::equivalent_of(&typed.to_string())
-    {
-        return Err(failure.hint(instead));
-    }
-    if let Some(typed) = error.get(ContextKind::InvalidArg)
-        && let Some(instead) = renamed_output_flag(&typed.to_string())
-    {
-        return Err(failure.hint(instead));
-    }
-    if let (Some(typed), "lfn copy") = (error.get(ContextKind::InvalidArg), typed_command(program).as_str())
-        && error.kind() == ErrorKind::UnknownArgument
-        && let Some(instead) = cmd::copy::rsync_flags::equivalent_of(&typed.to_string())
-    {
-        return Err(failure.hint(instead));
-    }
     if typed_command(program) == "lfn test" && error.kind() == ErrorKind::MissingRequiredArgument {
         let emulated = "lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
         return Err(failure.hint(format!(
@@ -82,15 +66,6 @@ pub fn explain(error: &clap::Error, program: &Command) -> Result<Exit, Failure> 
         Some(hint) => failure.hint(hint),
         None => failure.hint(format!("see `{} --help`", typed_command(program))),
     })
-}
-
-/// Returns the flag to use instead of a flag that many other programs have.
-fn renamed_output_flag(typed: &str) -> Option<String> {
-    match typed {
-        "--ndjson" | "--csv" | "--nettest" => Some(format!("use --output {}", typed.trim_start_matches('-'))),
-        "--save" => Some("use --report FILE.json".to_owned()),
-        _ => None,
-    }
 }
 
 /// Returns the command and the subcommand, as far as the user typed them.

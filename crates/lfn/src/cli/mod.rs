@@ -2,6 +2,8 @@
 
 pub mod defaults;
 mod explain;
+#[cfg(test)]
+mod flag_check;
 pub mod global;
 pub mod output;
 mod requested;

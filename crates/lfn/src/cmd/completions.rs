@@ -18,7 +18,7 @@ pub struct CompletionsArgs {
 
 /// Shells with a completion script.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Shell {
+pub enum Shell {
     /// Script for GNU Bash
     Bash,
     /// Script for the Z shell
@@ -34,13 +34,18 @@ const EXAMPLES: &str = "Examples:
   lfn completions fish > ~/.config/fish/completions/lfn.fish";
 
 /// Runs `lfn completions` and returns its exit code.
-pub fn run(args: &CompletionsArgs, mut program: Command) -> Result<Exit, Failure> {
+pub fn run(args: &CompletionsArgs, program: Command) -> Result<Exit, Failure> {
+    print::raw_text().write_all(&script(args.shell, program))?;
+    Ok(Exit::Ok)
+}
+
+/// Returns the script of a shell.
+pub fn script(shell: Shell, mut program: Command) -> Vec<u8> {
     let mut script = Vec::new();
-    match args.shell {
+    match shell {
         Shell::Bash => generate(shells::Bash, &mut program, "lfn", &mut script),
         Shell::Zsh => generate(shells::Zsh, &mut program, "lfn", &mut script),
         Shell::Fish => generate(shells::Fish, &mut program, "lfn", &mut script),
     }
-    print::raw_text().write_all(&script)?;
-    Ok(Exit::Ok)
+    script
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Command;
+use clap::{Arg, Command};
 use clap_mangen::Man;
 
 use crate::exit::{Exit, Failure};
@@ -28,8 +28,7 @@ const EXAMPLES: &str = "Examples:
 
 /// Runs `lfn man` and returns its exit code.
 pub fn run(args: &ManArgs, program: Command) -> Result<Exit, Failure> {
-    let mut program = program.disable_help_subcommand(true);
-    program.build();
+    let program = with_flags_of_all(program);
     if let Some(directory) = &args.dir {
         let failed = |path: &Path, error| {
             Failure::msg(format!("cannot write {}: {error}", path.display()))
@@ -54,8 +53,15 @@ pub fn run(args: &ManArgs, program: Command) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+/// Returns the program without the command `help`, and with the flags of all commands in each command.
+pub fn with_flags_of_all(program: Command) -> Command {
+    let mut program = program.disable_help_subcommand(true);
+    program.build();
+    program
+}
+
 /// Returns the names and the pages of a command and of its subcommands.
-fn pages(command: &Command, name: &str) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+pub fn pages(command: &Command, name: &str) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let mut all = vec![(name.to_owned(), page(command, name)?)];
     for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
         all.extend(pages(subcommand, &format!("{name}-{}", subcommand.get_name()))?);
@@ -65,12 +71,24 @@ fn pages(command: &Command, name: &str) -> Result<Vec<(String, Vec<u8>)>, Failur
 
 /// Returns the page in roff. The name is `lfn-test` for `lfn test`.
 fn page(command: &Command, name: &str) -> Result<Vec<u8>, Failure> {
+    let command = command.clone().mut_args(with_aliases);
     // clap takes names only as static text. A process renders each page once.
-    let command = command.clone().name(&*name.to_owned().leak()).version(super::version::VERSION);
+    let command = command.name(&*name.to_owned().leak()).version(super::version::VERSION);
     let man = Man::new(command).title(name.to_uppercase()).manual("lfn manual");
     let mut page = Vec::new();
     man.render(&mut page)?;
     Ok(page)
+}
+
+/// Adds the aliases of a flag to its help, as `--help` shows them. The generator of the pages omits them.
+fn with_aliases(flag: Arg) -> Arg {
+    let aliases: Vec<String> =
+        flag.get_visible_aliases().unwrap_or_default().iter().map(|alias| format!("--{alias}")).collect();
+    if aliases.is_empty() {
+        return flag;
+    }
+    let help = flag.get_long_help().or(flag.get_help()).map(ToString::to_string).unwrap_or_default();
+    flag.long_help(format!("{help} [aliases: {}]", aliases.join(", ")))
 }
 
 #[cfg(test)]
@@ -82,8 +100,7 @@ mod tests {
 
     #[test]
     fn every_shown_command_has_a_page() {
-        let mut program = Cli::command().disable_help_subcommand(true);
-        program.build();
+        let program = with_flags_of_all(Cli::command());
         let all = pages(&program, "lfn").unwrap();
         for name in ["lfn", "lfn-test", "lfn-emulate-set", "lfn-token-add", "lfn-man"] {
             let page = &all.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1;

@@ -34,7 +34,7 @@ pub fn run(args: &ReferenceArgs, program: Command) -> Result<Exit, Failure> {
 }
 
 /// Returns the file name and the text of each page: `lfn.md` for the program, `lfn-plan.md` for `lfn plan`.
-fn pages(mut program: Command) -> Vec<(String, String)> {
+pub fn pages(mut program: Command) -> Vec<(String, String)> {
     program.build();
     let mut pages = vec![("lfn.md".to_owned(), front_page(&program))];
     for command in shown_commands(&program) {
@@ -150,6 +150,10 @@ fn notes(argument: &Arg) -> Vec<String> {
     if argument.get_action().takes_values() && !argument.is_hide_default_value_set() && !defaults.is_empty() {
         let names = defaults.iter().map(|value| value.to_string_lossy().into_owned());
         notes.push(format!("Default: {}.", code(names.collect())));
+    }
+    let aliases = argument.get_visible_aliases().unwrap_or_default();
+    if !aliases.is_empty() {
+        notes.push(format!("Alias: {}.", code(aliases.iter().map(|alias| format!("--{alias}")).collect())));
     }
     notes
 }

@@ -5,7 +5,6 @@ mod clean;
 mod flags;
 mod interrupt;
 mod manifest;
-pub mod rsync_flags;
 
 use std::mem::take;
 use std::os::unix::ffi::OsStrExt;

@@ -11,6 +11,7 @@ use lfn_link::profile;
 use lfn_link::settings::{KEYS, nearest_word};
 
 use crate::exit::Failure;
+use crate::foreign_flags;
 
 /// Commands that `lfn emulate` has itself.
 const ACTIONS: [&str; 2] = ["set", "show"];
@@ -42,24 +43,12 @@ pub fn explain(words: &[OsString], emulate: &Command) -> Option<Failure> {
     None
 }
 
-/// Flags that other programs have, and the flags of `lfn emulate` with the same meaning.
-const SYNONYMS: [(&str, &str); 8] = [
-    ("up", "forward-rate"),
-    ("upload", "forward-rate"),
-    ("down", "return-rate"),
-    ("download", "return-rate"),
-    ("bandwidth", "rate"),
-    ("bw", "rate"),
-    ("latency", "delay"),
-    ("limit", "queue"),
-];
-
 /// Explains a flag that has another name here.
 fn unknown_flag(words: &[OsString], at: usize) -> Option<Failure> {
     let (word, rest) = (words[at].to_str()?, &words[at + 1..]);
     let (flag, value) = word.split_once('=').map_or((word, None), |(flag, value)| (flag, Some(value)));
-    let (_, known) = SYNONYMS.iter().find(|(name, _)| flag.strip_prefix("--") == Some(name))?;
-    let known = value.map_or(format!("--{known}"), |value| format!("--{known}={value}"));
+    let known = foreign_flags::replacement("emulate", flag)?;
+    let known = value.map_or(known.to_owned(), |value| format!("{known}={value}"));
     let words = words[..at].iter().map(OsString::as_os_str).chain([known.as_ref()]);
     let line = with("lfn emulate", words.chain(rest.iter().map(OsString::as_os_str)));
     Some(Failure::usage(format!("unexpected argument '{flag}'")).hint(line))

@@ -7,7 +7,6 @@ mod buffers;
 mod interrupt;
 mod iperf3;
 mod iperf3_args;
-pub mod iperf3_flags;
 mod load;
 mod path;
 mod report;
@@ -37,7 +36,7 @@ use crate::typed;
 /// The client sends to a server (`lfn serve`). The receiver measures the goodput. Both ends report the kernel's
 /// statistics of each stream in every interval. Findings name the bottleneck and the remedy.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_args = stamp::exclude_load)]
 pub struct TestArgs {
     /// Server: a name saved with `lfn hosts add`, a ticket (lfn://…), USER@HOST for ssh, or far inside `lfn emulate`
     ///

@@ -12,8 +12,7 @@ use lfn_session::server::ServeError;
 use lfn_sys::process::raise_open_file_limit;
 use rustix::process::{Resource, getrlimit};
 
-use super::notify::ServiceManager;
-use super::{ServeArgs, StopRequest, file, log, ready_server, stdio};
+use super::{ServeArgs, StopRequest, file, log, notify, ready_server, stdio};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::OutputFormat;
@@ -35,8 +34,8 @@ pub fn run(args: ServeArgs, program: &Command) -> Result<Exit, Failure> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     raise_open_file_limit();
     check_open_files()?;
-    let log = log::log(args.log_format, !args.iperf3.has_users());
-    let server = serve::listen(&args.options(), log).map_err(|error| start_failure(&args, error))?;
+    log::start(args.log_format, !args.iperf3.has_users())?;
+    let server = serve::listen(&args.options(), serve::log_event).map_err(|error| start_failure(&args, error))?;
     let ready = server.ready();
     if let Some(stamp) = ready.stamp {
         print::message(format_args!("STAMP reflector at {stamp}\n"));
@@ -48,9 +47,8 @@ pub fn run(args: ServeArgs, program: &Command) -> Result<Exit, Failure> {
         OutputFormat::Json => ready_server::print_json(ready)?,
         _ => ready_server::print_text(ready, !is_quiet() && args.log_format == log::LogFormat::Text)?,
     }
-    let manager = ServiceManager::from_environment();
-    manager.ready(&ready.listen.to_string());
-    manager.watch(stop.requested.clone(), server.heartbeat());
+    notify::ready(&ready.listen.to_string());
+    notify::watch(stop.requested.clone(), server.heartbeat());
     server.run(&stop.requested, &stop.immediate)?;
     Ok(stop.exit())
 }

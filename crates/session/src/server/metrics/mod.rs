@@ -1,7 +1,7 @@
 //! Counters of a server, and their text for Prometheus (exposition format 0.0.4).
 //!
-//! Written by hand: a few counters and gauges with fixed labels need no registry. Counting costs an atomic or a short
-//! lock per session, and nothing per block.
+//! The text is written by hand: `prometheus-client` writes only OpenMetrics, and a scraper of this format would see other
+//! names of families. Counting costs an atomic or a short lock per session, and nothing per block.
 
 mod http;
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{ArgMatches, Command};
 use lfn_session::wire::copy::filter::{Decision, FilterRules};
 
 use super::lists::{lines, read};
@@ -13,38 +13,57 @@ use crate::exit::Failure;
 #[derive(Clone, Debug, Default)]
 pub struct RuleFlags(Vec<TypedRule>);
 
-#[derive(Clone, Debug)]
-struct TypedRule {
-    flag: &'static str,
-    decision: Decision,
-    /// The value names a file of patterns.
-    is_file: bool,
-    text: OsString,
+/// The flags as clap stores them: in order for each name.
+#[derive(clap::Args, Debug)]
+struct RuleArgs {
+    /// Do not exclude files matching PATTERN, even if a later --exclude matches
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    include: Vec<OsString>,
+    /// Exclude files matching PATTERN; a directory is excluded with its contents
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    exclude: Vec<OsString>,
+    /// Read include patterns from FILE, one per line; - reads standard input
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    include_from: Vec<OsString>,
+    /// Read exclude patterns from FILE, one per line; - reads standard input
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    exclude_from: Vec<OsString>,
 }
 
-const FLAGS: [(&str, Decision, bool, &str); 4] = [
-    ("include", Decision::Include, false, "Do not exclude files matching PATTERN, even if a later --exclude matches"),
-    ("exclude", Decision::Exclude, false, "Exclude files matching PATTERN; a directory is excluded with its contents"),
-    ("include-from", Decision::Include, true, "Read include patterns from FILE, one per line; - reads standard input"),
-    ("exclude-from", Decision::Exclude, true, "Read exclude patterns from FILE, one per line; - reads standard input"),
-];
+#[derive(Clone, Debug)]
+struct TypedRule {
+    decision: Decision,
+    source: PatternSource,
+}
+
+/// Place of the patterns of a rule.
+#[derive(Clone, Debug)]
+enum PatternSource {
+    Pattern(OsString),
+    /// A file of patterns, and the flag with its name.
+    File {
+        name: OsString,
+        flag: &'static str,
+    },
+}
 
 impl RuleFlags {
     /// Returns the filter rules. With `nul`, NUL separates the patterns of a file.
     pub fn rules(&self, nul: bool) -> Result<FilterRules, Failure> {
         let mut rules = FilterRules::default();
         let hint = "write patterns as in rsync; rsync's long filter rules are not supported";
-        for TypedRule { flag, decision, is_file, text } in &self.0 {
+        for TypedRule { decision, source } in &self.0 {
             let mut push = |pattern: &[u8], place: &str| {
                 rules.push(*decision, pattern).map_err(|e| Failure::usage(format!("{place}{e}")).hint(hint))
             };
-            if !is_file {
-                push(text.as_bytes(), "")?;
-                continue;
-            }
-            let content = read(flag, text)?;
-            for (number, line) in lines(&content, nul) {
-                push(line, &format!("{}:{number}: ", text.display()))?;
+            match source {
+                PatternSource::Pattern(pattern) => push(pattern.as_bytes(), "")?,
+                PatternSource::File { name, flag } => {
+                    let content = read(flag, name)?;
+                    for (number, line) in lines(&content, nul) {
+                        push(line, &format!("{}:{number}: ", name.display()))?;
+                    }
+                }
             }
         }
         Ok(rules)
@@ -53,14 +72,16 @@ impl RuleFlags {
 
 impl clap::FromArgMatches for RuleFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let RuleArgs { include, exclude, include_from, exclude_from } = RuleArgs::from_arg_matches(matches)?;
         let mut typed = Vec::new();
-        for (flag, decision, file, _) in FLAGS {
-            let (Some(indices), Some(texts)) = (matches.indices_of(flag), matches.get_many::<OsString>(flag)) else {
-                continue;
-            };
-            let texts = texts.map(|text| TypedRule { flag, decision, is_file: file, text: text.clone() });
-            typed.extend(indices.zip(texts));
-        }
+        let mut add = |id, values: Vec<OsString>, decision, source: fn(OsString) -> PatternSource| {
+            let rules = values.into_iter().map(|value| TypedRule { decision, source: source(value) });
+            typed.extend(matches.indices_of(id).into_iter().flatten().zip(rules));
+        };
+        add("include", include, Decision::Include, PatternSource::Pattern);
+        add("exclude", exclude, Decision::Exclude, PatternSource::Pattern);
+        add("include_from", include_from, Decision::Include, |name| PatternSource::File { name, flag: "include-from" });
+        add("exclude_from", exclude_from, Decision::Exclude, |name| PatternSource::File { name, flag: "exclude-from" });
         typed.sort_by_key(|(index, _)| *index);
         Ok(RuleFlags(typed.into_iter().map(|(_, typed)| typed).collect()))
     }
@@ -73,13 +94,10 @@ impl clap::FromArgMatches for RuleFlags {
 
 impl clap::Args for RuleFlags {
     fn augment_args(command: Command) -> Command {
-        FLAGS.iter().fold(command, |command, (flag, _, file, help)| {
-            let arg = Arg::new(*flag).long(*flag).action(ArgAction::Append).value_parser(value_parser!(OsString));
-            command.arg(arg.value_name(if *file { "FILE" } else { "PATTERN" }).allow_hyphen_values(true).help(*help))
-        })
+        RuleArgs::augment_args(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        RuleFlags::augment_args(command)
+        RuleArgs::augment_args_for_update(command)
     }
 }
