@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 use support::Needs;
+use support::skip::{Missing, skip};
 
 fn main() -> ExitCode {
     support::run(&[
@@ -26,8 +27,7 @@ const PLANNED: [&str; 4] = ["--rate", "50mbit", "--streams", "8"];
 fn sender_with_random_loss() {
     let there = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     if !there.split_whitespace().any(|name| name == "bbr") {
-        println!("SKIPPED: the kernel has no bbr");
-        return;
+        return skip("sender_with_random_loss_switches_to_bbr", &Missing::Feature("BBR"));
     }
     for way in [["zero:15MB", "far:null:"], ["far:zero:15MB", "null:"]] {
         retry_up_to_3(&LOSSY, &[&way[..], &PLANNED].concat(), |copy| {

@@ -16,6 +16,7 @@ use lfn_core::link::DropCause;
 use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::emulator::{AccuracyReport, DirectionReport, RunOutcome};
+use support::skip::{Missing, skip};
 use support::{Needs, ROLE, as_role, eventually, lfn, processes_with, stderr, stdout};
 
 const PORT: u16 = 9000;
@@ -198,7 +199,7 @@ fn each_side_has_its_own_interfaces_in_sys() {
         let is_own = |line: &&str| line.starts_with("SEEN lfn0 lo ") && line.split(' ').count() == 5;
         assert!(seen.iter().all(is_own), "{said}");
     } else {
-        eprintln!("SKIPPED: each_side_has_its_own_interfaces_in_sys: a sysfs cannot be mounted here");
+        skip("each_side_has_its_own_interfaces_in_sys", &Missing::Feature("mount of a sysfs in a namespace"));
     }
 }
 

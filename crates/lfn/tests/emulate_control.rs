@@ -48,8 +48,8 @@ fn main() -> ExitCode {
                 ("trace_is_sent_with_the_change", Needs::Namespaces, trace_is_sent_with_the_change),
                 ("timetables_start_with_the_command", Needs::Namespaces, timetables_start_with_the_command),
                 ("hostile_control_peers_do_no_harm", Needs::Namespaces, hostile_control_peers_do_no_harm),
-                ("other_users_are_refused", Needs::Namespaces, other_users_are_refused),
-                ("root_does_not_guess_the_run_of_a_user", Needs::Namespaces, root_does_not_guess_the_run_of_a_user),
+                ("other_users_are_refused", Needs::Root, other_users_are_refused),
+                ("root_does_not_guess_the_run_of_a_user", Needs::Root, root_does_not_guess_the_run_of_a_user),
                 ("unmapped_users_are_refused", Needs::Programs(&["unshare"]), unmapped_users_are_refused),
                 ("report_longer_than_a_pipe_is_read", Needs::Namespaces, report_longer_than_a_pipe_is_read),
                 ("killed_run_cannot_be_controlled", Needs::Namespaces, killed_run_cannot_be_controlled),
@@ -301,9 +301,6 @@ fn hostile_control_peers_do_no_harm() {
 /// Only root can use another user.
 fn other_users_are_refused() {
     const NOBODY: u32 = 65_534;
-    if !UserIdentity::current().is_root() {
-        return;
-    }
     let running = start_run(&[]);
     let home = Home::new();
     let as_nobody = |command: &mut Command| command.uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
@@ -317,9 +314,6 @@ fn other_users_are_refused() {
 
 /// Root must name the run of another user. Then root may show and change it.
 fn root_does_not_guess_the_run_of_a_user() {
-    if !UserIdentity::current().is_root() {
-        return;
-    }
     run_scenario("root-and-user");
 }
 

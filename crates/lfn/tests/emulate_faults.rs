@@ -12,12 +12,13 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_sys::namespace::{NetNamespace, UserIdentity};
+use lfn_sys::namespace::NetNamespace;
 use lfn_sys::netlink::Netlink;
 use lfn_sys::process;
 use lfn_sys::sysctl;
 use support::sandbox::{self, Running};
-use support::{Needs, ROLE, eventually, lfn, processes_with, run_scenario, stderr};
+use support::skip::skip;
+use support::{Needs, ROLE, eventually, lfn, missing_program, processes_with, run_scenario, stderr};
 
 /// Number of starts and ends. `TEST_LFN_STARTS=1000` runs a thorough test.
 const STARTS: &str = "TEST_LFN_STARTS";
@@ -54,7 +55,7 @@ fn tests() -> ExitCode {
         ),
         ("run_outlives_its_parent", Needs::Namespaces, run_outlives_its_parent),
         ("missing_descriptors_are_named", Needs::Namespaces, missing_descriptors_are_named),
-        ("process_limit_is_named", Needs::Programs(&["prlimit"]), process_limit_is_named),
+        ("process_limit_is_named", Needs::Root, process_limit_is_named),
         ("invalid_trace_files_are_refused", Needs::Nothing, invalid_trace_files_are_refused),
     ])
 }
@@ -324,8 +325,8 @@ fn missing_descriptors_are_named() {
 /// so the test uses a user without processes, which only root can do.
 fn process_limit_is_named() {
     const SOMEBODY: u32 = 52_003;
-    if !UserIdentity::current().is_root() {
-        return;
+    if let Some(missing) = missing_program(&["prlimit"]) {
+        return skip("process_limit_is_named", &missing);
     }
     let home = tempfile::tempdir().unwrap();
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -13,6 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{ExitCode, Output, Stdio};
 
 use serde_json::Value;
+use support::skip::{Missing, skip};
 use support::{Needs, stderr};
 
 fn main() -> ExitCode {
@@ -111,7 +112,7 @@ fn small_mtu_is_found() {
 fn congestion_control_of_route_is_found() {
     let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();
     let Some(other) = available.split_whitespace().find(|name| *name != "reno") else {
-        return eprintln!("skipped: this kernel has no congestion control but reno");
+        return skip("congestion_control_of_route_is_found", &Missing::Feature("congestion control other than reno"));
     };
     let fault = format!(
         "ip route show dev lfn0 | while read -r net rest; do \

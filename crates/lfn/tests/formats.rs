@@ -14,8 +14,10 @@ use std::thread;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use support::missing_program;
 use support::schema::assert_valid;
 use support::server::{Server, assert_refused, number, text};
+use support::skip::skip;
 use tempfile::TempDir;
 
 /// Returns this number of nested lists.
@@ -106,9 +108,8 @@ fn all_modes_match_the_schema() {
 
 #[test]
 fn iperf3_results_match_the_schema() {
-    if Command::new("iperf3").arg("--version").output().is_err() {
-        assert!(std::env::var_os("CI").is_none(), "iperf3 is missing");
-        return eprintln!("SKIPPED: iperf3 is missing");
+    if let Some(missing) = missing_program(&["iperf3"]) {
+        return skip("iperf3_results_match_the_schema", &missing);
     }
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let mut command = Command::new("iperf3");
@@ -496,14 +497,8 @@ fn unsupported_schema_error_names_file_and_versions() {
     }
 }
 
-/// Returns the output of a test on a terminal of this size, made with `script` (installed by `.ci/run`), or None if it
-/// is missing.
-fn on_terminal(server: &Server, columns: u16, rows: u16, flags: &str, colour: bool) -> Option<String> {
-    if Command::new("script").arg("--version").output().is_err() {
-        assert!(std::env::var_os("CI").is_none(), "script is missing");
-        eprintln!("SKIPPED: script is missing");
-        return None;
-    }
+/// Returns the output of a test on a terminal of this size, made with `script`.
+fn on_terminal(server: &Server, columns: u16, rows: u16, flags: &str, colour: bool) -> String {
     let lfn = support::lfn_path();
     let typed = format!("stty cols {columns} rows {rows}; {} test {} {flags}", lfn.display(), server.ticket);
     let mut command = Command::new("script");
@@ -512,7 +507,7 @@ fn on_terminal(server: &Server, columns: u16, rows: u16, flags: &str, colour: bo
     if !colour {
         command.env("NO_COLOR", "1");
     }
-    Some(text(&command.output().unwrap().stdout))
+    text(&command.output().unwrap().stdout)
 }
 
 /// Removes the colours of the labels in a result.
@@ -522,10 +517,13 @@ fn without_colours(text: &str) -> String {
 
 #[test]
 fn live_view_leaves_the_terminal_clean() {
+    if let Some(missing) = missing_program(&["script"]) {
+        return skip("live_view_leaves_the_terminal_clean", &missing);
+    }
     let server = Server::start(&[]);
     let short =
         |flags: &str, colour| on_terminal(&server, 60, 20, &format!("--time 600ms --interval 100ms {flags}"), colour);
-    let Some(seen) = short("", true) else { return };
+    let seen = short("", true);
     assert!(seen.contains("limits") && seen.contains("left") && seen.contains("\x1b[J"), "{seen}");
     let (_, after) = seen.rsplit_once("\x1b[J").unwrap();
     let after = without_colours(after);
@@ -534,22 +532,25 @@ fn live_view_leaves_the_terminal_clean() {
         assert!(line.trim_end().chars().count() <= 60, "{line}");
     }
     // On a narrow terminal the line may have no room for coloured parts.
-    let wide = |colour| on_terminal(&server, 100, 20, "--time 600ms --interval 100ms", colour).unwrap();
+    let wide = |colour| on_terminal(&server, 100, 20, "--time 600ms --interval 100ms", colour);
     let coloured = wide(true);
     assert!(coloured.contains("\x1b[0m"), "{coloured:?}");
     let plain = wide(false);
     assert!(plain.contains("limits") && !plain.contains("\x1b[0m"), "{plain:?}");
-    assert!(!without_colours(&short("--no-live", true).unwrap()).contains('\x1b'));
-    let both = short("--bidir", true).unwrap();
+    assert!(!without_colours(&short("--no-live", true)).contains('\x1b'));
+    let both = short("--bidir", true);
     assert!(both.contains("\nforward ") && both.contains("\nreverse ") && both.contains("left"), "{both}");
-    let datagrams = short("--udp", true).unwrap();
+    let datagrams = short("--udp", true);
     assert!(datagrams.contains("\nlost    ") && datagrams.contains("\nrate    "), "{datagrams}");
 }
 
 #[test]
 fn live_view_updates_between_intervals() {
+    if let Some(missing) = missing_program(&["script"]) {
+        return skip("live_view_updates_between_intervals", &missing);
+    }
     let server = Server::start(&[]);
-    let Some(seen) = on_terminal(&server, 80, 24, "--time 2500ms --interval 2500ms", true) else { return };
+    let seen = on_terminal(&server, 80, 24, "--time 2500ms --interval 2500ms", true);
     let times = seen.lines().filter(|line| line.contains("time    ") && line.contains(" left")).count();
     assert!(times >= 2, "{seen:?}");
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use support::sandbox::{self, Running};
 use support::server::{Server, assert_refused, interrupted, kill, number, start_with_events, text};
+use support::skip::{Missing, skip};
 use support::{Needs, ROLE, run_scenario, stderr, unwrapped};
 
 fn main() -> ExitCode {
@@ -104,7 +105,10 @@ fn wire() {
     sandbox::enter();
     // tcpdump drops its groups before it listens, which a user namespace of an ordinary user forbids.
     if fs::read_to_string("/proc/self/setgroups").unwrap().trim() == "deny" {
-        return eprintln!("SKIPPED: tcpdump, which cannot give up its groups here");
+        return skip(
+            "marks_and_segments_are_those_on_the_wire",
+            &Missing::User("root, because tcpdump gives up its groups"),
+        );
     }
     sandbox::up("lo");
     // Otherwise the kernel passes super-packets.

@@ -20,6 +20,7 @@ use quinn::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use support::sandbox::{self, Running};
+use support::skip::{Missing, skip};
 use support::{Needs, ROLE, as_role, lfn, run_scenario, stderr, stdout};
 
 /// Environment variable with the directory of a test's files.
@@ -410,8 +411,7 @@ fn send_mptcp() {
 /// The commands of doc/reference/emulate.md: the far side announces its second address, and both sides allow more subflows.
 fn multipath_tcp_uses_both_paths() {
     if !Path::new("/proc/sys/net/mptcp/enabled").exists() {
-        eprintln!("SKIPPED: multipath_tcp_uses_both_paths: this kernel has no Multipath TCP");
-        return;
+        return skip("multipath_tcp_uses_both_paths", &Missing::Feature("Multipath TCP"));
     }
     let home = tempfile::tempdir().unwrap();
     let allow = "ip mptcp limits set subflows 2 add_addr_accepted 2";

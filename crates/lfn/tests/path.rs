@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use lfn_sys::namespace::NetNamespace;
 use serde_json::Value;
 use support::sandbox::{self, Running};
+use support::skip::{Missing, skip};
 use support::{Needs, ROLE, lfn, run_scenario, stderr, stdout};
 
 fn main() -> ExitCode {
@@ -201,7 +202,10 @@ fn hops() {
 /// ordinary user forbids.
 fn capture() -> Option<Running> {
     if fs::read_to_string("/proc/self/setgroups").unwrap().trim() == "deny" {
-        eprintln!("SKIPPED: tcpdump, which cannot give up its groups here");
+        skip(
+            "hops_are_those_of_traceroute_and_of_one_flow",
+            &Missing::User("root, because tcpdump gives up its groups"),
+        );
         return None;
     }
     let filter = "udp dst port 33434 or (tcp dst port 7323 and tcp[tcpflags] == tcp-syn)";

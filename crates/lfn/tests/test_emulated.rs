@@ -9,6 +9,7 @@ use std::process::{ExitCode, Output};
 
 use serde_json::Value;
 use support::Needs;
+use support::skip::{Missing, skip};
 
 const LIMITS: [&str; 4] = ["receive window", "send buffer", "kernel buffer limit", "no window scaling"];
 
@@ -78,12 +79,12 @@ const LOSSY: &str = "echo reno > /proc/sys/net/ipv4/tcp_congestion_control || ex
 
 /// Returns the output of `lfn test far` with these flags over a path of 20 ms and 40 Mb/s with a loss of 1 %, from a host
 /// whose default is Reno. None if this default cannot be set.
-fn lossy(flags: &str) -> Option<Output> {
+fn lossy(test: &str, flags: &str) -> Option<Output> {
     let mut command = support::lfn();
     command.args(["emulate", "--rtt", "20ms", "--rate", "40mbit", "--loss", "1%", "--", "sh", "-c"]);
     let output = command.arg(format!("{LOSSY}\"$0\" test far {flags}")).arg(support::lfn_path()).output().unwrap();
     if output.status.code() == Some(77) {
-        eprintln!("skipped: the default congestion control cannot be set");
+        skip(test, &Missing::Feature("congestion control of a network namespace"));
         return None;
     }
     Some(output)
@@ -94,7 +95,9 @@ fn json(output: &Output) -> Value {
 }
 
 fn default_test_keeps_the_settings_of_the_host() {
-    let Some(output) = lossy("--time 1s --rate 40mbit --json") else { return };
+    let Some(output) = lossy("default_test_keeps_the_settings_of_the_host", "--time 1s --rate 40mbit --json") else {
+        return;
+    };
     let run = json(&output)["runs"][0].take();
     let sender = &run["near"]["streams"][0]["socket"];
     assert_eq!((&sender["congestion"], &sender["congestion_planned"]), (&"reno".into(), &Value::Null));
@@ -108,25 +111,30 @@ fn default_test_keeps_the_settings_of_the_host() {
 }
 
 fn tuned_test_uses_the_plan() {
-    let Some(output) = lossy("--time 1s --tuned --json") else { return };
+    let Some(output) = lossy("tuned_test_uses_the_plan", "--time 1s --tuned --json") else { return };
     let run = json(&output)["runs"][0].take();
     let sender = &run["near"]["streams"][0]["socket"];
     assert_eq!(sender["congestion_planned"], "bbr");
     if sender["congestion"] == "bbr" {
-        let page = support::unwrapped(&lossy("--time 1s --tuned").unwrap());
+        let page = support::unwrapped(&lossy("tuned_test_uses_the_plan", "--time 1s --tuned").unwrap());
         assert!(page.contains("congestion control changed from reno to bbr"), "{page}");
     }
     // BBR limits its own data in flight. A sender based on loss gets a limited window.
     let limit = |run: &Value| run["far"]["streams"][0]["socket"]["window_limit_bytes"].clone();
     assert_eq!(limit(&run), Value::Null);
-    let cubic = json(&lossy("--time 1s --tuned --congestion cubic --json").unwrap())["runs"][0].take();
+    let cubic =
+        json(&lossy("tuned_test_uses_the_plan", "--time 1s --tuned --congestion cubic --json").unwrap())["runs"][0]
+            .take();
     assert!(limit(&cubic).is_u64(), "{cubic}");
 }
 
 fn comparison_shows_the_changed_settings() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("both.json");
-    let Some(output) = lossy(&format!("--time 2s --compare --reverse --json --report {}", file.display())) else {
+    let Some(output) = lossy(
+        "comparison_shows_the_changed_settings",
+        &format!("--time 2s --compare --reverse --json --report {}", file.display()),
+    ) else {
         return;
     };
     let document = json(&output);

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 use support::server::{Server, assert_refused, interrupted, kill, number, start_with_events, text};
+use support::skip::{Missing, skip};
 use support::{Needs, unwrapped};
 
 fn main() -> ExitCode {
@@ -486,7 +487,7 @@ fn captured(flags: &str) -> Option<(Value, Vec<(f64, u64)>)> {
     command.args(["emulate", "--rtt", "10ms", "--rate", "2gbit", "--", "sh", "-c", &script]);
     let output = command.env("PATH", support::path_with_servers()).output().unwrap();
     if output.status.code() == Some(7) {
-        eprintln!("SKIPPED: tcpdump, which cannot give up its groups here");
+        skip("tcpdump_confirms_even_pacing", &Missing::User("root, because tcpdump gives up its groups"));
         return None;
     }
     let document = fs::read_to_string(result).unwrap();

@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::lfn_path;
+use crate::support::missing_program;
 use crate::support::server::Server;
+use crate::support::skip::{Missing, skip};
 use crate::{Pair, finish, is_root, names, report_of, text, wait_for, write};
 
 #[test]
@@ -54,7 +56,7 @@ fn same_copy_started_twice_succeeds() {
 #[test]
 fn partial_file_of_another_user_is_not_resumed() {
     if !is_root() {
-        return;
+        return skip("partial_file_of_another_user_is_not_resumed", &Missing::User("root"));
     }
     for foreign in [&[][..], &["partial"], &["journal"], &["partial", "journal"]] {
         let pair = Pair::new();
@@ -204,13 +206,12 @@ fn copy_resumes_when_byte_quota_allows_it() {
 fn disk_that_fills_up_ends_the_copy() {
     let pair = Pair::new();
     fs::create_dir(pair.far("small")).unwrap();
-    let mounted = is_root() && {
-        let mount =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(pair.far("small")).output();
-        mount.is_ok_and(|output| output.status.success())
-    };
-    if !mounted {
-        return eprintln!("skipped: mounting a small tmpfs needs root");
+    if !is_root() {
+        return skip("disk_that_fills_up_ends_the_copy", &Missing::User("root"));
+    }
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(pair.far("small")).output();
+    if !mount.is_ok_and(|output| output.status.success()) {
+        return skip("disk_that_fills_up_ends_the_copy", &Missing::Feature("mount of a tmpfs"));
     }
     let output = pair.copy(&["random:3MiB", "far:small/a"]);
     let fits = pair.copy(&["random:500KiB", "far:small/a"]);
@@ -223,12 +224,15 @@ fn disk_that_fills_up_ends_the_copy() {
     assert_eq!(left, ["a"]);
 }
 
-/// Returns whether Debian's strace exists and may trace.
-fn can_trace(what: &str) -> bool {
+/// Returns whether Debian's strace exists and may trace. Otherwise skips `test`.
+fn can_trace(test: &str) -> bool {
+    if let Some(missing) = missing_program(&["strace"]) {
+        skip(test, &missing);
+        return false;
+    }
     let can = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status().is_ok_and(|s| s.success());
     if !can {
-        eprintln!("SKIPPED: {what}: strace is missing or may not trace; on Debian: apt-get install strace");
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "strace is missing or may not trace");
+        skip(test, &Missing::Feature("permission to trace"));
     }
     can
 }
@@ -245,7 +249,7 @@ fn traced(pair: &Pair, flags: &[&str], args: &[&str]) -> std::process::Output {
 /// Existing files can come from a copy that was interrupted during the flush.
 #[test]
 fn existing_files_are_flushed_like_new_ones() {
-    if !can_trace("what is put on disk") {
+    if !can_trace("existing_files_are_flushed_like_new_ones") {
         return;
     }
     let pair = Pair::new();
@@ -287,7 +291,7 @@ fn existing_files_are_flushed_like_new_ones() {
 /// `syncfs` does not work on a file system in user space, so each file is flushed separately.
 #[test]
 fn fuse_files_are_flushed_one_by_one() {
-    if !can_trace("file systems in user space") {
+    if !can_trace("fuse_files_are_flushed_one_by_one") {
         return;
     }
     let pair = Pair::new();
@@ -309,7 +313,7 @@ fn fuse_files_are_flushed_one_by_one() {
 /// NFS supports no flag of `renameat2`.
 #[test]
 fn directory_replaces_file_without_rename_exchange() {
-    if !can_trace("file systems without RENAME_EXCHANGE") {
+    if !can_trace("directory_replaces_file_without_rename_exchange") {
         return;
     }
     let pair = Pair::new();
@@ -329,7 +333,7 @@ fn directory_replaces_file_without_rename_exchange() {
 #[test]
 fn read_error_or_disk_quota_fails_one_file_only() {
     // Debian's strace makes the system call fail for this path, as on a damaged disk.
-    if !can_trace("read errors and quotas") {
+    if !can_trace("read_error_or_disk_quota_fails_one_file_only") {
         return;
     }
     let pair = Pair::new();
@@ -363,7 +367,7 @@ fn read_error_or_disk_quota_fails_one_file_only() {
 /// The file has its mode before its name. It must be resumable and removable without write permission of its owner.
 #[test]
 fn read_only_file_resumes_after_interrupted_flush() {
-    if !can_trace("copies killed while they wait for the disk") {
+    if !can_trace("read_only_file_resumes_after_interrupted_flush") {
         return;
     }
     let pair = Pair::new();
@@ -405,7 +409,7 @@ fn file_size_limit_is_a_write_error() {
 
 #[test]
 fn unreadable_pattern_matches_are_reported() {
-    if !can_trace("directories that cannot be read") {
+    if !can_trace("unreadable_pattern_matches_are_reported") {
         return;
     }
     for (pattern, fault, says) in [
@@ -432,7 +436,7 @@ fn unreadable_pattern_matches_are_reported() {
 /// After a kill at any replacement, the same command completes the copy and leaves no temporary entries.
 #[test]
 fn copy_recovers_from_kill_during_replacement() {
-    if !can_trace("kills at a certain call") {
+    if !can_trace("copy_recovers_from_kill_during_replacement") {
         return;
     }
     for (call, most) in [("renameat2", 4), ("unlinkat", 8)] {

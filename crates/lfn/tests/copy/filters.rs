@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::missing_program;
+use crate::support::skip::skip;
 use crate::{Pair, finish, text, write};
 
 fn create_files(root: &Path) {
@@ -53,17 +55,15 @@ fn paths(root: &Path) -> BTreeSet<String> {
 
 /// Copies `source` with both tools and the same arguments. `list` is a file of this name for both.
 #[track_caller]
-fn alike(pair: &Pair, number: usize, source: &str, words: &[&str]) {
+fn alike(test: &str, pair: &Pair, number: usize, source: &str, words: &[&str]) {
     let oracle = pair.home.path().join(format!("oracle{number}"));
     let near = pair.home.path().join("near");
-    let rsync = Command::new("rsync").arg("-r").args(words).args([source]).arg(&oracle).current_dir(&near).output();
-    match rsync {
-        Ok(output) => assert!(output.status.success(), "{words:?}: {}", text(&output.stderr)),
-        Err(error) => {
-            crate::skipped(&format!("rsync: {error}"));
-            return;
-        }
+    if let Some(missing) = missing_program(&["rsync"]) {
+        return skip(test, &missing);
     }
+    let rsync = Command::new("rsync").arg("-r").args(words).args([source]).arg(&oracle).current_dir(&near).output();
+    let rsync = rsync.unwrap();
+    assert!(rsync.status.success(), "{words:?}: {}", text(&rsync.stderr));
     pair.copies(&[words, &[source, &format!("far:{number}/")]].concat());
     assert_eq!(paths(&pair.far(&number.to_string())), paths(&oracle), "{words:?} {source}");
     // A far sender lists in the same way.
@@ -96,7 +96,7 @@ fn patterns_select_the_same_files_as_rsync() {
     for (number, (source, words)) in cases.iter().enumerate() {
         if number < cases.len() - 1 {
             fs::create_dir(pair.far(&number.to_string())).unwrap();
-            alike(&pair, number, source, words);
+            alike("patterns_select_the_same_files_as_rsync", &pair, number, source, words);
         }
     }
     // If all names are excluded, nothing is created.
@@ -134,7 +134,7 @@ fn files_from_selects_the_same_files_as_rsync() {
     .enumerate()
     {
         fs::create_dir(pair.far(&number.to_string())).unwrap();
-        alike(&pair, number, "tree", words);
+        alike("files_from_selects_the_same_files_as_rsync", &pair, number, "tree", words);
     }
     let mut child = pair.command(&["--files-from", "-", "tree", "far:stdin", "--json"]);
     let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();

@@ -31,9 +31,10 @@ use lfn_core::path::PathProfile;
 use lfn_core::transfer::content::fill_random;
 use lfn_core::units::BitRate;
 use serde_json::Value;
-use support::lfn;
 use support::schema::{assert_valid, check_document};
 use support::server::{Server, text};
+use support::skip::skip;
+use support::{is_root, lfn, missing_program};
 
 /// A command that runs longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -175,17 +176,6 @@ fn write(path: &Path, length: usize) -> Vec<u8> {
     content
 }
 
-/// Reports that a comparison with another program was skipped. Under `CI=true` this is a failure.
-#[track_caller]
-fn skipped(why: &str) {
-    eprintln!("SKIPPED: {why}");
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
@@ -221,10 +211,11 @@ fn digest_equals_b3sum() {
     let pair = Pair::new();
     write(&pair.near("a"), 3_333_333);
     let report = pair.copies(&["a", "far:a"]);
-    match Command::new("b3sum").arg("--no-names").arg(pair.far("a")).output() {
-        Ok(output) => assert_eq!(report["digest_blake3"], text(&output.stdout).trim()),
-        Err(error) => skipped(&format!("b3sum: {error}: compared with the library alone")),
+    if let Some(missing) = missing_program(&["b3sum"]) {
+        return skip("digest_equals_b3sum", &missing);
     }
+    let output = Command::new("b3sum").arg("--no-names").arg(pair.far("a")).output().unwrap();
+    assert_eq!(report["digest_blake3"], text(&output.stdout).trim());
 }
 
 #[test]

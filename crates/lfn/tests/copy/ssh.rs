@@ -12,7 +12,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 use crate::clean::left;
+use crate::support::missing_program;
 use crate::support::server::{kill, text};
+use crate::support::skip::skip;
 use crate::support::{eventually, lfn, lfn_path, path_with_servers, processes_with};
 use crate::{finish, is_root, report_of, wait_for, write};
 
@@ -31,15 +33,10 @@ impl Drop for Host {
 }
 
 impl Host {
-    /// Returns None if sshd is not installed, and prints this. Under `CI=true` this is a failure.
-    fn new() -> Option<Self> {
-        let missing = |program: &str| {
-            let found = std::env::split_paths(&path_with_servers()).any(|place| place.join(program).is_file());
-            (!found).then(|| format!("{program} is not on the PATH; on Debian: apt-get install openssh-server"))
-        };
-        if let Some(what) = ["sshd", "ssh", "ssh-keygen"].into_iter().find_map(missing) {
-            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{what}");
-            eprintln!("SKIPPED: {what}");
+    /// Returns None if sshd is not installed, and skips `test`.
+    fn new(test: &str) -> Option<Self> {
+        if let Some(missing) = missing_program(&["sshd", "ssh", "ssh-keygen"]) {
+            skip(test, &missing);
             return None;
         }
         let home = tempfile::tempdir().unwrap();
@@ -212,7 +209,7 @@ fn serve(home: &Path) -> (Child, u16) {
 
 #[test]
 fn files_are_copied_over_ssh_both_ways() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("files_are_copied_over_ssh_both_ways") else { return };
     let content = write(&host.path("near/a"), 3_000_003);
     let whole = host.path("far/whole");
     for (to, at) in [
@@ -239,7 +236,7 @@ fn files_are_copied_over_ssh_both_ways() {
 
 #[test]
 fn tree_is_copied_over_ssh_both_ways() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("tree_is_copied_over_ssh_both_ways") else { return };
     for number in 0..40 {
         let directory = host.path(&format!("near/tree/{}/{number}", number % 3));
         fs::create_dir_all(&directory).unwrap();
@@ -256,7 +253,7 @@ fn tree_is_copied_over_ssh_both_ways() {
 
 #[test]
 fn third_party_copy_works_over_ssh() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("third_party_copy_works_over_ssh") else { return };
     let content = write(&host.path("far/tree"), 3_000_003);
     fs::rename(host.path("far/tree"), host.path("far/file")).unwrap();
     fs::create_dir(host.path("far/tree")).unwrap();
@@ -274,7 +271,7 @@ fn third_party_copy_works_over_ssh() {
 
 #[test]
 fn hint_of_remote_clean_works_when_pasted() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("hint_of_remote_clean_works_when_pasted") else { return };
     left(&host.path("far/two in"), "a");
     for place in ["there:two in", "there:~/two in"] {
         let refused = host.copy(&["--clean", place]);
@@ -288,7 +285,7 @@ fn hint_of_remote_clean_works_when_pasted() {
 
 #[test]
 fn ssh_failures_are_one_line_errors() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("ssh_failures_are_one_line_errors") else { return };
     write(&host.path("near/a"), 10);
     let none = ["a", "there:b", "--remote-lfn", "no-such-lfn"];
     host.refuses(&none, 1, "'no-such-lfn' is not installed on that host", "--remote-lfn PATH");
@@ -313,7 +310,7 @@ fn ssh_failures_are_one_line_errors() {
 
 #[test]
 fn no_secret_in_arguments_or_environment() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("no_secret_in_arguments_or_environment") else { return };
     let noted = host.noted("noted", "");
     let mut child = host.command(&["there:zero:1TB", "null:", "--remote-lfn", &noted]).spawn().unwrap();
     let said = PathBuf::from(format!("{noted}.said"));
@@ -355,7 +352,7 @@ fn start_endless_copy(host: &Host, args: &[&str]) -> Child {
 
 #[test]
 fn killed_client_leaves_no_ssh_server() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("killed_client_leaves_no_ssh_server") else { return };
     let mut child = start_endless_copy(&host, &["zero:1TB", "there:null:"]);
     assert_eq!(host.far_ends().len(), 1);
     child.kill().unwrap();
@@ -365,7 +362,7 @@ fn killed_client_leaves_no_ssh_server() {
 
 #[test]
 fn interrupt_ends_both_sides() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("interrupt_ends_both_sides") else { return };
     let child = start_endless_copy(&host, &["there:zero:1TB", "null:"]);
     kill("INT", child.id());
     let output = finish(child);
@@ -375,7 +372,7 @@ fn interrupt_ends_both_sides() {
 
 #[test]
 fn silent_ssh_server_can_be_interrupted() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("silent_ssh_server_can_be_interrupted") else { return };
     let begun = host.path("begun");
     let mute = format!("touch '{}'; exec cat #", begun.display());
     let child = host.command(&["there:a", "b", "--remote-lfn", &mute]).spawn().unwrap();
@@ -389,7 +386,7 @@ fn silent_ssh_server_can_be_interrupted() {
 /// The host was restarted, and the connection of ssh died without a message.
 #[test]
 fn lost_ssh_server_is_restarted() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("lost_ssh_server_is_restarted") else { return };
     let script = host.noted("noted", "");
     let outlived = format!("{}cat > /dev/null\n", fs::read_to_string(&script).unwrap());
     fs::write(&script, outlived).unwrap();
@@ -417,7 +414,7 @@ fn ticks(pid: u32) -> u64 {
 
 #[test]
 fn lost_ssh_server_ends_copy_without_retries() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("lost_ssh_server_ends_copy_without_retries") else { return };
     // With retries, the server would be started again.
     let child = start_endless_copy(&host, &["zero:1TB", "there:null:", "--retry-for", "0s"]);
     let far = host.far_processes();
@@ -433,7 +430,7 @@ fn lost_ssh_server_ends_copy_without_retries() {
 
 #[test]
 fn data_goes_through_ssh_behind_a_firewall() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("data_goes_through_ssh_behind_a_firewall") else { return };
     let content = write(&host.path("near/a"), 2_000_003);
     // sshd reports the address at which it was reached. Without this variable the client knows no address.
     let unknown = format!("env -u SSH_CONNECTION {}", host.path("bin/lfn").display());
@@ -451,7 +448,7 @@ fn data_goes_through_ssh_behind_a_firewall() {
 /// The host of ssh can be this host.
 #[test]
 fn delete_over_ssh_never_deletes_a_source() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("delete_over_ssh_never_deletes_a_source") else { return };
     for name in ["runs/a", "runs/deep/b", "runs/deep/er/c"] {
         fs::create_dir_all(host.path("near").join(name).parent().unwrap()).unwrap();
         write(&host.path("near").join(name), 10);
@@ -488,7 +485,7 @@ fn delete_over_ssh_never_deletes_a_source() {
 /// ssh cannot remove its own socket if it is killed too.
 #[test]
 fn killed_forwarded_copy_leaves_no_file() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("killed_forwarded_copy_leaves_no_file") else { return };
     let noted = host.noted("noted", "env -u SSH_CONNECTION");
     let mut command = host.command(&["zero:1TB", "walled:null:", "--remote-lfn", &noted]);
     // Without a runtime directory, the socket is in the temporary directory.
@@ -509,7 +506,7 @@ fn killed_forwarded_copy_leaves_no_file() {
 
 #[test]
 fn path_is_tested_over_ssh() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("path_is_tested_over_ssh") else { return };
     let user = text(&Command::new("id").arg("-un").output().unwrap().stdout);
     let named = format!("{}@there", user.trim());
     for (args, directions) in [
@@ -531,7 +528,7 @@ fn path_is_tested_over_ssh() {
 
 #[test]
 fn test_over_ssh_fails_with_a_clear_error() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("test_over_ssh_fails_with_a_clear_error") else { return };
     // The result of a test through ssh would be about ssh.
     let unknown = format!("env -u SSH_CONNECTION {}", host.path("bin/lfn").display());
     let walled = ["walled", "--remote-lfn", &unknown];
@@ -564,7 +561,7 @@ fn test_over_ssh_fails_with_a_clear_error() {
 /// A shared connection outlives the copy unchanged, whether the configuration or an argument shares it.
 #[test]
 fn shared_ssh_connection_is_used_and_kept() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("shared_ssh_connection_is_used_and_kept") else { return };
     let content = write(&host.path("near/a"), 100_000);
     let shared = format!("-F '{}' -S '{}'", host.path("config").display(), host.path("run/master").display());
     let ssh = |words: &str| Command::new("sh").args(["-c", &format!("exec ssh {shared} {words}")]).output().unwrap();
@@ -595,7 +592,7 @@ fn listening(pid: u32) -> usize {
 
 #[test]
 fn forced_command_can_restrict_rights() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("forced_command_can_restrict_rights") else { return };
     write(&host.path("near/a"), 10);
     let content = write(&host.path("far/b"), 1000);
     let forced = format!("{} serve --stdio --read-only #", host.path("bin/lfn").display());
@@ -607,7 +604,7 @@ fn forced_command_can_restrict_rights() {
 
 #[test]
 fn ssh_server_listens_on_the_given_ports() {
-    let Some(host) = Host::new() else { return };
+    let Some(host) = Host::new("ssh_server_listens_on_the_given_ports") else { return };
     let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let noted = host.noted("noted", "");
     let ports = format!("{free}-{}", free.saturating_add(20));

@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::skip::Missing;
+
 /// The wall clock of one side.
 pub struct Clock(PathBuf);
 
@@ -33,9 +35,10 @@ impl Clock {
 }
 
 /// Returns an error if Debian's library is not installed.
-pub fn missing() -> Option<String> {
+pub fn missing() -> Option<Missing> {
     let library = library();
-    (!library.is_file()).then(|| format!("{} is not there; on Debian: apt-get install faketime", library.display()))
+    let missing = || format!("{} is not there; on Debian: apt-get install faketime", library.display());
+    (!library.is_file()).then(|| Missing::Program(missing()))
 }
 
 fn library() -> PathBuf {

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use lfn_sys::tcp::set_send_buffer;
 
+use crate::support::skip::{Missing, skip};
 use crate::support::{path_with_servers, stderr};
-use crate::trial::{HEADERS, PORT, Seen, Tap, Trial, one_of, pace, skip};
+use crate::trial::{HEADERS, PORT, Seen, Tap, Trial, one_of, pace};
 
 pub const TAPS: [Tap; 2] = [
     Tap { interface: "lfn0", longest: HEADERS + PAYLOAD, frames: COUNT as usize },
@@ -41,7 +42,8 @@ pub fn rate_matches_tbf() {
     one_of(4, || {
         let trial = Trial::run(&FLAGS, "rate");
         if let Some(why) = trial.said.strip_prefix(NO_TBF) {
-            skip("the rate against that of tbf", why.trim());
+            eprintln!("{}", why.trim());
+            skip("rate_matches_tbf", &Missing::Feature("tbf"));
             return Ok(());
         }
         let [ours, tbf] = [0, 1].map(|path| rate(&trial.arrived(path).collect::<Vec<_>>()));

@@ -16,7 +16,8 @@ use lfn_core::units::{BitRate, Ratio};
 use lfn_sys::tcp::{congestion, set_congestion};
 
 use crate::support::eventually;
-use crate::trial::{PORT, Trial, home, one_of, skip};
+use crate::support::skip::{Missing, skip};
+use crate::trial::{PORT, Trial, home, one_of};
 
 /// Flows with one congestion control over one path.
 #[derive(Clone, Copy)]
@@ -109,7 +110,8 @@ pub fn bbr_fills_a_path_of_539_ms() {
         let goodputs = match goodputs(&["--rtt", "539ms", "--rate", "50mbit", "--queue", "3bdp"], &[case], spans) {
             Ok(goodputs) => goodputs,
             Err(why) => {
-                skip("BBR at 539 ms", &why);
+                eprintln!("{why}");
+                skip("bbr_fills_a_path_of_539_ms", &Missing::Feature("BBR"));
                 return Ok(());
             }
         };

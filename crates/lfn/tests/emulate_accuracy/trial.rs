@@ -114,12 +114,6 @@ pub fn one_of<T>(tries: usize, mut trial: impl FnMut() -> Result<T, String>) -> 
     panic!("none of {tries} tries was good: {wrong:#?}")
 }
 
-/// Reports that a comparison was skipped because a kernel feature or a program is missing. In CI all of them exist.
-pub fn skip(what: &str, why: &str) {
-    assert!(env::var_os("CI").is_none_or(|ci| ci != "true"), "{what}: {why}");
-    eprintln!("SKIPPED: {what}: {why}");
-}
-
 /// Returns a shell command that runs this binary in a role.
 fn shell(role: &str) -> String {
     let program = env::current_exe().unwrap();

@@ -16,7 +16,9 @@ use serde_json::Value;
 
 use crate::served::{Client, PATIENCE, Served};
 use crate::support;
+use crate::support::missing_program;
 use crate::support::server::{assert_refused, text};
+use crate::support::skip::skip;
 
 #[test]
 fn client_of_a_full_server_waits_and_is_served() {
@@ -167,9 +169,8 @@ fn short_queue_serves_or_refuses_every_client() {
 /// as it gets.
 #[test]
 fn many_iperf3_clients_are_served_or_get_busy() {
-    if Command::new("iperf3").arg("--version").output().is_err() {
-        assert!(std::env::var_os("CI").is_none(), "iperf3 is missing");
-        return eprintln!("SKIPPED: iperf3 is missing");
+    if let Some(missing) = missing_program(&["iperf3"]) {
+        return skip("many_iperf3_clients_are_served_or_get_busy", &missing);
     }
     let many: usize = std::env::var("TEST_LFN_CLIENTS").map_or(24, |many| many.parse().unwrap());
     let server = Served::start(&["--quiet", "--iperf3=0", "--max-sessions", "4", "--client-sessions", "4"]);

@@ -5,6 +5,7 @@
 pub mod sandbox;
 pub mod schema;
 pub mod server;
+pub mod skip;
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +13,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
+use skip::{Missing, skip};
 
 /// Returns the path of the tested binary: `TEST_LFN_BIN` if the tests run outside of their build directory.
 pub fn lfn_path() -> PathBuf {
@@ -60,9 +62,11 @@ pub enum Needs {
     Namespaces,
     /// Namespaces, and these programs on the PATH.
     Programs(&'static [&'static str]),
+    /// Root with all rights: other users, and mounts without a user namespace.
+    Root,
 }
 
-/// Runs tests. Marks tests with missing requirements as ignored and reports them. Under `CI=true` these tests fail.
+/// Runs tests. Skips tests with missing requirements.
 pub fn run(tests: &[(&'static str, Needs, fn())]) -> ExitCode {
     run_with(Arguments::from_args(), tests)
 }
@@ -90,34 +94,36 @@ fn run_with(arguments: Arguments, tests: &[(&'static str, Needs, fn())]) -> Exit
 
 fn run_trials(arguments: &Arguments, tests: Vec<PageTest>) -> ExitCode {
     let obstacle = lfn_net::emulator::namespaces_available().err();
-    let strict = std::env::var_os("CI").is_some_and(|ci| ci == "true");
     if let Some(obstacle) = &obstacle {
-        eprintln!("SKIPPED: tests that need namespaces: {obstacle}. Remedy: {}", obstacle.remedy());
+        eprintln!("no namespaces: {obstacle}. Remedy: {}", obstacle.remedy());
     }
+    let forbidden = obstacle.map(|_| Missing::Feature("namespaces"));
     let trials = tests.into_iter().map(|(name, needs, test)| {
-        let forbidden = || obstacle.as_ref().map(|obstacle| format!("cannot create namespaces: {obstacle}"));
         let missing = match needs {
             Needs::Nothing => None,
-            Needs::Namespaces => forbidden(),
-            Needs::Programs(programs) => {
-                missing(programs).inspect(|what| eprintln!("SKIPPED: {name}: {what}")).or_else(forbidden)
-            }
+            Needs::Namespaces => forbidden.clone(),
+            Needs::Programs(programs) => missing_program(programs).or_else(|| forbidden.clone()),
+            Needs::Root if !is_root() => Some(Missing::User("root")),
+            Needs::Root => None,
         };
-        let ignored = missing.is_some() && !strict;
-        let trial = Trial::test(name, move || match missing {
-            Some(what) => Err(Failed::from(what)),
-            None => {
-                test();
-                Ok(())
+        Trial::test(name.clone(), move || {
+            match missing {
+                Some(missing) => skip(&name, &missing),
+                None => test(),
             }
-        });
-        trial.with_ignored_flag(ignored)
+            Ok(())
+        })
     });
     libtest_mimic::run(arguments, trials.collect()).exit_code()
 }
 
+/// Returns whether this process runs as root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// Returns the first missing program with the command to install it.
-fn missing(programs: &[&str]) -> Option<String> {
+pub fn missing_program(programs: &[&str]) -> Option<Missing> {
     let path = path_with_servers();
     let is_there = |program: &str| std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
     let program = programs.iter().find(|program| !is_there(program))?;
@@ -127,9 +133,11 @@ fn missing(programs: &[&str]) -> Option<String> {
         "ssh" | "ssh-keygen" => "openssh-client",
         "sshd" => "openssh-server",
         "prlimit" | "setsid" | "unshare" => "util-linux",
+        "script" => "bsdutils",
+        "setfacl" => "acl",
         other => other,
     };
-    Some(format!("{program} is not on the PATH; on Debian: apt-get install {package}"))
+    Some(Missing::Program(format!("{program} is not on the PATH; on Debian: apt-get install {package}")))
 }
 
 /// Returns the PATH with Debian's directories for servers and network tools, which an ordinary user's PATH does not
