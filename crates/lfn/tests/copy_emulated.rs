@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 use support::Needs;
+use support::rate::TWO_OF_THREE;
 use support::skip::{Missing, skip};
 
 fn main() -> ExitCode {
@@ -30,7 +31,7 @@ fn sender_with_random_loss() {
         return skip("sender_with_random_loss_switches_to_bbr", &Missing::Feature("BBR"));
     }
     for way in [["zero:15MB", "far:null:"], ["far:zero:15MB", "null:"]] {
-        retry_up_to_3(&LOSSY, &[&way[..], &PLANNED].concat(), |copy| {
+        require(&LOSSY, &[&way[..], &PLANNED].concat(), |copy| {
             let changed = changes(copy).find(|change| change["congestion"] == "bbr");
             changed.is_some_and(|change| {
                 let reason = change["reason"].as_str().unwrap();
@@ -52,7 +53,7 @@ fn requested_congestion_control() {
 /// Losses keep the window of each stream small, so that twice as many streams carry more.
 fn streams_are_added() {
     let path = ["--rtt", "100ms", "--rate", "200mbit", "--loss", "1%"];
-    retry_up_to_3(&path, &["zero:10MB", "far:null:", "--congestion", "reno"], |copy| {
+    require(&path, &["zero:10MB", "far:null:", "--congestion", "reno"], |copy| {
         let first = changes(copy).next();
         copy["streams_reason"].as_str().unwrap().starts_with("default")
             && first.is_some_and(|change| {
@@ -75,15 +76,12 @@ fn copied(path: &[&str], words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", support::stderr(&output)))
 }
 
-/// Copies until `holds`, at most three times. Other load on the machine can look like a queue, but not three times.
-fn retry_up_to_3(path: &[&str], words: &[&str], holds: impl Fn(&Value) -> bool) {
-    let mut seen = Vec::new();
-    for _ in 0..3 {
+/// Requires a result of two of three copies: other load on the machine can look like a queue.
+fn require(path: &[&str], words: &[&str], holds: impl Fn(&Value) -> bool + Sync) {
+    let measure = || {
         let copy = copied(path, words);
-        if holds(&copy) {
-            return;
-        }
-        seen.push([&copy["congestion"], &copy["sockets"], &copy["streams_changes"]].map(Value::clone));
-    }
-    panic!("{words:?}: {seen:?}");
+        let figures = [&copy["congestion"], &copy["sockets"], &copy["streams_changes"]].map(Value::clone);
+        (holds(&copy), figures)
+    };
+    TWO_OF_THREE.require(&words.join(" "), measure, |(holds, _)| *holds);
 }

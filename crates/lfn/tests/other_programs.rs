@@ -19,6 +19,7 @@ use lfn_sys::namespace::UserIdentity;
 use quinn::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
+use support::rate::TWO_OF_THREE;
 use support::sandbox::{self, Running};
 use support::skip::{Missing, skip};
 use support::{Needs, ROLE, as_role, lfn, run_scenario, stderr, stdout};
@@ -160,18 +161,19 @@ fn ssh_carries_data_both_ways() {
 }
 
 fn iperf3_fills_the_line_exactly() {
-    let home = tempfile::tempdir().unwrap();
     for arguments in ["-t 3", "-6 -t 2 -R"] {
         let script = format!("iperf3 -c far {arguments} -J > report.json");
         let measure = || {
+            let home = tempfile::tempdir().unwrap();
             over_a_path(&["--rtt", "20ms", "--rate", "40mbit"], "iperf3 -s", &script, home.path());
             received(&home.path().join("report.json"))
         };
         // The range allows for headers, slow start and a busy machine.
-        measured(measure, |rate| (8e6..39e6).contains(rate));
+        TWO_OF_THREE.require("iperf3_fills_the_line_exactly", measure, |rate| (8e6..39e6).contains(rate));
     }
     let script = "iperf3 -c far -u -b 5M -l 1400 -t 2 -J > report.json";
     let measure = || {
+        let home = tempfile::tempdir().unwrap();
         over_a_path(&["--rtt", "20ms", "--rate", "40mbit"], "iperf3 -s", script, home.path());
         iperf3_report(&home.path().join("report.json"))
     };
@@ -179,13 +181,12 @@ fn iperf3_fills_the_line_exactly() {
         let sum = &report["end"]["sum"];
         sum["packets"].as_u64().is_some_and(|packets| packets > 500) && sum["lost_packets"] == 0
     };
-    measured(measure, all_came);
+    TWO_OF_THREE.require("iperf3_fills_the_line_exactly", measure, all_came);
 }
 
 /// Both tools run one after the other over one path. Each figure is the receiver's.
 fn nuttcp_and_lfn_agree_on_a_path() {
     const RATE: f64 = 40e6;
-    let home = tempfile::tempdir().unwrap();
     let lfn = support::lfn_path();
     let lfn = lfn.display();
     let far = format!("nuttcp -S --nofork & exec '{lfn}' serve --ephemeral --quiet --ticket-host far >ticket");
@@ -196,7 +197,7 @@ fn nuttcp_and_lfn_agree_on_a_path() {
              '{lfn}' test \"$(cat ticket)\" {reverse} --time 3s --json >lfn"
         );
         let measure = || {
-            let _ = fs::remove_file(home.path().join("ticket"));
+            let home = tempfile::tempdir().unwrap();
             over_a_path(&["--rtt", "20ms", "--rate", "40mbit"], &far, &script, home.path());
             let said = fs::read_to_string(home.path().join("nuttcp")).unwrap();
             let theirs =
@@ -207,7 +208,7 @@ fn nuttcp_and_lfn_agree_on_a_path() {
         };
         // The range allows for headers, slow start and a busy machine.
         let is_carried = |rate: f64| (0.6 * RATE..0.975 * RATE).contains(&rate);
-        measured(measure, |(theirs, ours)| {
+        TWO_OF_THREE.require("nuttcp_and_lfn_agree_on_a_path", measure, |(theirs, ours)| {
             is_carried(*theirs) && is_carried(*ours) && (theirs - ours).abs() < 0.2 * RATE
         });
     }
@@ -227,25 +228,13 @@ fn received(file: &Path) -> f64 {
     })
 }
 
-/// Repeats a measurement up to three times, because a busy machine can disturb it.
-fn measured<T: std::fmt::Debug>(mut measure: impl FnMut() -> T, is_right: impl Fn(&T) -> bool) {
-    let mut seen = Vec::new();
-    for _ in 0..3 {
-        seen.push(measure());
-        if seen.last().is_some_and(&is_right) {
-            return;
-        }
-    }
-    panic!("{seen:?}");
-}
-
 /// The path has the sum of both RTTs and the lower rate, in either order.
 fn delays_of_links_in_series_add_up() {
-    let home = tempfile::tempdir().unwrap();
     let script = "ping -c 10 -i 0.1 far && iperf3 -c far -t 3 -J > tcp.json";
     for rates in [["40mbit", "16mbit"], ["16mbit", "40mbit"]] {
         let links = [format!("rate={},rtt=20ms", rates[0]), format!("rate={},rtt=35ms", rates[1])];
         let measure = || {
+            let home = tempfile::tempdir().unwrap();
             let flags = ["--link", &links[0], "--link", &links[1]];
             let said = stdout(&over_a_path(&flags, "iperf3 -s", script, home.path()));
             let least = said.split_once("mdev = ").unwrap().1.split('/').next().unwrap().parse::<f64>().unwrap();
@@ -254,30 +243,30 @@ fn delays_of_links_in_series_add_up() {
             assert!(least >= 55.0 && rate < 16e6, "{least} ms, {rate} b/s");
             (least, rate)
         };
-        measured(measure, |&(least, rate)| least < 60.0 && rate > 9e6);
+        TWO_OF_THREE.require("delays_of_links_in_series_add_up", measure, |&(least, rate)| least < 60.0 && rate > 9e6);
     }
 }
 
 /// Each flow has its own path because it has its own address. One path cannot carry both.
 fn two_paths_carry_more_than_one() {
-    let home = tempfile::tempdir().unwrap();
     let far = "iperf3 -s -p 5301 & exec iperf3 -s -p 5302";
     let script = "iperf3 -c far -p 5301 -t 3 -J > one.json & iperf3 -c far1 -p 5302 -t 3 -J > other.json && wait";
     let flags = ["--rtt", "20ms", "--rate", "20mbit", "--parallel", "rate=10mbit,rtt=40ms"];
     let measure = || {
+        let home = tempfile::tempdir().unwrap();
         over_a_path(&flags, far, script, home.path());
         let [one, other] = ["one.json", "other.json"].map(|name| received(&home.path().join(name)));
         assert!(one < 20e6 && other < 10e6, "{one} and {other} b/s");
         one + other
     };
-    measured(measure, |&sum| sum > 22e6);
+    TWO_OF_THREE.require("two_paths_carry_more_than_one", measure, |&sum| sum > 22e6);
 }
 
 /// The satellite changes fifteen seconds after CMD starts. RTTs are 40 ms longer for 200 ms, and then those of another
 /// satellite. No packet passes in the 100 ms before.
 fn ping_measures_the_handover() {
-    let home = tempfile::tempdir().unwrap();
     let measure = || {
+        let home = tempfile::tempdir().unwrap();
         let script = "ping -D -n -i 0.02 -w 17 far";
         let said = stdout(&over_a_path(&["--profile", "starlink", "--seed", "1"], "none", script, home.path()));
         let echoes: Vec<(f64, f64)> = said.lines().filter_map(echo).collect();
@@ -291,7 +280,7 @@ fn ping_measures_the_handover() {
         };
         [median(13.0, 14.85), median(14.92, 14.98), median(15.02, 15.16), median(15.25, 16.8)]
     };
-    measured(measure, |seen| {
+    TWO_OF_THREE.require("ping_measures_the_handover", measure, |seen| {
         let [Some(before), None, Some(handover), Some(after)] = seen else { return false };
         handover - before > 25.0 && handover - after > 25.0
     });

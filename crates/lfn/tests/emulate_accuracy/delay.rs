@@ -9,7 +9,8 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
-use crate::trial::{HEADERS, PORT, Seen, Tap, Trial, one_of};
+use crate::support::rate::TWO_OF_THREE;
+use crate::trial::{HEADERS, PORT, Seen, Tap, Trial};
 
 pub const TAPS: [Tap; 1] = [Tap { interface: "lfn0", longest: HEADERS + PAYLOAD, frames: 4 * PROBES as usize }];
 const PAYLOAD: usize = 58;
@@ -24,13 +25,14 @@ const EARLY: i64 = 20_000;
 const LATE: [i64; 2] = [100_000, 300_000];
 
 pub fn each_direction_has_its_delay() {
-    one_of(5, || {
+    let measure = || {
         let trial = Trial::run(&FLAGS, "delay");
         let is_forward = |seen: &Seen| seen.to == PORT;
         let forward = late(&trial.near, &trial.far, is_forward, FORWARD);
         let back = late(&trial.far, &trial.near, |seen| !is_forward(seen), BACK);
         judge("forward", &forward).and_then(|()| judge("back", &back))
-    });
+    };
+    TWO_OF_THREE.require_serial("both delays", measure, Result::is_ok);
 }
 
 /// Returns the lateness of the packets in order, in nanoseconds.

@@ -13,7 +13,8 @@ use std::time::Duration;
 use quinn_udp::{Transmit, UdpSocketState};
 
 use crate::statistics::{assert_binomial, assert_geometric, gaps, mean, runs, share};
-use crate::trial::{HEADERS, PORT, Tap, Trial, one_of, pace};
+use crate::support::rate::undisturbed;
+use crate::trial::{HEADERS, PORT, Tap, Trial, pace};
 
 /// 2 % in both cases: independent, and in bursts of 4 on average.
 const FLAGS: [&str; 12] = [
@@ -102,7 +103,7 @@ fn missing(trial: &Trial, path: u8) -> BTreeSet<u32> {
 
 /// Runs trials until one has no loss outside the model. Only the emulator's report shows this.
 fn accurate_trial(run: impl Fn() -> Trial) -> Trial {
-    one_of(3, || {
+    undisturbed("drops of the link only", 3, || {
         Some(run()).filter(Trial::has_only_intended_drops).ok_or_else(|| "a drop that is not the link's".into())
     })
 }

@@ -2,7 +2,7 @@
 //! the numbers of the packets that arrive, and the kernel's congestion control.
 //!
 //! No test uses the clock or the counts of the emulator, with one exception: a run with drops outside the model is
-//! repeated. Machines are sometimes busy, so time limits must hold in one of several tries. `bench/emulate` measures
+//! repeated. Machines are sometimes busy, so time limits must hold in two of three runs. `bench/emulate` measures
 //! the accuracy on an idle machine.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use lfn_sys::tcp::set_send_buffer;
 
+use crate::support::rate::TWO_OF_THREE;
 use crate::support::skip::{Missing, skip};
 use crate::support::{path_with_servers, stderr};
-use crate::trial::{HEADERS, PORT, Seen, Tap, Trial, one_of, pace};
+use crate::trial::{HEADERS, PORT, Seen, Tap, Trial, pace};
 
 pub const TAPS: [Tap; 2] = [
     Tap { interface: "lfn0", longest: HEADERS + PAYLOAD, frames: COUNT as usize },
@@ -39,7 +40,7 @@ const FLAGS: [&str; 8] =
     ["--rtt", "10ms", "--rate", "10mbit", "--queue", "600ms", "--parallel", "rate=200mbit,rtt=10ms,queue=1MB"];
 
 pub fn rate_matches_tbf() {
-    one_of(4, || {
+    let measure = || {
         let trial = Trial::run(&FLAGS, "rate");
         if let Some(why) = trial.said.strip_prefix(NO_TBF) {
             eprintln!("{}", why.trim());
@@ -51,7 +52,8 @@ pub fn rate_matches_tbf() {
         println!("{what}");
         let is_near = (ours / tbf - 1.0).abs() <= BOUND && (ours / RATE - 1.0).abs() <= BOUND;
         if is_near && trial.has_only_intended_drops() { Ok(()) } else { Err(what) }
-    });
+    };
+    TWO_OF_THREE.require_serial("rate of tbf", measure, Result::is_ok);
 }
 
 /// Returns bits per second, counted like tbf and the emulator with the Ethernet header. The rate is the slope of the

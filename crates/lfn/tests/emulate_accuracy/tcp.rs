@@ -16,8 +16,9 @@ use lfn_core::units::{BitRate, Ratio};
 use lfn_sys::tcp::{congestion, set_congestion};
 
 use crate::support::eventually;
+use crate::support::rate::TWO_OF_THREE;
 use crate::support::skip::{Missing, skip};
-use crate::trial::{PORT, Trial, home, one_of};
+use crate::trial::{PORT, Trial, home};
 
 /// Flows with one congestion control over one path.
 #[derive(Clone, Copy)]
@@ -67,6 +68,8 @@ const FLAGS: [&str; 16] = [
 ];
 /// Far above the rate of any flow.
 const RATE: &str = "400mbit";
+/// Runs of all cases.
+const RUNS: usize = 2;
 /// Permitted ratio of measured to predicted goodput.
 const AS_PREDICTED: std::ops::Range<f64> = 0.6..1.5;
 
@@ -79,10 +82,11 @@ struct Spans {
 
 pub fn loss_limits_as_predicted() {
     let spans = Spans { omitted: Duration::from_secs(8), measured: Duration::from_secs(20) };
-    one_of(2, || {
+    // Loss is random and the machine may be busy: each case holds in at least one of two runs, and most in both.
+    let mut held = [0; CASES.len()];
+    for _ in 0..RUNS {
         let goodputs = goodputs(&FLAGS, &CASES, spans).expect("every Linux has reno and cubic");
-        let mut wrong = Vec::new();
-        for (case, goodput) in CASES.iter().zip(goodputs) {
+        for ((case, goodput), held) in CASES.iter().zip(goodputs).zip(&mut held) {
             let ratio = goodput / case.predicted(RATE.parse().unwrap());
             let what = format!(
                 "{} at {} and {:?}: {:.2} Mb/s, {ratio:.2} of what is predicted",
@@ -92,12 +96,12 @@ pub fn loss_limits_as_predicted() {
                 goodput / 1e6
             );
             println!("{what}");
-            if !AS_PREDICTED.contains(&ratio) {
-                wrong.push(what);
-            }
+            *held += usize::from(AS_PREDICTED.contains(&ratio));
         }
-        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
-    });
+    }
+    let (count, all) = (held.iter().sum::<usize>(), RUNS * CASES.len());
+    println!("goodput as predicted: {count} of {all}, required {}", all - 3);
+    assert!(held.iter().all(|&held| held > 0) && count >= all - 3, "{held:?} of {RUNS} runs each");
 }
 
 /// BBR stops for two round trips every ten seconds to measure the base RTT, once in this measurement. Otherwise it
@@ -106,7 +110,7 @@ pub fn loss_limits_as_predicted() {
 pub fn bbr_fills_a_path_of_539_ms() {
     let case = case("far", 539, 0.0, Congestion::Bbr, 1);
     let spans = Spans { omitted: Duration::from_secs(6), measured: Duration::from_secs(14) };
-    one_of(3, || {
+    let measure = || {
         let goodputs = match goodputs(&["--rtt", "539ms", "--rate", "50mbit", "--queue", "3bdp"], &[case], spans) {
             Ok(goodputs) => goodputs,
             Err(why) => {
@@ -118,7 +122,8 @@ pub fn bbr_fills_a_path_of_539_ms() {
         let ratio = goodputs[0] / case.predicted("50mbit".parse().unwrap());
         println!("bbr at 539 ms: {ratio:.3} of what the path carries");
         if (0.9..=1.001).contains(&ratio) { Ok(()) } else { Err(format!("{ratio:.3} of what the path carries")) }
-    });
+    };
+    TWO_OF_THREE.require("BBR at 539 ms", measure, Result::is_ok);
 }
 
 impl Case {

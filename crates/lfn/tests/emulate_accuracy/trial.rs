@@ -102,18 +102,6 @@ impl Trial {
     }
 }
 
-/// Returns the first of several trials that `trial` accepts. Otherwise panics with the error of each.
-pub fn one_of<T>(tries: usize, mut trial: impl FnMut() -> Result<T, String>) -> T {
-    let mut wrong = Vec::new();
-    for _ in 0..tries {
-        match trial() {
-            Ok(result) => return result,
-            Err(why) => wrong.push(why),
-        }
-    }
-    panic!("none of {tries} tries was good: {wrong:#?}")
-}
-
 /// Returns a shell command that runs this binary in a role.
 fn shell(role: &str) -> String {
     let program = env::current_exe().unwrap();

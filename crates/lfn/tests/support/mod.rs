@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test binary compiles this and none uses all of it")]
 
+pub mod rate;
 pub mod sandbox;
 pub mod schema;
 pub mod server;
