@@ -7,6 +7,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Output, Stdio};
+use std::thread;
 
 use serde_json::Value;
 
@@ -20,18 +21,10 @@ use crate::support::stderr;
 const MODULE: &str = "findings";
 
 pub fn tests() -> Vec<Test> {
-    // Each test mostly waits for its own path: the fastest of them moves 50 Mb/s.
-    tests_of(
+    let mut tests = tests_of(
         MODULE,
         Weight::Loaded,
         &[
-            ("healthy_path_has_no_findings", Needs::Namespaces, healthy_path_has_no_findings),
-            ("longer_healthy_path_has_no_findings", Needs::Namespaces, longer_healthy_path_has_no_findings),
-            (
-                "healthy_path_of_the_window_tests_has_no_findings",
-                Needs::Namespaces,
-                healthy_path_of_the_window_tests_has_no_findings,
-            ),
             ("local_qdisc_drops_are_found", Needs::Programs(&["tc"]), local_qdisc_drops_are_found),
             ("path_loss_is_found", Needs::Namespaces, path_loss_is_found),
             ("standing_queue_is_found", Needs::Namespaces, standing_queue_is_found),
@@ -42,26 +35,25 @@ pub fn tests() -> Vec<Test> {
             ("slow_receiving_application_is_found", Needs::Namespaces, slow_receiving_application_is_found),
             ("cpu_limit_is_found", Needs::Programs(&["taskset"]), cpu_limit_is_found),
         ],
-    )
+    );
+    let healthy = ("healthy_paths_have_no_findings", Needs::Namespaces, healthy_paths_have_no_findings as fn());
+    tests.extend(tests_of(MODULE, Weight::Alone, &[healthy]));
+    tests
 }
 
-fn healthy_path_has_no_findings() {
-    healthy("50mbit", "20ms");
-}
-
-fn longer_healthy_path_has_no_findings() {
-    healthy("20mbit", "60ms");
-}
-
-/// The path of the findings about windows and buffers.
-fn healthy_path_of_the_window_tests_has_no_findings() {
-    healthy("40mbit", "60ms");
+/// The last path is that of the tests of windows and buffers.
+fn healthy_paths_have_no_findings() {
+    thread::scope(|scope| {
+        for (capacity, rtt) in [("50mbit", "20ms"), ("20mbit", "60ms"), ("40mbit", "60ms")] {
+            scope.spawn(move || healthy(capacity, rtt));
+        }
+    });
 }
 
 /// Runs in which the machine was fast enough, and that have no finding and the predicted goodput.
-const HEALTHY: Rate = Rate { required: 3, runs: 5 };
+const HEALTHY: Rate = Rate { required: 2, runs: 5 };
 
-/// Requires that no accurate run has a finding, and that three of five are accurate and have the predicted goodput. A run
+/// Requires that no accurate run has a finding, and that two of five are accurate and have the predicted goodput. A run
 /// is not accurate if it reports this itself: an inaccurate emulation, or a CPU limit. This test fails if a rule reports
 /// a missing fault (competing traffic, queueing, small MTU, slow start, a slow application, CPU), and if the prediction
 /// is wrong by a factor of 2 or by a tenth.
@@ -108,19 +100,17 @@ fn path_loss_is_found() {
     );
 }
 
-/// A queue of ten BDPs, and a sender that fills it.
+/// A queue of ten BDPs, and a window of six: the queue never overflows.
 fn standing_queue_is_found() {
     let path = [PATH, &["--queue", "10bdp"]].concat();
-    require(
-        "queue",
-        || emulated(&path, "", &["--time", "3s", "--interval", "500ms", "--congestion", "reno"]),
-        |run| first(run, "queueing"),
-    );
+    let flags = ["--time", "4s", "--interval", "500ms", "--congestion", "reno", "--window", "1800000"];
+    require("queue", || emulated(&path, "", &flags), |run| first(run, "queueing"));
 }
 
+/// On a longer path, the growth of the congestion window would be the first finding of a test of 3 s.
 fn small_mtu_is_found() {
-    let path = [PATH, &["--path-mtu", "1200"]].concat();
-    require("mtu", || emulated(&path, "", &["--time", "2s"]), |run| first(run, "small MTU"));
+    let path = ["--rate", "40mbit", "--rtt", "20ms", "--path-mtu", "1200"];
+    require("mtu", || emulated(&path, "", &["--time", "3s"]), |run| first(run, "small MTU"));
 }
 
 /// The route sets another congestion control than the requested one.

@@ -285,19 +285,25 @@ fn ping_measures_the_handover() {
         let script = "ping -D -n -i 0.02 -w 17 far";
         let said = stdout(&over_a_path(&["--profile", "starlink", "--seed", "1"], "none", script, home.path()));
         let echoes: Vec<(f64, f64)> = said.lines().filter_map(echo).collect();
-        // A request follows the previous one after 20 ms, plus delays of ping itself.
-        let began = echoes.iter().map(|(sent, _)| *sent).fold(f64::INFINITY, f64::min);
+        // A request follows the previous one after 20 ms, plus delays of ping itself. The longest pause is the outage.
+        let mut sent: Vec<f64> = echoes.iter().map(|(sent, _)| *sent).collect();
+        sent.sort_by(f64::total_cmp);
+        let pause = sent.windows(2).max_by(|a, b| (a[1] - a[0]).total_cmp(&(b[1] - b[0]))).unwrap();
+        let (start, end) = (pause[0], pause[1]);
         let median = |from: f64, to: f64| {
-            let inside = echoes.iter().filter(|(sent, _)| (from..to).contains(&(sent - began)));
+            let inside = echoes.iter().filter(|(sent, _)| (from..to).contains(sent));
             let mut times: Vec<f64> = inside.map(|(_, time)| *time).collect();
             times.sort_by(f64::total_cmp);
-            times.get(times.len() / 2).copied()
+            times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
         };
-        [median(13.0, 14.85), median(14.92, 14.98), median(15.02, 15.16), median(15.25, 16.8)]
+        let rtts = [median(start - 2.0, start), median(end, end + 0.15), median(end + 0.25, end + 1.5)];
+        (start - sent[0], end - start, rtts)
     };
-    TWO_OF_THREE.require("ping_measures_the_handover", measure, |seen| {
-        let [Some(before), None, Some(handover), Some(after)] = seen else { return false };
-        handover - before > 25.0 && handover - after > 25.0
+    TWO_OF_THREE.require("ping_measures_the_handover", measure, |&(start, pause, [before, handover, after])| {
+        (14.6..15.1).contains(&start)
+            && (0.08..0.2).contains(&pause)
+            && handover - before > 25.0
+            && handover - after > 25.0
     });
 }
 

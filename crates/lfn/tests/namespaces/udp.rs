@@ -17,8 +17,7 @@ use crate::support::unwrapped;
 const MODULE: &str = "udp";
 
 pub fn tests() -> Vec<Test> {
-    // Most tests wait for their path or for the last datagrams.
-    tests_of(
+    let mut tests = tests_of(
         MODULE,
         Weight::Waiting,
         &[
@@ -32,18 +31,25 @@ pub fn tests() -> Vec<Test> {
             ("loss_and_duplicates_match_the_link", Needs::Namespaces, lost_and_doubled_datagrams),
             ("reordered_datagrams_are_not_lost", Needs::Namespaces, reordered_datagrams_are_not_lost),
             ("udp_figures_match_the_link_log", Needs::Namespaces, figures_are_those_of_the_log),
-            ("latency_probes_measure_a_full_queue", Needs::Namespaces, latency_probes_measure_a_full_queue),
-            ("ramp_finds_the_capacity", Needs::Namespaces, ramp_finds_the_capacity),
             ("receive_buffer_loss_is_not_path_loss", Needs::Nothing, a_receiver_overflows),
             ("slow_sender_is_reported", Needs::Nothing, a_sender_that_cannot_keep_its_rate),
             ("server_rate_limit_is_reported_for_udp", Needs::Nothing, server_limit_is_reported),
-            ("udp_test_reports_both_hosts_and_prediction", Needs::Namespaces, both_hosts_are_reported),
             ("path_loss_is_found_with_udp", Needs::Namespaces, loss_is_found),
             ("full_sender_queue_is_found_with_udp", Needs::Programs(&["tc"]), an_own_queue_is_found),
             ("tcpdump_confirms_even_pacing", Needs::Programs(&["tcpdump"]), datagrams_leave_evenly),
             ("too_long_datagram_is_an_error", Needs::Namespaces, a_datagram_too_long_is_named),
         ],
-    )
+    );
+    tests.extend(tests_of(
+        MODULE,
+        Weight::Alone,
+        &[
+            ("latency_probes_measure_a_full_queue", Needs::Namespaces, latency_probes_measure_a_full_queue),
+            ("ramp_finds_the_capacity", Needs::Namespaces, ramp_finds_the_capacity),
+            ("udp_test_reports_both_hosts_and_prediction", Needs::Namespaces, both_hosts_are_reported),
+        ],
+    ));
+    tests
 }
 
 fn received(run: &Value) -> &Value {
@@ -423,7 +429,7 @@ fn both_hosts_are_reported() {
         assert_eq!((&run["predicted"]["limited_by"], &run["retransmits"]), (&"requested rate".into(), &Value::Null));
         (within.contains(&goodput), goodput, run["findings"].clone())
     };
-    TWO_OF_THREE.require("prediction, and no finding", measure, |(is_within, _, findings)| {
+    TWO_OF_THREE.require_serial("prediction, and no finding", measure, |(is_within, _, findings)| {
         *is_within && findings.as_array().is_some_and(Vec::is_empty)
     });
 }
@@ -524,7 +530,7 @@ fn latency_probes_measure_a_full_queue() {
     let path = ["--rtt", "20ms", "--rate", "10mbit", "--queue", "125kB"];
     let flags = ["--udp", "--pacing", "14mbit", "--time", "2s", "--latency", "--length", "1200"];
     let measure = || emulated(&path, &flags).0["latency"].take();
-    TWO_OF_THREE.require("latency of a full queue", measure, |latency| {
+    TWO_OF_THREE.require_serial("latency of a full queue", measure, |latency| {
         let rtt = |part: &str, name: &str| latency[part]["rtt"][name].as_f64().unwrap_or(f64::NAN);
         let (idle, loaded) = (rtt("idle", "min_seconds"), rtt("loaded", "p50_seconds"));
         (0.019..0.04).contains(&idle)
@@ -539,7 +545,7 @@ fn ramp_finds_the_capacity() {
         let (run, _) = emulated(&path, &["--ramp", "--ramp-step-time", "300ms", "--length", "1200"]);
         run["near"]["streams"][0]["udp"]["ramp"].clone()
     };
-    TWO_OF_THREE.require("ramp to the capacity", measure, |ramp| {
+    TWO_OF_THREE.require_serial("ramp to the capacity", measure, |ramp| {
         let highest = ramp["highest_passed_bits_per_second"].as_u64().unwrap_or(0) as f64;
         // Packets of 1228 B with 1200 B of payload, in Ethernet frames.
         (16e6..20.5e6).contains(&highest) && ramp["lowest_failed_bits_per_second"].as_u64().is_some()

@@ -103,14 +103,15 @@ fn remains_of_a_crash_are_reused_but_no_symlink() {
 
 #[test]
 fn changed_source_is_detected() {
+    const LENGTH: u64 = 256 << 20;
     let pair = Pair::new();
     for change in ["truncate", "write", "write, put times back", "replace", "remove"] {
         // Remains of the interrupted copy.
         for name in names(&pair.home.path().join("far")) {
             fs::remove_file(pair.far(&name)).unwrap();
         }
-        fs::File::create(pair.near("big")).unwrap().set_len(2 << 30).unwrap();
-        let child = pair.command(&["big", "far:a"]).spawn().unwrap();
+        fs::File::create(pair.near("big")).unwrap().set_len(LENGTH).unwrap();
+        let child = pair.command(&["big", "far:a", "--rate", "1gbit"]).spawn().unwrap();
         wait_for("the partial file", || !names(&pair.home.path().join("far")).is_empty());
         let file = fs::OpenOptions::new().write(true).open(pair.near("big")).unwrap();
         match change {
@@ -122,12 +123,12 @@ fn changed_source_is_detected() {
             "remove" => fs::remove_file(pair.near("big")).unwrap(),
             "write, put times back" => {
                 // A change of bytes that are not read yet is copied.
-                wait_for("the first blocks", || read_bytes(child.id()) > 64 << 20);
+                wait_for("the first blocks", || read_bytes(child.id()) > 16 << 20);
                 let modified = file.metadata().unwrap().modified().unwrap();
                 file.write_all_at(b"new", 100).unwrap();
                 file.set_modified(modified).unwrap();
             }
-            _ => file.write_all_at(b"new", (2 << 30) - 100).unwrap(),
+            _ => file.write_all_at(b"new", LENGTH - 100).unwrap(),
         }
         let output = finish(child);
         assert_eq!(output.status.code(), Some(1), "{change}: {}", text(&output.stdout));

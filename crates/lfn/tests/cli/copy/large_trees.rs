@@ -44,7 +44,7 @@ fn memory_for(entries: usize) -> [u64; 2] {
     });
     let output = finish(client);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["counts"]["files"], entries);
+    assert_eq!(report["counts"]["files"], entries, "{report}");
     [watch.join().unwrap(), most_memory(pair.server.child.id())]
 }
 
