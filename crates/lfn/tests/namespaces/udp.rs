@@ -434,17 +434,23 @@ fn both_hosts_are_reported() {
     });
 }
 
+/// A busy sender can be the first finding in one of three runs.
 fn loss_is_found() {
     let path = ["--rtt", "10ms", "--rate", "20mbit", "--loss", "0.02"];
-    let (run, _) = emulated(&path, &["--udp", "--pacing", "8mbit", "--count", "2000", "--length", "1000"]);
-    assert_eq!(findings(&run).first(), Some(&"loss"), "{}", run["findings"]);
+    let flags = ["--udp", "--pacing", "8mbit", "--count", "2000", "--length", "1000"];
+    TWO_OF_THREE.require("loss", || emulated(&path, &flags).0, |run| findings(run).first() == Some(&"loss"));
     // 1.5 times the rate of the path.
-    let (run, _) = emulated(&path[..4], &["--udp", "--pacing", "30mbit", "--time", "2s", "--length", "1000"]);
-    assert_eq!(findings(&run).first(), Some(&"loss"), "{}", run["findings"]);
-    let loss = &run["findings"][0];
-    // 1000 of 1042 bytes.
-    assert_eq!(number(&loss["predicted_goodput_bits_per_second"]), 20_000_000 * 1000 / 1042, "{loss}");
-    assert_eq!(run["predicted"]["limited_by"], "capacity");
+    let path = ["--rtt", "10ms", "--rate", "8mbit"];
+    let flags = ["--udp", "--pacing", "12mbit", "--time", "2s", "--length", "1000"];
+    let measure = || {
+        let (run, _) = emulated(&path, &flags);
+        (run["findings"].clone(), run["predicted"]["limited_by"].clone())
+    };
+    TWO_OF_THREE.require("loss at the capacity", measure, |(findings, limited_by)| {
+        // 1000 of 1042 bytes.
+        let goodput = &findings[0]["predicted_goodput_bits_per_second"];
+        findings[0]["name"] == "loss" && *goodput == 8_000_000 * 1000 / 1042 && *limited_by == "capacity"
+    });
 }
 
 /// The sender's interface is slower than the sending rate.
