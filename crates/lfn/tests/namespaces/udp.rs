@@ -547,15 +547,16 @@ fn latency_probes_measure_a_full_queue() {
 
 fn ramp_finds_the_capacity() {
     let path = ["--rtt", "10ms", "--rate", "20mbit", "--queue", "60kB"];
-    let measure = || {
+    let ramp = undisturbed("ramp to the capacity", 3, || {
         let (run, _) = emulated(&path, &["--ramp", "--ramp-step-time", "300ms", "--length", "1200"]);
-        run["near"]["streams"][0]["udp"]["ramp"].clone()
-    };
-    TWO_OF_THREE.require_serial("ramp to the capacity", measure, |ramp| {
-        let highest = ramp["highest_passed_bits_per_second"].as_u64().unwrap_or(0) as f64;
-        // Packets of 1228 B with 1200 B of payload, in Ethernet frames.
-        (16e6..20.5e6).contains(&highest) && ramp["lowest_failed_bits_per_second"].as_u64().is_some()
+        let ramp = run["near"]["streams"][0]["udp"]["ramp"].clone();
+        // The sender of a busy machine reports that it cannot send at the rate of the next step.
+        if ramp["sender_limit"] == true { Err(ramp.to_string()) } else { Ok(ramp) }
     });
+    let highest = ramp["highest_passed_bits_per_second"].as_u64().unwrap() as f64;
+    // Packets of 1228 B with 1200 B of payload, in Ethernet frames.
+    assert!((16e6..20.5e6).contains(&highest), "{ramp}");
+    assert!(ramp["lowest_failed_bits_per_second"].as_u64().is_some(), "{ramp}");
 }
 
 fn a_datagram_too_long_is_named() {
