@@ -2,10 +2,12 @@ use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
+use std::thread;
 
 use lfn_session::wire::copy::filter::Decision;
 use lfn_session::wire::copy::preserve::Preserve;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, openat};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use tempfile::TempDir;
 
 use super::super::source_file::ListedFile;
@@ -137,11 +139,15 @@ fn special_and_missing_files_are_reported() {
     assert!(one(at("z/")).starts_with("! .: cannot open: Not a directory"), "{}", one(at("z/")));
 }
 
+/// Makes file permissions apply to this thread, also if the user is root.
+fn lose_rights_of_root() {
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+    set_capabilities(None, sets).unwrap();
+}
+
 #[test]
 fn unreadable_entries_do_not_stop_the_walk() {
-    if rustix::process::geteuid().is_root() {
-        return;
-    }
     let home = TempDir::new().unwrap();
     let d = home.path().join("d");
     fs::create_dir_all(d.join("closed")).unwrap();
@@ -159,7 +165,11 @@ fn unreadable_entries_do_not_stop_the_walk() {
         format!("! d/empty: {denied}"),
         "d/z 0".into(),
     ];
-    assert_eq!(list(&d, with_links()), expected);
+    let walk = || {
+        lose_rights_of_root();
+        list(&d, with_links())
+    };
+    assert_eq!(thread::scope(|scope| scope.spawn(walk).join().unwrap()), expected);
     fs::set_permissions(d.join("closed"), Permissions::from_mode(0o700)).unwrap();
 }
 

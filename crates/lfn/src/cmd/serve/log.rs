@@ -185,12 +185,11 @@ mod tests {
     use lfn_api::serve::log_event;
     use lfn_base::figure::Figure;
     use lfn_base::units::{BitRate, Bytes};
-    use lfn_session::SessionError;
-    use lfn_session::SessionId;
     use lfn_session::limits::{QueuePosition, ResourceGrant, ResourceRequest};
     use lfn_session::server::ServerEvent;
     use lfn_session::server::event::{RefusedReason, SessionInfo};
     use lfn_session::wire::{Refusal, RefusalCode};
+    use lfn_session::{SessionError, SessionId};
 
     use super::*;
 

@@ -1,0 +1,20 @@
+//! Tests of the binary that need no namespaces: commands on this host, and clients and servers on loopback.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod conventions;
+mod copy;
+mod documents;
+mod dry_run;
+mod flag_names;
+mod formats;
+mod hostile_text;
+mod iperf3_faults;
+mod messages;
+mod plan;
+mod serve_limits;
+mod skips;
+#[path = "../support/mod.rs"]
+mod support;
+mod test;
+mod tokens;
+mod verify;
