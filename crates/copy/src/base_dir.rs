@@ -8,7 +8,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
-use std::time::SystemTime;
 
 use lfn_session::wire::copy::entry::Modified;
 use lfn_sys::clock;
@@ -119,14 +118,14 @@ pub(super) fn file_error(doing: &'static str, shown: &str, error: Errno) -> Tran
 }
 
 /// Returns the time of this host's clock.
-pub(crate) fn now() -> Modified {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+pub(crate) fn current_time() -> Modified {
+    let now = clock::since_1970();
     Modified::new(now.as_secs() as i64, now.subsec_nanos()).unwrap_or_default()
 }
 
 /// Reports whether the host was booted after the given time.
 pub(crate) fn has_rebooted_since(then: Modified) -> bool {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = clock::since_1970();
     let started = now.saturating_sub(clock::since_boot());
     Modified::new(started.as_secs() as i64, started.subsec_nanos()).is_ok_and(|started| started > then)
 }

@@ -19,7 +19,7 @@ use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::stream_change::StreamChange;
 
 use super::TransferError;
-use super::base_dir::now;
+use super::base_dir::current_time;
 use super::copy_options::{ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome};
 use super::role::{CopyResult, ListedTotals};
 use super::stream_pool::TargetCount;
@@ -92,7 +92,7 @@ impl<'a> ResumableCopy<'a> {
         Ok(ResumableCopy {
             target: target.clone(),
             options: options.clone(),
-            id: CopyId { id: SessionId(id), began: now(), since: None },
+            id: CopyId { id: SessionId(id), began: current_time(), since: None },
             interrupted: watch.interrupted,
             callbacks: watch,
             started: begun,

@@ -7,12 +7,13 @@
 //! which no other client knows.
 
 use std::os::fd::OwnedFd;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lfn_base::date::rfc3339;
 use lfn_session::TokenHash;
 use lfn_session::wire::copy::CopyId;
 use lfn_session::wire::copy::byte_string::ByteString;
+use lfn_sys::clock;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -55,7 +56,7 @@ impl WriteOnlyArea {
                 Err(error) => Err(failed(error)),
             };
         }
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let now = clock::since_1970();
         for _ in 0..16 {
             let random = getrandom::u64().map_err(|_| failed(Errno::IO))?;
             let name = format!("{}-{holder}-{random:016x}", timestamp(now));

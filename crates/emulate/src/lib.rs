@@ -30,7 +30,6 @@ mod child;
 pub mod control;
 mod data_path;
 mod error;
-mod link_clock;
 mod network;
 mod outcome;
 mod setup;

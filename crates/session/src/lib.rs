@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clock;
 pub mod congestion;
 mod control;
 mod data;

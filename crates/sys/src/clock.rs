@@ -19,6 +19,11 @@ pub fn wall_nanos() -> u64 {
     nanos(ClockId::Realtime)
 }
 
+/// Returns the time since 1970 (`CLOCK_REALTIME`). Use it for dates and ages, never to measure durations.
+pub fn since_1970() -> Duration {
+    Duration::from_nanos(wall_nanos())
+}
+
 /// Returns the time since the host booted, suspended time included (`CLOCK_BOOTTIME`).
 pub fn since_boot() -> Duration {
     Duration::from_nanos(nanos(ClockId::Boottime))

@@ -1,12 +1,13 @@
 //! Key and token of a server, saved in the state directory of the user or created for one run.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use etcetera::BaseStrategy;
 use lfn_session::Token;
 use lfn_session::identity::{self, IdentityError, ServerIdentity};
 use lfn_session::server::tokens;
+use lfn_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use super::error::ServeStartError;
@@ -23,7 +24,7 @@ pub(super) struct SavedToken {
 
 /// Loads the saved key and token, or creates new ones for this run.
 pub(super) fn identity_and_token(options: &ServeOptions) -> Result<(ServerIdentity, SavedToken), ServeStartError> {
-    let expires = options.ticket_lifetime.map(|life| now() + life.as_secs().max(1));
+    let expires = options.ticket_lifetime.map(|life| clock::since_1970().as_secs() + life.as_secs().max(1));
     let KeyStorage::Saved { new_token } = options.key else {
         return Ok((ServerIdentity::ephemeral()?, SavedToken { token: identity::new_token()?, expires }));
     };
@@ -35,7 +36,7 @@ pub(super) fn identity_and_token(options: &ServeOptions) -> Result<(ServerIdenti
     };
     // A saved token without an expiry time is not used if a lifetime is given.
     let is_usable = |saved: &SavedToken| match saved.expires {
-        Some(end) => end > now(),
+        Some(end) => end > clock::since_1970().as_secs(),
         None => expires.is_none(),
     };
     let token = match saved_token {
@@ -59,10 +60,6 @@ pub fn token_file() -> Result<PathBuf, ServeStartError> {
 pub fn state_directory() -> Result<PathBuf, ServeStartError> {
     let strategy = etcetera::choose_base_strategy().map_err(|_| ServeStartError::NoHomeDirectory)?;
     Ok(strategy.state_dir().unwrap_or_else(|| strategy.data_dir()).join("lfn"))
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(Duration::ZERO, |since| since).as_secs()
 }
 
 /// Returns the file of the additional tokens; an ephemeral server has none.

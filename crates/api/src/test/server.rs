@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
 
 use lfn_base::date::rfc3339;
 use lfn_measure::tester;
 use lfn_results::evidence::{HostNames, TypedArgument};
 use lfn_results::report::Origin;
 use lfn_session::split_host_port;
+use lfn_sys::clock;
 
 use super::error::TestVerbError;
 use super::options::TestOptions;
@@ -51,7 +51,7 @@ fn check_ssh_host(host: &str) -> Result<(), TestVerbError> {
 
 /// Returns the origin of a result that starts now.
 pub(super) fn origin(options: &TestOptions, far: String) -> Origin {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = clock::since_1970();
     let near = if emulator_env::is_inside() { "near".to_owned() } else { tester::read_kernel().host };
     let command =
         if options.command.is_empty() { vec!["test".to_owned(), far.clone()] } else { options.command.clone() };

@@ -7,10 +7,11 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lfn_base::units::Bytes;
 use lfn_session::wire::copy::byte_string::ByteString;
+use lfn_sys::clock;
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -292,7 +293,7 @@ impl LeftoverPair<'_> {
 impl PairInfo {
     /// Returns the time since the last write to either file.
     fn age(&self) -> Duration {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = clock::since_1970();
         let times = [&self.partial, &self.journal].into_iter().flatten().map(|stat| stat.st_mtime);
         let written = times.max().and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or_default();
         Duration::from_secs(now.as_secs().saturating_sub(written))

@@ -24,7 +24,7 @@ use super::report::{EntryReports, Reporter, Reports};
 use super::timeouts::ReceiverTimeouts;
 use super::{ListChecks, Receiver, RunningThreads, UnlistedNames, existing_digest};
 use crate::TransferError;
-use crate::base_dir::{BaseDir, now};
+use crate::base_dir::{BaseDir, current_time};
 use crate::entry_listener::EntryListener;
 use crate::storage::Storage;
 use crate::storage::local::{DestinationOptions, LocalStorage};
@@ -135,7 +135,7 @@ impl Receiver {
         // The peer chose the block size. This check is the only one: every later layout uses the same size.
         Layout::new(Bytes(0), block_size)?;
         let streams = Arc::new(streams);
-        let started_at = since.unwrap_or_else(|| subtract_clock_lag(now()));
+        let started_at = since.unwrap_or_else(|| subtract_clock_lag(current_time()));
         let preserve = destination.preserve();
         let settings = BlockSettings {
             block_size,

@@ -20,7 +20,7 @@ use super::source::Source;
 use super::source_file::SourceTree;
 use super::walk_step::{WalkStep, nearest_valid_name, or_failed};
 use crate::TransferError;
-use crate::base_dir::{BaseDir, now};
+use crate::base_dir::{BaseDir, current_time};
 use crate::storage::generated::GeneratedStorage;
 use crate::storage::local::LocalTree;
 use crate::storage::{Names, ObjectKind};
@@ -98,7 +98,7 @@ impl Walk {
     }
 
     fn generated_at(&self) -> Modified {
-        self.listing.generated_at.unwrap_or_else(now)
+        self.listing.generated_at.unwrap_or_else(current_time)
     }
 
     fn add_generated(&mut self, source: GeneratedStorage) -> Result<(), ReadError> {

@@ -11,7 +11,7 @@ use lfn_session::server::ServerSession;
 use lfn_session::wire::copy::ALIVE_INTERVAL;
 use lfn_session::wire::third_party::{OrchestratorMessage, TokenReply, TokenRequest};
 
-use crate::base_dir::now;
+use crate::base_dir::current_time;
 use crate::receiver::subtract_clock_lag;
 
 /// Interval at which a waiting session checks whether it must end.
@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub fn serve_destination(session: &mut ServerSession, request: &TokenRequest) -> Result<(), SessionError> {
     const WHILE_ISSUED: &str = "while its temporary token was in use";
     // A token for a copy that has started before must not change its start time.
-    let since = request.since.unwrap_or_else(|| subtract_clock_lag(now()));
+    let since = request.since.unwrap_or_else(|| subtract_clock_lag(current_time()));
     // The token is revoked at the end of the session, whatever the reason.
     let issued = session.issue_temporary_token(&TokenRequest { since: Some(since), ..request.clone() })?;
     let port = session.control.handle().local_address();

@@ -35,11 +35,11 @@ use super::calibrate::{self, Calibration};
 use super::control::{self, ControlAddress, ControlServer, ControlSocket, SideEnvironment};
 use super::data_path::Forwarder;
 use super::error::{EmulateError, spawn_scoped, system_error};
-use super::link_clock::now;
 use super::network::{Attachment, MIN_MTU_V6, NamespaceError, OriginalUser, PathEnd, SideName, SideNetwork};
 use super::outcome::{RunOutcome, RunResult};
 use super::setup::{Placement, Setup};
 use super::watch::Watchers;
+use lfn_session::clock::now;
 
 /// Signals that the child process handles.
 const SIGNALS: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, CALLER_ONLY_INTERRUPT, FORWARDING_FAILED];

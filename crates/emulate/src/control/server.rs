@@ -26,8 +26,8 @@ use crate::Setup;
 use crate::accuracy::LinkChange;
 use crate::data_path::{ControlChannel, Snapshot};
 use crate::error::EmulateError;
-use crate::link_clock::now;
 use crate::network::SideName;
+use lfn_session::clock::now;
 
 /// Maximum number of connections. Each may hold a long request in memory.
 const MAX_PEERS: usize = 16;

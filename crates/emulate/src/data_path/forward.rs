@@ -26,7 +26,7 @@ use super::timestamps::{ArrivalTime, ClockSample, KernelTimestamps};
 use super::wakeup::{Wait, WakeupScheduler};
 use crate::accuracy::DirectionReport;
 use crate::error::{EmulateError, system_error};
-use crate::link_clock::now;
+use lfn_session::clock::now;
 
 /// Maximum number of frames received, or sent, before the other has its turn.
 const BATCH: usize = 16;

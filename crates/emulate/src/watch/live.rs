@@ -13,7 +13,7 @@ use lfn_link::LinkStats;
 
 use crate::data_path::ControlChannel;
 use crate::error::{EmulateError, system_error};
-use crate::link_clock::now;
+use lfn_session::clock::now;
 
 /// Options of the live display.
 #[derive(Clone, Copy)]

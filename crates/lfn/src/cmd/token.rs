@@ -17,6 +17,7 @@ use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::Output;
+use lfn_sys::clock::since_1970;
 
 /// Create tickets for other users, each with its own rights, directory, rate limit and expiry
 ///
@@ -97,7 +98,7 @@ impl AddArgs {
     fn run(self) -> Result<Exit, Failure> {
         check_name(&self.name)?;
         let output = self.output.open_private()?;
-        let now = unix_time();
+        let now = since_1970();
         let expires = match self.expires {
             None => None,
             Some(Expiry::After(duration)) => Some(now + duration),
@@ -211,10 +212,6 @@ fn revoke(name: &str, output: Output) -> Result<Exit, Failure> {
 
 fn is_expired(record: &TokenRecord) -> bool {
     record.expires().is_some_and(|end| SystemTime::now() >= end)
-}
-
-fn unix_time() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Checks the name, which appears in logs, metrics and names of directories.

@@ -15,7 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use lfn_base::tcp_info::TcpInfo;
 use lfn_results::iperf3_report::LoadProtocol;
@@ -24,6 +24,7 @@ use lfn_results::report::EndReason;
 use lfn_session::dial::BindAddress;
 use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::tcp::TcpConnection;
+use lfn_sys::clock;
 use lfn_sys::names::lookup;
 use socket2::{Domain, Socket, Type};
 
@@ -295,7 +296,7 @@ fn state_error(control: &mut IperfControl, state: TestState, timeout: Duration, 
 }
 
 fn auth_token(login: &Login) -> Result<String, Error> {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = clock::since_1970();
     let time = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let claim = IperfCredentials { user: login.user.clone(), password: login.password.clone(), time };
     Ok(login.key.encrypt_claim(&claim, login.padding)?)

@@ -8,7 +8,7 @@ use std::net::{Shutdown, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use lfn_base::tcp_info::TcpInfo;
 use lfn_base::units::BitRate;
@@ -16,6 +16,7 @@ use lfn_results::iperf3_report::LoadProtocol;
 use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::tcp::TcpSocket;
 use lfn_session::transport::{Stream, is_timeout};
+use lfn_sys::clock::since_1970;
 use lfn_sys::tcp::{self, CpuTime};
 
 use super::Error;
@@ -398,10 +399,6 @@ fn receive_udp(socket: &UdpSocket, load: &Load, counter: &IperfCounter) -> io::R
 
 fn count_and_wait(load: &Load, bytes: usize, stop: &AtomicBool) -> io::Result<()> {
     load.rate_limiter.count_and_wait(bytes as u64, stop).map_err(io::Error::other)
-}
-
-fn since_1970() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// No thread panics while it holds a lock, and the content is consistent after every statement.

@@ -19,21 +19,17 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use lfn_base::time::Instant;
+use lfn_session::clock::now;
 use lfn_sys::clock;
 use lfn_sys::message::Message;
 use lfn_sys::netlink::Netlink;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Returns the monotonic clock in the type of the core's state machines.
-fn now() -> Instant {
-    Instant::from_nanos(clock::monotonic_nanos())
-}
-
 /// Returns the kernel's receive time of a message on the monotonic clock, or the current time if it is missing or
 /// implausible.
 fn arrival(message: &Message) -> Instant {
     let now = now();
-    let wall = Duration::from_nanos(clock::wall_nanos());
+    let wall = clock::since_1970();
     let age = message.timestamp.and_then(|stamp| wall.checked_sub(stamp)).unwrap_or_default();
     // The wall clock was set meanwhile if the difference is large.
     if age < Duration::from_secs(1) { now.before(age) } else { now }

@@ -11,9 +11,7 @@ pub use key::{StampKey, StampKeyError};
 pub use reflector::{ReflectorConfig, StampReflector};
 pub use sender::{StampError, StampProbeOptions, probe};
 
-use std::time::Duration;
-
-use lfn_base::time::Instant;
+use lfn_session::clock::now;
 use lfn_sys::clock;
 use lfn_sys::message::Message;
 
@@ -24,16 +22,12 @@ const MAX_DATAGRAM: usize = 65_536;
 
 /// Returns the current time as a STAMP timestamp.
 fn timestamp() -> Timestamp {
-    Timestamp::ntp(Duration::from_nanos(clock::wall_nanos()))
+    Timestamp::ntp(clock::since_1970())
 }
 
 /// Returns the kernel's timestamp of a message, or the current time if there is none.
 fn arrival(message: &Message) -> Timestamp {
     message.timestamp.map_or_else(timestamp, Timestamp::ntp)
-}
-
-fn now() -> Instant {
-    Instant::from_nanos(clock::monotonic_nanos())
 }
 
 /// Returns the error estimate of this host's clock.

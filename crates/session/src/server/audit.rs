@@ -2,16 +2,18 @@
 //!
 //! Connections without authentication are not recorded, because they could fill the disk; they appear in the server's
 //! log. The audit log fails closed: if the `opened` line of a session cannot be written, the session is refused. A full
-//! disk may cut a line short; the next line then starts with a newline, so that the file stays readable.
+//! disk may cut a line short; the next line then starts with a newline, so that the file stays readable. A subscriber of
+//! `tracing` cannot report an error to the server, so the audit log is no part of the log.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lfn_base::date::rfc3339;
+use lfn_sys::clock;
 
 use super::audit_line::{AuditEvent, AuditLine, AuditedCopy, AuditedSession};
 use super::event::ServerEvent;
@@ -111,7 +113,7 @@ fn event_line(event: &ServerEvent<'_>, time: String) -> Option<AuditLine> {
 }
 
 fn timestamp() -> String {
-    rfc3339(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO))
+    rfc3339(clock::since_1970())
 }
 
 #[cfg(test)]

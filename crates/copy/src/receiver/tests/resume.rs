@@ -250,7 +250,7 @@ fn unsynced_files_are_sent_again_after_a_power_loss() {
         (FsyncPolicy::End, Modified::new(1, 0).unwrap(), true),
         (FsyncPolicy::None, Modified::new(1, 0).unwrap(), true),
         (FsyncPolicy::File, Modified::new(1, 0).unwrap(), false),
-        (FsyncPolicy::End, subtract_clock_lag(crate::base_dir::now()), false),
+        (FsyncPolicy::End, subtract_clock_lag(crate::base_dir::current_time()), false),
     ] {
         let temp = TempDir::new().unwrap();
         let bytes = data(1, 600);

@@ -28,11 +28,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::data_path::Observer;
 use crate::error::{EmulateError, system_error};
-use crate::link_clock::now;
 use crate::watch::output::OutputFile;
 use encode::Encode;
 pub use files::{LogError, LogFiles, LogFormat};
 use json_lines::JsonLinesEncoder;
+use lfn_session::clock::now;
 use pcapng::PcapngEncoder;
 use record::{LogStart, Record, TAP_POINTS, TapPoint};
 use tap::{LogTap, RecordQueue};

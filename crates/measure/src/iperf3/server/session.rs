@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use lfn_base::units::{BitRate, Bytes, show_duration};
 use lfn_results::iperf3_report::LoadProtocol;
@@ -14,6 +14,7 @@ use lfn_session::limits::connection_table::ConnectionSlot;
 use lfn_session::server::ServerEvent;
 use lfn_session::server::event::SessionInfo;
 use lfn_session::wire::{Refusal, RefusalCode};
+use lfn_sys::clock;
 
 use super::super::Error;
 use super::super::control::IperfControl;
@@ -371,6 +372,6 @@ fn drain(figures: &mut IperfFigures, client_results: &Results) {
 }
 
 fn seconds_since_1970() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = clock::since_1970();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
