@@ -1,7 +1,6 @@
 //! Key and token of a server, saved in the state directory of the user or created for one run.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use etcetera::BaseStrategy;
 use lfn_session::Token;
