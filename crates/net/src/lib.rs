@@ -8,11 +8,13 @@
 //! - [`session`] connects and authenticates both ends. [`server`] accepts connections, and [`service`] starts the
 //!   service that a session requests.
 //! - [`tester`], [`transfer`] and [`path`] are these services. Each module contains both of its ends.
+//! - [`atomic_file`] replaces files as a whole, and [`symlink_guard`] refuses links of other users.
 //! - [`limits`] enforces the limits of clients, sessions and connections.
 //! - [`iperf3`] and [`stamp`] work with other implementations of these protocols.
 //! - [`emulator`] emulates a link.
 #![forbid(unsafe_code)]
 
+pub mod atomic_file;
 pub mod emulator;
 pub mod iperf3;
 pub mod limits;
