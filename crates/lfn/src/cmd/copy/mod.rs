@@ -183,7 +183,7 @@ fn event_listener(
     if !prints_events && kept.is_none() && manifest.is_none() && !live.shows_name() {
         return EntryListener::default();
     }
-    let (printer, name) = (live.printer(), live.name());
+    let (printer, current) = (live.progress(), live.progress());
     let restarted = manifest.clone();
     let record = move |event: &EntryEvent| {
         if let Some(manifest) = &manifest {
@@ -201,7 +201,7 @@ fn event_listener(
         }
     };
     let restart = move || restarted.iter().for_each(|manifest| manifest.restart());
-    EntryListener::new(record, restart, move |started| name.set(started))
+    EntryListener::new(record, restart, move |started| current.update(|line| line.set_name(started)))
 }
 
 /// Prints the entries that could not be copied, one line each.

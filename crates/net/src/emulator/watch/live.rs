@@ -4,6 +4,7 @@
 //! shows the figures. This module writes to no terminal.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -15,12 +16,15 @@ use crate::emulator::data_path::ControlChannel;
 use crate::emulator::error::{EmulateError, system_error};
 use crate::emulator::link_clock::now;
 
+/// Function that shows figures.
+pub type ShowFigures = dyn Fn(Option<&LiveFigures>) + Send + Sync;
+
 /// Options of the live display.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct LiveOptions {
     pub interval: Duration,
     /// Shows the figures. The last call, at the end of the run, passes `None`.
-    pub show: fn(Option<&LiveFigures>),
+    pub show: Arc<ShowFigures>,
 }
 
 /// Figures of a run at one moment.
