@@ -8,7 +8,7 @@ use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 /// Formats the time since 1970 as `2026-11-22T06:40:00.123Z`. A year beyond 9999 has no such form: the result is then
 /// the last millisecond of 9999.
 pub fn rfc3339(since: Duration) -> String {
-    /// 9999-12-31T23:59:59.999 since 1970.
+    /// The last millisecond of 9999, since 1970.
     const LAST: Duration = Duration::from_millis(253_402_300_799_999);
     let at = OffsetDateTime::UNIX_EPOCH + since.min(LAST);
     let (date, time) = (at.date(), at.time());

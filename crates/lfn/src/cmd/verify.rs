@@ -26,7 +26,7 @@ use crate::cli::output::{OutputArgs, TextOrLines};
 use crate::exit::{Exit, Failure, without_error_number};
 use crate::print;
 use crate::print::output::{Output, OutputFormat, print_document};
-use crate::print::progress::{Figures, Printer, Progress};
+use crate::print::progress::{Figures, Progress, ProgressPrinter};
 use crate::print::settings::is_quiet;
 
 /// Check files against a manifest, like `b3sum --check`, several files at a time
@@ -334,7 +334,7 @@ impl Figures for VerifyCounts {
 
 impl Report {
     fn new(output: &Output, has_report: bool) -> Self {
-        let printer = if is_quiet() { Printer::Hidden } else { Printer::stderr() };
+        let printer = if is_quiet() { ProgressPrinter::Hidden } else { ProgressPrinter::stderr() };
         let format = output.format();
         let differences = (format == OutputFormat::Json || has_report).then(Mutex::default);
         Report { format, differences, progress: Progress::new(VerifyCounts::default(), printer) }

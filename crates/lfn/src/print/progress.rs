@@ -33,23 +33,23 @@ pub trait Figures: Send + 'static {
     }
 }
 
-/// Printer of the progress.
+/// ProgressPrinter of the progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Printer {
+pub enum ProgressPrinter {
     /// Lines on stderr that are redrawn.
     Terminal,
     /// Lines on standard output that are redrawn, below the lines of the result.
     ResultTerminal,
     /// A new line on stderr after each [`LINE_INTERVAL`].
     Lines,
-    /// No output.
+    /// The progress is not shown.
     Hidden,
 }
 
-impl Printer {
+impl ProgressPrinter {
     /// Returns the printer for stderr, if it is a terminal.
     pub fn stderr() -> Self {
-        if terminal::stderr_is_terminal() { Printer::Terminal } else { Printer::Hidden }
+        if terminal::stderr_is_terminal() { ProgressPrinter::Terminal } else { ProgressPrinter::Hidden }
     }
 }
 
@@ -57,7 +57,7 @@ impl Printer {
 #[derive(Debug)]
 pub struct Progress<F> {
     state: Arc<Mutex<State<F>>>,
-    printer: Printer,
+    printer: ProgressPrinter,
     bar: ProgressBar,
     began: Instant,
 }
@@ -76,12 +76,12 @@ impl<F> Clone for Progress<F> {
 
 impl<F: Figures> Progress<F> {
     /// Creates the progress of a command that starts now. The first call of [`Progress::show`] prints it.
-    pub fn new(figures: F, printer: Printer) -> Self {
+    pub fn new(figures: F, printer: ProgressPrinter) -> Self {
         let state = Arc::new(Mutex::new(State { figures, lines: IntervalTimer::new(LINE_INTERVAL) }));
         let (target, size): (_, fn() -> (usize, usize)) = match printer {
-            Printer::Terminal => (ProgressDrawTarget::stderr(), terminal::stderr_size),
-            Printer::ResultTerminal => (ProgressDrawTarget::stdout(), terminal::stdout_size),
-            Printer::Lines | Printer::Hidden => (ProgressDrawTarget::hidden(), terminal::stderr_size),
+            ProgressPrinter::Terminal => (ProgressDrawTarget::stderr(), terminal::stderr_size),
+            ProgressPrinter::ResultTerminal => (ProgressDrawTarget::stdout(), terminal::stdout_size),
+            ProgressPrinter::Lines | ProgressPrinter::Hidden => (ProgressDrawTarget::hidden(), terminal::stderr_size),
         };
         let bar = ProgressBar::with_draw_target(None, target);
         let (shown, began) = (Arc::clone(&state), Instant::now());
@@ -110,14 +110,14 @@ impl<F: Figures> Progress<F> {
         self.began.elapsed()
     }
 
-    /// Returns the printer.
-    pub fn printer(&self) -> Printer {
+    /// Returns the printer of the progress.
+    pub fn printer(&self) -> ProgressPrinter {
         self.printer
     }
 
     /// Reports whether a terminal shows the figures.
     pub fn is_drawn(&self) -> bool {
-        matches!(self.printer, Printer::Terminal | Printer::ResultTerminal)
+        matches!(self.printer, ProgressPrinter::Terminal | ProgressPrinter::ResultTerminal)
     }
 
     /// Changes the figures. The change is visible at the next drawing.
@@ -133,15 +133,15 @@ impl<F: Figures> Progress<F> {
     /// Does the same as [`Progress::show`] with figures of the time `now` after the start.
     pub fn show_at(&self, now: Duration) {
         match self.printer {
-            Printer::Terminal | Printer::ResultTerminal => self.bar.tick(),
-            Printer::Lines => {
+            ProgressPrinter::Terminal | ProgressPrinter::ResultTerminal => self.bar.tick(),
+            ProgressPrinter::Lines => {
                 let mut state = lock(&self.state);
                 let line = state.figures.plain();
                 if let Some(line) = line.filter(|_| state.lines.is_due(now)) {
                     print::error(format_args!("{line}\n"));
                 }
             }
-            Printer::Hidden => {}
+            ProgressPrinter::Hidden => {}
         }
     }
 
@@ -158,7 +158,7 @@ impl<F: Figures> Progress<F> {
     /// Erases the figures from the terminal, or prints the last line of text.
     pub fn finish_with_line(&self) {
         self.finish();
-        if self.printer == Printer::Lines
+        if self.printer == ProgressPrinter::Lines
             && let Some(line) = self.update(|figures| figures.plain())
         {
             print::error(format_args!("{line}\n"));
@@ -226,7 +226,12 @@ mod tests {
 
     #[test]
     fn clones_share_the_figures_of_any_printer() {
-        for printer in [Printer::Terminal, Printer::ResultTerminal, Printer::Lines, Printer::Hidden] {
+        for printer in [
+            ProgressPrinter::Terminal,
+            ProgressPrinter::ResultTerminal,
+            ProgressPrinter::Lines,
+            ProgressPrinter::Hidden,
+        ] {
             let progress = Progress::new(Count(0), printer);
             let other = progress.clone();
             other.update(|count| count.0 += 1);

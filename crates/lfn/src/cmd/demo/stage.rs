@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::measured;
 use super::published;
 use crate::print;
-use crate::print::progress::{Figures, Printer, Progress, bar};
+use crate::print::progress::{Figures, Progress, ProgressPrinter, bar};
 use crate::print::terminal::use_unicode;
 
 /// Runs per window. The steady intervals of all runs are combined.
@@ -177,8 +177,8 @@ impl Figures for Step {
 
 /// Shows the progress of a step on a terminal; elsewhere prints a line.
 fn progress(what: &str, expected: Duration) -> Progress<Step> {
-    let printer = Printer::stderr();
-    if printer == Printer::Hidden {
+    let printer = ProgressPrinter::stderr();
+    if printer == ProgressPrinter::Hidden {
         print::message(format_args!("{what}, about {} s\n", expected.as_secs()));
     }
     let progress = Progress::new(Step { name: what.to_owned(), expected, message: String::new() }, printer);

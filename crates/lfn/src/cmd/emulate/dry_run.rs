@@ -12,7 +12,7 @@ use lfn_core::units::{Bytes, show_duration};
 use crate::exit::{Exit, Failure};
 use crate::print::emulate::dry_run::print as print_report;
 use crate::print::output::Output;
-use crate::print::progress::{Figures, Printer, Progress, bar};
+use crate::print::progress::{Figures, Progress, ProgressPrinter, bar};
 use crate::print::settings::is_quiet;
 use crate::print::terminal::use_unicode;
 
@@ -62,7 +62,7 @@ impl DryRun {
     pub fn run(&self, path: &EmulatedPath, seed: u64, output: Output) -> Result<Exit, Failure> {
         let DryRun { size, congestion, window, streams, .. } = *self;
         let options = DryRunOptions { size, congestion, window, streams };
-        let printer = if is_quiet() { Printer::Hidden } else { Printer::stderr() };
+        let printer = if is_quiet() { ProgressPrinter::Hidden } else { ProgressPrinter::stderr() };
         let (progress, started) = (Progress::new(Simulation::default(), printer), Instant::now());
         let report = dry_run::dry_run(path, seed, &options, &mut |transfer| {
             if started.elapsed() > PROGRESS_DELAY {
@@ -85,7 +85,7 @@ impl DryRun {
 struct Simulation {
     size: Bytes,
     arrived: Bytes,
-    /// Virtual time.
+    /// Virtual time since the start.
     time: Duration,
 }
 

@@ -14,7 +14,7 @@ use lfn_net::transfer::{ConnectionEvent, CopyOutcome, ListedTotals};
 
 use super::progress_line::{CopyState, ProgressLine};
 use crate::exit::without_error_number;
-use crate::print::progress::{IntervalTimer, Printer, Progress};
+use crate::print::progress::{IntervalTimer, Progress, ProgressPrinter};
 use crate::print::settings::is_quiet;
 use crate::print::{self, terminal};
 
@@ -34,11 +34,11 @@ pub struct ProgressMode {
 }
 
 impl ProgressMode {
-    fn printer(self) -> Printer {
+    fn printer(self) -> ProgressPrinter {
         match (is_quiet() && !self.requested, terminal::stderr_is_terminal()) {
-            (false, true) => Printer::Terminal,
-            (false, false) if self.requested && !self.ndjson => Printer::Lines,
-            _ => Printer::Hidden,
+            (false, true) => ProgressPrinter::Terminal,
+            (false, false) if self.requested && !self.ndjson => ProgressPrinter::Lines,
+            _ => ProgressPrinter::Hidden,
         }
     }
 }
@@ -78,7 +78,7 @@ impl<'a> CopyProgress<'a> {
 
     /// Reports whether the name of the current file is shown.
     pub fn shows_name(&self) -> bool {
-        self.progress.printer() != Printer::Hidden
+        self.progress.printer() != ProgressPrinter::Hidden
     }
 
     /// Returns the predicted steady goodput, once the path is known.

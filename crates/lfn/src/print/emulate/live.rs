@@ -10,7 +10,7 @@ use std::time::Duration;
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_net::emulator::{LiveDirection, LiveFigures, LiveOptions};
 
-use crate::print::progress::{Figures, LINE_INTERVAL, Printer, Progress};
+use crate::print::progress::{Figures, LINE_INTERVAL, Progress, ProgressPrinter};
 use crate::print::settings::is_quiet;
 use crate::print::{draw_stderr, for_locale, terminal};
 
@@ -20,8 +20,8 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(500);
 /// Returns the options of the live line if the user requested it, or if no command runs on this terminal.
 pub fn live_output(requested: bool, has_command: bool) -> Option<LiveOptions> {
     let (printer, interval) = match terminal::stderr_is_terminal() {
-        true if requested || !has_command => (Printer::Terminal, REDRAW_INTERVAL),
-        false if requested && !is_quiet() => (Printer::Lines, LINE_INTERVAL),
+        true if requested || !has_command => (ProgressPrinter::Terminal, REDRAW_INTERVAL),
+        false if requested && !is_quiet() => (ProgressPrinter::Lines, LINE_INTERVAL),
         _ => return None,
     };
     let progress = Progress::new(LiveLine::default(), printer);

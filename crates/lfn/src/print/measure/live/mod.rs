@@ -13,7 +13,7 @@ use lfn_net::tester::{Test, TestProgress};
 
 use self::frame::Style;
 use self::state::TestState;
-use crate::print::progress::{Figures, Printer, Progress};
+use crate::print::progress::{Figures, Progress, ProgressPrinter};
 use crate::print::terminal;
 
 /// Live display of running tests on a terminal.
@@ -40,7 +40,7 @@ impl LiveDisplay {
         let progress = self.running.get_or_insert_with(|| {
             let style = Style { colours: terminal::use_colours(), unicode: terminal::use_unicode() };
             let tests = RunningTests { states: Vec::new(), style };
-            Progress::new(tests, Printer::ResultTerminal)
+            Progress::new(tests, ProgressPrinter::ResultTerminal)
         });
         progress.update(|tests| tests.states.push((number, TestState::new(test))));
     }
