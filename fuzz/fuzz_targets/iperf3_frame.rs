@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use lfn_core::iperf3::auth::{IperfCredentials, Users};
-use lfn_core::iperf3::datagram::{self, CounterWidth, DatagramCounts, LoadHeader};
-use lfn_core::iperf3::{Parameters, Results, TestState, frame};
+use lfn_measure::proto::iperf3::auth::{IperfCredentials, Users};
+use lfn_measure::proto::iperf3::datagram::{self, CounterWidth, DatagramCounts, LoadHeader};
+use lfn_measure::proto::iperf3::{Parameters, Results, TestState, frame};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -3,12 +3,14 @@
 
 #![no_main]
 
-use arbitrary::Arbitrary;
-use lfn_core::link::settings::{EmulatedPath, HopSettings};
-use lfn_core::link::{Ecn, LinkEvent, Link, Packet};
-use lfn_core::time::Instant;
-use libfuzzer_sys::fuzz_target;
 use std::time::Duration;
+
+use arbitrary::Arbitrary;
+use lfn_link::settings::{EmulatedPath, HopSettings};
+use lfn_packet::Ecn;
+use lfn_link::{LinkEvent, Link, Packet};
+use lfn_base::time::Instant;
+use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
 struct Scenario {

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use lfn_core::link::profile::Profile;
-use lfn_core::link::settings::{EmulatedPath, HopSettings};
+use lfn_link::profile::Profile;
+use lfn_link::settings::{EmulatedPath, HopSettings};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

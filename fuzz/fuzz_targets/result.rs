@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use lfn_core::report::{StoredResult, compare, interval_csv, read_result};
+use lfn_results::report::{StoredResult, compare, interval_csv, read_result};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -23,5 +23,5 @@ fuzz_target!(|bytes: &[u8]| {
     let comparison = compare(&files);
     drop(comparison.csv());
     let text = serde_json::to_string(&comparison).unwrap();
-    serde_json::from_str::<lfn_core::report::Comparison>(&text).unwrap();
+    serde_json::from_str::<lfn_results::report::Comparison>(&text).unwrap();
 });

@@ -2,10 +2,10 @@
 
 #![no_main]
 
-use lfn_core::link::settings::{EmulatedPath, HopSettings};
-use lfn_core::link::{LinkEvent, Link, Packet};
-use lfn_core::time::Instant;
-use lfn_core::units::{BitRate, Bytes, Ratio, parse_duration, duration_argument};
+use lfn_link::settings::{EmulatedPath, HopSettings};
+use lfn_link::{LinkEvent, Link, Packet};
+use lfn_base::time::Instant;
+use lfn_base::units::{BitRate, Bytes, Ratio, parse_duration, duration_argument};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -2,12 +2,13 @@
 
 #![no_main]
 
-use lfn_core::link::settings::{EmulatedPath, HopSettings};
-use lfn_core::link::trace::LinkTrace;
-use lfn_core::link::{LinkEvent, Link, Packet};
-use lfn_core::time::Instant;
-use libfuzzer_sys::fuzz_target;
 use std::time::Duration;
+
+use lfn_link::settings::{EmulatedPath, HopSettings};
+use lfn_link::trace::LinkTrace;
+use lfn_link::{LinkEvent, Link, Packet};
+use lfn_base::time::Instant;
+use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let trace = match LinkTrace::parse("fuzz", text) {

@@ -3,17 +3,17 @@
 
 #![no_main]
 
-use lfn_core::transfer::requested_entries::RequestedEntries;
-use lfn_core::transfer::batch::Batch;
-use lfn_core::transfer::blocks::Layout;
-use lfn_core::transfer::blockset::BlockSet;
-use lfn_core::transfer::entry::{Entry, EntryKind, Modified, Name};
-use lfn_core::transfer::filter::{Decision, FilterRules};
-use lfn_core::transfer::glob::{PathPart, is_pattern, split_pattern};
-use lfn_core::transfer::journal::{JournalHeader, JournalReader, JournalRecord};
-use lfn_core::transfer::manifest::ManifestLine;
-use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{RemoteSource, Selection};
+use lfn_session::wire::copy::requested_entries::RequestedEntries;
+use lfn_copy::proto::batch::Batch;
+use lfn_session::wire::copy::blocks::Layout;
+use lfn_session::wire::copy::blockset::BlockSet;
+use lfn_session::wire::copy::entry::{Entry, EntryKind, Modified, Name};
+use lfn_session::wire::copy::filter::{Decision, FilterRules};
+use lfn_session::wire::copy::glob::{PathPart, is_pattern, split_pattern};
+use lfn_copy::proto::journal::{JournalHeader, JournalReader, JournalRecord};
+use lfn_copy::proto::manifest::ManifestLine;
+use lfn_base::units::Bytes;
+use lfn_session::wire::copy::{RemoteSource, Selection};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

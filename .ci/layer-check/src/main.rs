@@ -1,4 +1,4 @@
-//! The layer check: the permitted dependencies between crates, and no import cycle between modules.
+//! The layer check: the permitted dependencies between crates, no import cycle between modules, and pure modules.
 //!
 //! `lfn-layers [ROOT]` reads `ROOT/Cargo.toml`, the crates in `ROOT/crates`, and the rules in `ROOT/.ci/layers.toml`. The program prints each
 //! violation. The exit code is 0 without violations, 1 with violations, and 2 if a file cannot be read.
@@ -21,6 +21,10 @@
 //! - Modules that use each other, directly or through others, are a cycle. A cycle is permitted only if `layers.toml`
 //!   lists exactly its modules.
 //!
+//! Rules for pure modules, which `layers.toml` lists: no path to files, sockets, the environment, threads, processes,
+//! clocks or random sources, and no use of a module of the same crate that is not pure. A path to `lfn_sys` or to a crate
+//! of system calls is impure too.
+//!
 //! The check does not see these uses:
 //! - the call of a method, except for the `use` of its trait. After `pub use` of a trait of another module, and after a
 //!   `use` of `module::*` where the module re-exports the trait, no `use` shows the call;
@@ -32,6 +36,7 @@
 mod crates;
 mod cycles;
 mod module_tree;
+mod purity;
 mod rules;
 mod uses;
 
@@ -65,12 +70,13 @@ fn main() -> ExitCode {
 /// Prints the violations, or the uses within cycles. Returns the number of violations.
 fn run(root: &std::path::Path, print_edges: bool) -> anyhow::Result<usize> {
     let packages = crates::read(root)?;
-    let mut graphs = Vec::new();
+    let mut trees = Vec::new();
     for package in &packages {
         for (name, path) in &package.roots {
-            graphs.push(UseGraph::new(&ModuleTree::read(name, path)?));
+            trees.push(ModuleTree::read(name, path)?);
         }
     }
+    let graphs: Vec<UseGraph> = trees.iter().map(UseGraph::new).collect();
     if print_edges {
         graphs.iter().flat_map(UseGraph::cycle_edges).for_each(|edge| println!("{edge}"));
         return Ok(0);
@@ -78,6 +84,9 @@ fn run(root: &std::path::Path, print_edges: bool) -> anyhow::Result<usize> {
     let rules = Rules::read(&root.join(".ci/layers.toml"))?;
     let mut violations = rules.check_crates(&packages);
     violations.extend(rules.check_cycles(&graphs));
+    let names = trees.iter().flat_map(|tree| (0..tree.files.len()).map(|file| tree.name_of_file(file).to_owned()));
+    violations.extend(rules.check_pure_names(&names.collect()));
+    violations.extend(trees.iter().flat_map(|tree| purity::check(tree, &rules.pure)));
     for violation in &violations {
         println!("layers: {violation}");
     }

@@ -23,7 +23,7 @@ pub(crate) struct SourceFile {
 
 /// One module, in its own file or inline.
 struct Module {
-    /// Complete name, such as `core::link::stages`.
+    /// Complete name, such as `link::stages`.
     name: String,
     file: usize,
     parent: Option<usize>,

@@ -15,6 +15,9 @@ use crate::cycles::{Cycle, UseGraph};
 pub(crate) struct Rules {
     /// Crates of the workspace that each crate depends on.
     crates: BTreeMap<String, BTreeSet<String>>,
+    /// Crates, by the name of their folder, and modules that read no clock, file or socket.
+    #[serde(default)]
+    pub(crate) pure: BTreeSet<String>,
     #[serde(default)]
     cycle: Vec<PermittedCycle>,
 }
@@ -57,6 +60,12 @@ impl Rules {
         let missing = self.crates.keys().filter(|name| !ours.contains(name));
         violations.extend(missing.map(|name| format!("the listed crate {name} does not exist")));
         violations
+    }
+
+    /// Returns a violation for each pure module that does not exist.
+    pub(crate) fn check_pure_names(&self, names: &BTreeSet<String>) -> Vec<String> {
+        let missing = self.pure.iter().filter(|name| !names.contains(*name));
+        missing.map(|name| format!("the pure module {name} does not exist")).collect()
     }
 
     /// Compares the cycles between modules with the permitted ones.

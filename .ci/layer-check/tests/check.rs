@@ -288,3 +288,42 @@ fn listed_dependency_that_is_gone_fails() {
     workspace.write("crates/b/Cargo.toml", "[package]\nname = \"b\"\n");
     workspace.assert_fails("b is listed with a, and does not depend on it");
 }
+
+/// Permits what [`Workspace::new`] contains, and lists modules of `a` as pure.
+fn with_pure(modules: &[&str]) -> Workspace {
+    let workspace = Workspace::new();
+    workspace.write(".ci/layers.toml", &format!("pure = {modules:?}\n{RULES}"));
+    workspace
+}
+
+#[test]
+fn pure_module_with_a_clock_fails() {
+    let workspace = with_pure(&["a::other"]);
+    workspace.write("crates/a/src/other.rs", "pub fn now() -> std::time::Instant { std::time::Instant::now() }\n");
+    workspace.assert_fails("crates/a/src/other.rs:1: a::other is pure, and uses std::time::Instant");
+}
+
+#[test]
+fn pure_module_with_imported_files_fails() {
+    let workspace = with_pure(&["a"]);
+    workspace.write("crates/a/src/parent/child.rs", "use std::{fmt, fs::File};\npub struct Child(File);\n");
+    workspace.assert_fails("a::parent::child is pure, and uses std::fs::File");
+}
+
+#[test]
+fn pure_module_that_uses_an_impure_one_fails() {
+    let workspace = with_pure(&["a::other"]);
+    workspace.assert_fails("a::other is pure, and uses crate::parent::Child of a::parent::child, which is not");
+}
+
+#[test]
+fn tests_of_a_pure_module_may_do_anything() {
+    let workspace = with_pure(&["a::parent"]);
+    workspace.write("crates/a/src/parent/child.rs", "pub struct Child;\n#[cfg(test)]\nmod tests {\n use std::fs;\n}\n");
+    workspace.assert_passes();
+}
+
+#[test]
+fn pure_module_that_does_not_exist_fails() {
+    with_pure(&["a::gone"]).assert_fails("the pure module a::gone does not exist");
+}

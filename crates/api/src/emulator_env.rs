@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::env;
 use std::net::Ipv4Addr;
 
-use lfn_core::path::PathProfile;
-use lfn_core::session::Ticket;
-use lfn_net::emulator::control;
+use lfn_base::path::PathProfile;
+use lfn_emulate::control;
+use lfn_session::Ticket;
 
 use crate::hosts::{FAR, HostError};
 

@@ -27,7 +27,7 @@ pub fn without_error_number(text: &str) -> String {
 mod tests {
     use std::io;
 
-    use lfn_net::session::SessionError;
+    use lfn_session::SessionError;
 
     use super::*;
 

@@ -7,9 +7,8 @@ use std::io;
 use std::path::PathBuf;
 
 use etcetera::BaseStrategy;
-use lfn_core::session::{Ticket, TicketError};
-use lfn_net::session::SessionError;
-use lfn_net::session::identity::{self, IdentityError};
+use lfn_session::identity::{self, IdentityError};
+use lfn_session::{SessionError, Ticket, TicketError};
 use serde::{Deserialize, Serialize};
 
 use crate::error_kind::ErrorKind;

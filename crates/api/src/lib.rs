@@ -20,6 +20,7 @@ pub mod prediction;
 pub mod resolve;
 pub mod resolve_event;
 pub mod serve;
+pub mod service;
 pub mod show;
 pub mod ssh;
 pub mod stamp;

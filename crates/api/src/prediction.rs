@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lfn_core::path::{PathProfile, seconds};
-use lfn_core::tcp_model::{self, Congestion, FlowParameters};
-use lfn_core::units::{BitRate, Bytes};
-use lfn_net::session::Protection;
-use lfn_net::transfer::CopyOutcome;
+use lfn_base::path::{PathProfile, seconds};
+use lfn_base::tcp_model::{self, Congestion, FlowParameters};
+use lfn_base::units::{BitRate, Bytes};
+use lfn_copy::CopyOutcome;
+use lfn_session::Protection;
 use serde::Serialize;
 
 /// Inputs of the prediction: the figures of the path and the settings of the streams.

@@ -9,10 +9,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lfn_core::session::{Fingerprint, Ticket, Token, split_host_port};
-use lfn_net::session::SessionError;
-use lfn_net::session::dial::Target;
-use lfn_net::session::queue::QueueOptions;
+use lfn_session::dial::Target;
+use lfn_session::queue::QueueOptions;
+use lfn_session::{Fingerprint, SessionError, Ticket, Token, split_host_port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 

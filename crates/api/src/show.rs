@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use lfn_core::report::{self, Comparison, MAX_RESULT_BYTES, ReadError, StoredResult, compare};
+use lfn_results::report::{self, Comparison, MAX_RESULT_BYTES, ReadError, StoredResult, compare};
 
 use crate::error_kind::ErrorKind;
 

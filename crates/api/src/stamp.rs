@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use lfn_core::session::{TicketError, split_host_port};
-use lfn_core::stamp::report::{StampDocument, StampSchema};
-use lfn_core::stamp::{self, packet};
-use lfn_net::stamp::{StampError, StampKey, StampProbeOptions, probe};
+use lfn_measure::proto::stamp::report::{StampDocument, StampSchema};
+use lfn_measure::proto::stamp::{self, packet};
+use lfn_measure::stamp::{StampError, StampKey, StampProbeOptions, probe};
+use lfn_session::{TicketError, split_host_port};
 use lfn_sys::names::lookup;
 
 use crate::emulator_env;

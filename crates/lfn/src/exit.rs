@@ -1,8 +1,7 @@
 //! Exit codes, and the one format of a failure: one line with the error, one line with a hint.
 
-use std::fmt;
-use std::io;
 use std::process::ExitCode;
+use std::{fmt, io};
 
 use lfn_api::ErrorKind;
 use lfn_api::copy::CopyError;
@@ -17,7 +16,7 @@ use lfn_api::show::ShowError;
 use lfn_api::ssh::SshError;
 use lfn_api::stamp::StampVerbError;
 use lfn_api::test::TestVerbError;
-use lfn_net::session::identity::IdentityError;
+use lfn_session::identity::IdentityError;
 
 use crate::print::{self, sanitize::one_line};
 
@@ -199,7 +198,7 @@ impl From<ErrorKind> for Exit {
 
 #[cfg(test)]
 mod tests {
-    use lfn_net::session::SessionError;
+    use lfn_session::SessionError;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use clap::{Arg, Command};
 use lfn_api::command_line::quote;
-use lfn_core::evidence::TypedArgument;
+use lfn_results::evidence::TypedArgument;
 
 use crate::typed;
 

@@ -7,9 +7,9 @@ use lfn_api::emulator_env::EmulatorEnvironment;
 use lfn_api::resolve::ServerResolver;
 use lfn_api::resolve_event::ResolveEvent;
 use lfn_api::ssh::PortRange;
-use lfn_core::limits::QueuePosition;
-use lfn_core::units::{parse_unit_duration, show_duration};
-use lfn_net::session::queue::QueueOptions;
+use lfn_base::units::{parse_unit_duration, show_duration};
+use lfn_session::limits::QueuePosition;
+use lfn_session::queue::QueueOptions;
 
 use crate::{print, typed};
 

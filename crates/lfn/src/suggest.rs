@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, Command};
-use lfn_core::link::settings::nearest_word;
+use lfn_link::settings::nearest_word;
 
 /// Returns the error as one line. The error of a value follows its flag: `--rate: '10MB': unknown unit …`.
 pub fn error_line(error: &clap::Error) -> String {

@@ -4,18 +4,18 @@
 
 mod support;
 
-use std::env;
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
-use lfn_core::link::DropCause;
-use lfn_core::path::PathProfile;
-use lfn_core::units::{BitRate, Bytes};
-use lfn_net::emulator::{AccuracyReport, DirectionReport, RunOutcome};
+use lfn_base::path::PathProfile;
+use lfn_base::units::{BitRate, Bytes};
+use lfn_emulate::{AccuracyReport, DirectionReport, RunOutcome};
+use lfn_link::DropCause;
+
 use support::{Needs, ROLE, as_role, eventually, lfn, processes_with, stderr, stdout};
 
 const PORT: u16 = 9000;

@@ -15,6 +15,7 @@ use lfn_sys::namespace::NetNamespace;
 use lfn_sys::netlink::{MacAddress, Netlink, VethEnd};
 use lfn_sys::packet::{LengthFilter, PacketSocket, ReceiveRing, SlotSize, VNET_HEADER};
 use lfn_sys::sysctl;
+
 use support::sandbox::{self, Running};
 use support::{Needs, ROLE, eventually, lfn, run_scenario, stderr};
 

@@ -5,8 +5,6 @@
 
 mod support;
 
-use std::env;
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
@@ -16,13 +14,15 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
 use std::time::Instant;
+use std::{env, fs};
 
 use lfn_sys::namespace::UserIdentity;
 use serde_json::Value;
+use tempfile::TempDir;
+
 use support::sandbox::{self, Running};
 use support::schema::check_document;
 use support::{Needs, ROLE, eventually, lfn, lfn_path, run_scenario, stderr, stdout};
-use tempfile::TempDir;
 
 /// Id of a user without a name.
 const STRANGER: u32 = 52_003;

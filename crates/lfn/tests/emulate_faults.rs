@@ -4,18 +4,16 @@
 
 mod support;
 
-use std::env;
-use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use lfn_sys::namespace::{NetNamespace, UserIdentity};
 use lfn_sys::netlink::Netlink;
-use lfn_sys::process;
-use lfn_sys::sysctl;
+use lfn_sys::{process, sysctl};
+
 use support::sandbox::{self, Running};
 use support::{Needs, ROLE, eventually, lfn, processes_with, run_scenario, stderr};
 

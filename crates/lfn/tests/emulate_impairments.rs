@@ -6,16 +6,16 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::env;
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+use std::{env, fs};
 
-use lfn_core::link::DropCause;
-use lfn_net::emulator::{DirectionReport, RunOutcome};
+use lfn_emulate::{DirectionReport, RunOutcome};
+use lfn_link::DropCause;
+
 use support::{Needs, ROLE, as_role, eventually, lfn, stderr};
 
 /// File in which the far side writes its observations.

@@ -7,18 +7,17 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, ExitCode, Output};
-use std::thread;
 use std::time::Duration;
+use std::{env, fs, thread};
 
-use lfn_core::link::DropCause;
-use lfn_net::emulator::{DirectionReport, RunOutcome};
+use lfn_emulate::{DirectionReport, RunOutcome};
+use lfn_link::DropCause;
 use serde_json::Value;
+
 use support::schema::{assert_valid, check_document};
 use support::{Needs, ROLE, as_role, lfn, stderr, stdout};
 

@@ -11,10 +11,11 @@ use std::net::{Ipv6Addr, TcpListener, TcpStream, ToSocketAddrs};
 use std::process::{Command, ExitCode, Output};
 use std::time::{Duration, Instant};
 
-use lfn_core::link::LinkConfig;
-use lfn_core::path::PathProfile;
-use lfn_core::units::{BitRate, Bytes};
-use lfn_net::emulator::{self, AccuracyReport, EmulateError, EmulatedPath, FarSide, RunOutcome, Setup};
+use lfn_base::path::PathProfile;
+use lfn_base::units::{BitRate, Bytes};
+use lfn_emulate::{AccuracyReport, EmulateError, EmulatedPath, FarSide, RunOutcome, Setup};
+use lfn_link::LinkConfig;
+
 use support::{Needs, ROLE, as_role, stderr, stdout};
 
 const PORT: u16 = 9000;
@@ -73,7 +74,7 @@ fn emulate(name: &str) {
     };
     let setup = Setup { paths: path, ..Setup::new(self::path(1), 1, FarSide::Shell(as_role("listen"))) };
     let command: Vec<OsString> = ["sh", "-c", &as_role(command)].map(Into::into).into();
-    let outcome = emulator::run(&setup, &command).unwrap();
+    let outcome = lfn_emulate::run(&setup, &command).unwrap();
     println!("{}", serde_json::to_string(&outcome).unwrap());
 }
 
@@ -192,7 +193,7 @@ fn namespace_obstacles() {
 }
 
 fn invalid_numbers_of_paths_are_refused() {
-    for paths in [0, emulator::MAX_PATHS + 1] {
+    for paths in [0, lfn_emulate::MAX_PATHS + 1] {
         let setup = Setup { paths: vec![path(1); paths], ..Setup::new(path(1), 1, FarSide::Nothing) };
         assert_eq!(setup.check(), Err(EmulateError::Paths(paths)));
     }

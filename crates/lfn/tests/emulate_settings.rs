@@ -10,10 +10,11 @@ use std::path::Path;
 use std::process::{ExitCode, Output};
 use std::time::{Duration, Instant};
 
-use lfn_core::framing::Layer;
-use lfn_core::path::PathProfile;
-use lfn_core::units::{BitRate, Bytes, Ratio};
-use lfn_net::emulator::RunOutcome;
+use lfn_base::framing::Layer;
+use lfn_base::path::PathProfile;
+use lfn_base::units::{BitRate, Bytes, Ratio};
+use lfn_emulate::RunOutcome;
+
 use support::{Needs, ROLE, lfn, stderr, stdout};
 
 const PORT: u16 = 9000;
@@ -209,9 +210,9 @@ fn json_list_can_be_used_by_programs() {
 
 fn listed_profile_can_be_changed_and_used() {
     let toml = stdout(&emulate(&["--list", "acts"]));
-    lfn_core::link::profile::Profile::parse("acts", &toml).unwrap();
-    for name in lfn_core::link::trace::BUILT_IN.iter().map(|trace| trace.name) {
-        let trace = lfn_core::link::trace::LinkTrace::parse(name, &stdout(&emulate(&["--list", name]))).unwrap();
+    lfn_link::profile::Profile::parse("acts", &toml).unwrap();
+    for name in lfn_link::trace::BUILT_IN.iter().map(|trace| trace.name) {
+        let trace = lfn_link::trace::LinkTrace::parse(name, &stdout(&emulate(&["--list", name]))).unwrap();
         assert!(trace.rate.is_some() || trace.delay.is_some(), "{name}");
     }
     let output = emulate(&["--list", "atcs"]);
@@ -220,7 +221,7 @@ fn listed_profile_can_be_changed_and_used() {
 }
 
 fn documentation_has_every_profile_and_trace() {
-    use lfn_core::link::{profile, trace};
+    use lfn_link::{profile, trace};
     let reference = include_str!("../../../doc/reference/emulate.md");
     let names = profile::BUILT_IN.iter().map(|(name, _)| *name);
     for name in names.chain(trace::BUILT_IN.iter().map(|trace| trace.name)) {
@@ -234,7 +235,7 @@ fn help_fits_and_explains_the_directions() {
         let help = stdout(&output);
         let widest = help.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(widest <= 80, "{widest}: {help}");
-        for key in lfn_core::link::settings::KEYS.iter() {
+        for key in lfn_link::settings::KEYS.iter() {
             assert!(help.contains(&format!("--{} <", key.name)), "{}: {help}", key.name);
             assert!(!help.contains(&format!("--forward-{} <", key.name)), "{}: {help}", key.name);
         }

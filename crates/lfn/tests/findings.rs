@@ -2,7 +2,7 @@
 //! predicted interval. The tests use real kernels over emulated paths and loopback.
 //!
 //! Other load on the machine can hide a fault, so each is measured up to three times. On a healthy path, no accurate
-//! run may have a finding. Windows, buffers and window scale are in `test_emulated`. `core::diagnose` tests the rules
+//! run may have a finding. Windows, buffers and window scale are in `test_emulated`. `lfn_results::diagnose` tests the rules
 //! on recorded evidence.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]

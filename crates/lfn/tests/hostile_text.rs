@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "../../net/tests/fault_proxy/mod.rs"]
+#[path = "../../api/tests/sessions/fault_proxy/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of the sessions themselves, which use all of it")]
 mod fault_proxy;
 mod support;

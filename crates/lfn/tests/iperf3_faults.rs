@@ -10,16 +10,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::iperf3::{
-    COOKIE_LENGTH, ErrorCode, LoadDirection, LoadProtocol, Parameters, Results, StreamResult, TestEnd, frame,
+use lfn_base::units::{BitRate, Bytes};
+use lfn_measure::iperf3::Error;
+use lfn_measure::iperf3::client::{self, IperfTest};
+use lfn_measure::iperf3::server::{IperfServer, IperfServerConfig, IperfTimeouts};
+use lfn_measure::proto::iperf3::{
+    COOKIE_LENGTH, ErrorCode, LoadDirection, Parameters, Results, StreamResult, TestEnd, frame,
 };
-use lfn_core::units::{BitRate, Bytes};
-use lfn_net::iperf3::Error;
-use lfn_net::iperf3::client::{self, IperfTest};
-use lfn_net::iperf3::server::{IperfServer, IperfServerConfig, IperfTimeouts};
-use lfn_net::limits::access::Access;
-use lfn_net::limits::admission::{Admission, ServerLimits};
-use lfn_net::limits::connection_table::ConnectionLimits;
+use lfn_results::iperf3_report::LoadProtocol;
+use lfn_session::limits::access::Access;
+use lfn_session::limits::admission::{Admission, ServerLimits};
+use lfn_session::limits::connection_table::ConnectionLimits;
 
 /// Far longer than any deadline below, far shorter than a hang.
 const SOON: Duration = Duration::from_secs(30);

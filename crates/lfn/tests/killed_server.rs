@@ -1,5 +1,5 @@
 //! The far end is killed during a test. The error comes in bounded time, and the results so far are printed with it.
-//! The tests of `lfn-net` have the case of a silent far end, which takes longer to detect.
+//! The tests of `lfn-api` have the case of a silent far end, which takes longer to detect.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

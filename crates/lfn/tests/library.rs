@@ -3,14 +3,13 @@
 
 mod support;
 
-use std::fs;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use lfn_api::ErrorKind;
 use lfn_api::copy::{CopyEvent, CopyRequest};
@@ -21,13 +20,14 @@ use lfn_api::resolve::ServerResolver;
 use lfn_api::serve::{Iperf3ServerOptions, ServeOptions, StampReflectorOptions};
 use lfn_api::stamp::StampOptions;
 use lfn_api::test::{Iperf3Limit, Iperf3Options, PathDiscovery, TcpOption, TestEvent, TestOptions, TestOptionsError};
-use lfn_core::evidence::EndReason;
-use lfn_core::limits::{ResourceLimits, ServerLimits};
-use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::measure::{Mode, Modes, SocketRequest, TestDirection, TestLoad, TestRequest, UdpRequest};
-use lfn_net::session::dial::BindAddress;
-use lfn_net::tester::TestProgress;
+use lfn_base::units::{BitRate, Bytes};
+use lfn_measure::tester::TestProgress;
+use lfn_results::evidence::EndReason;
+use lfn_results::measure::{Mode, Modes, SocketRequest, TestDirection, TestLoad, TestRequest, UdpRequest};
+use lfn_session::dial::BindAddress;
+use lfn_session::limits::{ResourceLimits, ServerLimits};
 use serde_json::Value;
+
 use support::schema::check_document;
 use support::{Needs, eventually, lfn_path};
 

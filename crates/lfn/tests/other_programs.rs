@@ -5,20 +5,20 @@
 
 mod support;
 
-use std::env;
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, ExitCode, Output};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{env, fs};
 
-use lfn_net::emulator::RunOutcome;
+use lfn_emulate::RunOutcome;
 use lfn_sys::namespace::UserIdentity;
 use quinn::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
+
 use support::sandbox::{self, Running};
 use support::{Needs, ROLE, as_role, lfn, run_scenario, stderr, stdout};
 

@@ -6,19 +6,18 @@
 
 mod support;
 
-use std::env;
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use lfn_sys::namespace::NetNamespace;
 use serde_json::Value;
+
 use support::sandbox::{self, Running};
 use support::{Needs, ROLE, lfn, run_scenario, stderr, stdout};
 

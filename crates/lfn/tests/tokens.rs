@@ -4,16 +4,16 @@
 
 mod support;
 
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use lfn_net::server::sandbox::{SandboxStatus, restrict};
+use lfn_session::server::sandbox::{SandboxStatus, restrict};
 use serde_json::Value;
+
 use support::schema::assert_valid;
 use support::server::{assert_refused, text};
 

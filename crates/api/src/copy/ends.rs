@@ -3,10 +3,10 @@
 
 use std::ffi::OsString;
 
-use lfn_core::transfer::location::{Location, Resource};
-use lfn_core::wire::copy::EntryFailure;
-use lfn_net::session::SessionError;
-use lfn_net::transfer::{CopyEnd, TransferError};
+use lfn_copy::proto::location::{Location, Resource};
+use lfn_copy::{CopyEnd, TransferError};
+use lfn_session::SessionError;
+use lfn_session::wire::copy::EntryFailure;
 
 use super::places::{Direction, without_secrets};
 
@@ -89,11 +89,11 @@ fn replace_path(text: &str, path: &str, typed: &str) -> Option<String> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
-    use lfn_core::session::{Fingerprint, Ticket, Token};
-    use lfn_core::transfer::entry::Name;
-    use lfn_core::transfer::overwrite::OverwritePolicy;
-    use lfn_core::wire::copy::Selection;
-    use lfn_core::wire::{Refusal, RefusalCode};
+    use lfn_session::wire::copy::Selection;
+    use lfn_session::wire::copy::entry::Name;
+    use lfn_session::wire::copy::overwrite::OverwritePolicy;
+    use lfn_session::wire::{Refusal, RefusalCode};
+    use lfn_session::{Fingerprint, Ticket, Token};
 
     use super::super::places::direction;
     use super::*;

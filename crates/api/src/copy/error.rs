@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use lfn_core::units::BitRate;
-use lfn_net::session::SessionError;
-use lfn_net::transfer::TransferError;
+use lfn_base::units::BitRate;
+use lfn_copy::TransferError;
+use lfn_session::SessionError;
 
 use super::ends::error_line;
 use super::places::CopyPlaceError;

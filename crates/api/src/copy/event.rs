@@ -1,8 +1,8 @@
 //! Events of a running copy.
 
-use lfn_core::evidence::ProgressSample;
-use lfn_core::transfer::streams::StreamChange;
-use lfn_net::transfer::{ConnectionEvent, ListedTotals};
+use lfn_copy::{ConnectionEvent, ListedTotals};
+use lfn_results::evidence::ProgressSample;
+use lfn_session::wire::copy::stream_change::StreamChange;
 
 /// Event of a running copy. The results of entries go to [`CopyRequest::entries`](super::CopyRequest::entries).
 #[derive(Debug)]

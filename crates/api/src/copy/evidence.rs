@@ -1,9 +1,9 @@
 //! Evidence of a finished copy.
 
-use lfn_core::evidence::{CopyEvidence, Evidence, HostNames, ProgressSample, TypedArgument};
-use lfn_core::wire::measure::TestDirection;
-use lfn_net::tester;
-use lfn_net::transfer::CopyOutcome;
+use lfn_copy::CopyOutcome;
+use lfn_measure::tester;
+use lfn_results::evidence::{CopyEvidence, Evidence, HostNames, ProgressSample, TypedArgument};
+use lfn_results::measure::TestDirection;
 
 use super::places::{Direction, without_secrets};
 use super::prepare::PreparedCopy;

@@ -1,8 +1,8 @@
 //! Check of the limit of open files before a copy starts.
 
-use lfn_core::transfer::open_files::CopyRole;
-use lfn_core::transfer::streams::StreamPlan;
-use lfn_net::limits::connection_table::ConnectionLimits;
+use lfn_copy::proto::open_files::CopyRole;
+use lfn_copy::proto::streams::StreamPlan;
+use lfn_session::limits::connection_table::ConnectionLimits;
 use rustix::process::{Resource, getrlimit};
 
 use super::error::CopyError;

@@ -6,14 +6,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use lfn_core::transfer::byte_string::ByteString;
-use lfn_core::transfer::glob::is_pattern;
-use lfn_core::transfer::location::{Location, LocationError, Resource, final_name};
-use lfn_core::transfer::overwrite::OverwritePolicy;
-use lfn_core::transfer::preserve::Preserve;
-use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{RemoteDestination, RemoteSource, Selection};
-use lfn_net::transfer::{LocalDestination, LocalSource};
+use lfn_base::units::Bytes;
+use lfn_copy::proto::location::{Location, LocationError, Resource};
+use lfn_copy::{LocalDestination, LocalSource};
+use lfn_session::wire::copy::byte_string::ByteString;
+use lfn_session::wire::copy::entry::final_name;
+use lfn_session::wire::copy::glob::is_pattern;
+use lfn_session::wire::copy::overwrite::OverwritePolicy;
+use lfn_session::wire::copy::preserve::Preserve;
+use lfn_session::wire::copy::{RemoteDestination, RemoteSource, Selection};
 
 use super::source_size::total_size;
 use crate::emulator_env::EmulatorEnvironment;

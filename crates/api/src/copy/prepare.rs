@@ -4,16 +4,16 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lfn_core::evidence::TypedArgument;
-use lfn_core::path::PathProfile;
-use lfn_core::transfer::options::TransferOptions;
-use lfn_core::transfer::overwrite::OverwritePolicy;
-use lfn_core::transfer::streams::{CountReason, StreamPlan};
-use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::copy::Selection;
-use lfn_net::session::Protection;
-use lfn_net::session::dial::{ServerConnection, Target};
-use lfn_net::transfer::{CopyOptions, EntryListener};
+use lfn_base::path::PathProfile;
+use lfn_base::units::{BitRate, Bytes};
+use lfn_copy::proto::streams::{CountReason, StreamPlan};
+use lfn_copy::{CopyOptions, EntryListener};
+use lfn_results::evidence::TypedArgument;
+use lfn_session::Protection;
+use lfn_session::dial::{ServerConnection, Target};
+use lfn_session::wire::copy::Selection;
+use lfn_session::wire::copy::options::TransferOptions;
+use lfn_session::wire::copy::overwrite::OverwritePolicy;
 
 use super::error::CopyError;
 use super::open_files::{check_open_files, reduce_to_open_files};

@@ -1,14 +1,17 @@
 //! Result of a copy: the outcome, its limit and findings, and the document.
 
-use lfn_core::diagnose::bottleneck::CopyBottleneck;
-use lfn_core::diagnose::{Diagnosis, diagnose};
-use lfn_core::transfer::streams::{CountReason, DEFAULT_STREAMS, StreamChange};
-use lfn_core::units::show_duration;
-use lfn_core::wire::CongestionRequest;
-use lfn_net::session::SessionError;
-use lfn_net::transfer::{CopyObserver, CopyOutcome, TransferError, download, third_party_copy, upload};
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
+
+use lfn_base::congestion_request::CongestionRequest;
+use lfn_base::plan::streams::DEFAULT_STREAMS;
+use lfn_base::units::show_duration;
+use lfn_copy::proto::streams::CountReason;
+use lfn_copy::{CopyObserver, CopyOutcome, TransferError, download, third_party_copy, upload};
+use lfn_results::diagnose::bottleneck::CopyBottleneck;
+use lfn_results::diagnose::{Diagnosis, diagnose};
+use lfn_session::SessionError;
+use lfn_session::wire::copy::stream_change::StreamChange;
 
 use super::error::CopyError;
 use super::event::CopyEvent;

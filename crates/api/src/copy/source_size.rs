@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lfn_core::units::Bytes;
+use lfn_base::units::Bytes;
 
 /// Maximum number of entries of directories that are looked at. A larger tree has an unknown size.
 const MAX_ENTRIES: usize = 10_000;

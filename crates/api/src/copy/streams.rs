@@ -1,14 +1,14 @@
 //! Options of the data streams: number, block size, congestion control, rate and encryption. Defaults come from the
-//! figures of the path ([`lfn_core::transfer::streams`]).
+//! figures of the path ([`lfn_copy::proto::streams`]).
 
 use std::time::Duration;
 
-use lfn_core::path::PathProfile;
-use lfn_core::transfer::blocks::Layout;
-use lfn_core::transfer::streams::{RequestedStreams, StreamPlan, plan_streams};
-use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::CongestionRequest;
-use lfn_net::session::Protection;
+use lfn_base::congestion_request::CongestionRequest;
+use lfn_base::path::PathProfile;
+use lfn_base::units::{BitRate, Bytes};
+use lfn_copy::proto::streams::{RequestedStreams, StreamPlan, plan_streams};
+use lfn_session::Protection;
+use lfn_session::wire::copy::blocks::Layout;
 
 use super::error::CopyError;
 

@@ -1,6 +1,6 @@
 //! Document of `lfn copy --clean`.
 
-use lfn_core::transfer::leftover::{CleanRule, Leftover, LeftoverCounts};
+use lfn_copy::proto::leftover::{CleanRule, Leftover, LeftoverCounts};
 use serde::Serialize;
 
 use super::schema_name::schema_name;

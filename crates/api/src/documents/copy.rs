@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use lfn_core::diagnose::{Finding, MissingEvidence, Verdict};
-use lfn_core::evidence::{SocketEvidence, StreamTime};
-use lfn_core::path::{optional_seconds, seconds};
-use lfn_core::transfer::digest::Digest;
-use lfn_core::transfer::options::{FsyncPolicy, Verify};
-use lfn_core::transfer::preserve::SkippedEntries;
-use lfn_core::transfer::streams::StreamChange;
-use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::copy::{CopyTally, EntryEvent, EntryFailure};
-use lfn_net::session::Protection;
+use lfn_base::path::{optional_seconds, seconds};
+use lfn_base::units::{BitRate, Bytes};
+use lfn_results::diagnose::{Finding, MissingEvidence, Verdict};
+use lfn_results::evidence::{SocketEvidence, StreamTime};
+use lfn_session::Protection;
+use lfn_session::wire::copy::digest::Digest;
+use lfn_session::wire::copy::options::{FsyncPolicy, Verify};
+use lfn_session::wire::copy::preserve::SkippedEntries;
+use lfn_session::wire::copy::stream_change::StreamChange;
+use lfn_session::wire::copy::{CopyTally, EntryEvent, EntryFailure};
 use serde::Serialize;
 
 use super::schema_name::schema_name;

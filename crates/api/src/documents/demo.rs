@@ -1,13 +1,15 @@
 //! Document of `lfn demo`.
 
-use lfn_core::figure::Figure;
-use lfn_core::plan::Plan;
-use lfn_core::units::{BitRate, Bytes};
-use lfn_net::emulator::AccuracyReport;
+#[cfg(test)]
+use super::CopyDocument;
+use lfn_base::figure::Figure;
+use lfn_base::plan::Plan;
+use lfn_base::units::{BitRate, Bytes};
+use lfn_emulate::AccuracyReport;
+#[cfg(test)]
+use lfn_results::report::TestDocument;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-#[cfg(test)]
-use {super::CopyDocument, lfn_core::report::TestDocument};
 
 use super::schema_name::schema_name;
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lfn_core::link::DropCause;
-use lfn_core::path::{PathProfile, optional_seconds, seconds};
-use lfn_core::tcp_model::{Congestion, GoodputLimit};
-use lfn_core::units::{BitRate, Bytes, Ratio};
+use lfn_base::path::{PathProfile, optional_seconds, seconds};
+use lfn_base::tcp_model::{Congestion, GoodputLimit};
+use lfn_base::units::{BitRate, Bytes, Ratio};
+use lfn_link::DropCause;
 use serde::Serialize;
 
 use super::schema_name::schema_name;
@@ -110,7 +110,7 @@ pub struct SenderCounts {
     /// Segments that arrived twice.
     pub duplicate_segments: u64,
     /// Maximum congestion window, in segments.
-    pub max_cwnd_segments: lfn_core::figure::Figure,
+    pub max_cwnd_segments: lfn_base::figure::Figure,
 }
 
 /// Counters of one simulated direction.

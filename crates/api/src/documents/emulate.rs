@@ -1,9 +1,9 @@
 //! Documents of `lfn emulate`: the accuracy report, the list of profiles and the state of a running emulation.
 
-use lfn_core::path::PathProfile;
-use lfn_core::units::BitRate;
-use lfn_net::emulator::RunOutcome;
-use lfn_net::emulator::control::RunStatus;
+use lfn_base::path::PathProfile;
+use lfn_base::units::BitRate;
+use lfn_emulate::RunOutcome;
+use lfn_emulate::control::RunStatus;
 use serde::{Deserialize, Serialize};
 
 use super::schema_name::schema_name;

@@ -1,7 +1,7 @@
 //! Result documents of the commands, which `--json` prints and `--report` stores.
 //!
 //! Each document has the key `schema` with its name and version. `doc/schema` has the JSON Schema of each document,
-//! generated from these types. The documents of tests are in [`lfn_core::report`] and [`lfn_core::stamp`].
+//! generated from these types. The documents of tests are in [`lfn_results::report`] and [`lfn_measure::proto::stamp`].
 
 mod clean;
 mod copy;

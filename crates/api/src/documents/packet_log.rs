@@ -1,6 +1,6 @@
 //! Lines of the packet log of `lfn emulate --log NAME.jsonl`.
 
-use lfn_core::figure::Figure;
+use lfn_base::figure::Figure;
 use serde::{Deserialize, Serialize};
 
 use super::schema_name::schema_name;

@@ -1,9 +1,9 @@
 //! Document of `lfn plan`.
 
-use lfn_core::geometry::Route;
-use lfn_core::plan::Plan;
-use lfn_core::plan::advice::Advice;
-use lfn_core::plan::settings::Setting;
+use lfn_base::geometry::Route;
+use lfn_base::plan::Plan;
+use lfn_base::plan::advice::Advice;
+use lfn_base::plan::settings::Setting;
 use serde::Serialize;
 
 /// A plan, the settings for a host and the origin of the path, schema `lfn.plan/2`.

@@ -9,10 +9,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lfn_core::diagnose::FindingsDocument;
-use lfn_core::report::{Comparison, ErrorDocument, TestDocument, TestEvent, TuningDocument};
-use lfn_core::stamp::report::StampDocument;
-use lfn_net::server::audit_line::AuditLine;
+use lfn_measure::proto::stamp::report::StampDocument;
+use lfn_results::diagnose::FindingsDocument;
+use lfn_results::report::{Comparison, ErrorDocument, TestDocument, TestEvent, TuningDocument};
+use lfn_session::server::audit_line::AuditLine;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};

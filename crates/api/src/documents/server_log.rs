@@ -2,14 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use lfn_core::date::rfc3339;
-use lfn_core::figure::Figure;
-use lfn_core::limits::{ResourceGrant, ResourceRequest};
-use lfn_core::session::SessionId;
-use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::RefusalCode;
-use lfn_net::server::ServerEvent;
-use lfn_net::server::event::{RefusedReason, SessionInfo};
+use lfn_base::date::rfc3339;
+use lfn_base::figure::Figure;
+use lfn_base::units::{BitRate, Bytes};
+use lfn_session::SessionId;
+use lfn_session::limits::{ResourceGrant, ResourceRequest};
+use lfn_session::server::ServerEvent;
+use lfn_session::server::event::{RefusedReason, SessionInfo};
+use lfn_session::wire::RefusalCode;
 use serde::Serialize;
 
 /// A line of the log of a server.
@@ -297,10 +297,10 @@ mod tests {
 
     use std::path::Path;
 
-    use lfn_core::figure::Figure;
-    use lfn_core::limits::QueuePosition;
-    use lfn_core::wire::Refusal;
-    use lfn_net::session::SessionError;
+    use lfn_base::figure::Figure;
+    use lfn_session::SessionError;
+    use lfn_session::limits::QueuePosition;
+    use lfn_session::wire::Refusal;
     use serde_json::Value;
 
     use super::*;

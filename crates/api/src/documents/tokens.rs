@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lfn_core::units::BitRate;
+use lfn_base::units::BitRate;
 use serde::Serialize;
 
 use super::schema_name::schema_name;

@@ -1,7 +1,7 @@
 //! Document of `lfn verify`.
 
-use lfn_core::transfer::byte_string::ByteString;
-use lfn_core::units::Bytes;
+use lfn_base::units::Bytes;
+use lfn_session::wire::copy::byte_string::ByteString;
 use serde::Serialize;
 
 use super::schema_name::schema_name;

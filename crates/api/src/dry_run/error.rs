@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lfn_core::sim::tcp::MAX_WINDOW;
-use lfn_core::sim::transfer::{MAX_STREAMS, TransferError};
-use lfn_core::units::{Bytes, show_duration};
+use lfn_base::units::{Bytes, show_duration};
+use lfn_sim::tcp::MAX_WINDOW;
+use lfn_sim::transfer::{MAX_STREAMS, TransferError};
 
 use crate::error_kind::ErrorKind;
 

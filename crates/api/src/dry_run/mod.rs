@@ -9,12 +9,12 @@ mod report;
 
 use std::time::{Duration, Instant};
 
-use lfn_core::link::{EmulatedPath, LinkConfig, LinkJitter, PathMtu};
-use lfn_core::path::PathProfile;
-use lfn_core::sim::tcp::{MAX_WINDOW, TcpSettings};
-use lfn_core::sim::transfer::{MAX_STREAMS, Transfer, TransferLoad, choose_range_segments};
-use lfn_core::tcp_model::{self, Congestion, FlowParameters};
-use lfn_core::units::Bytes;
+use lfn_base::path::PathProfile;
+use lfn_base::tcp_model::{self, Congestion, FlowParameters};
+use lfn_base::units::Bytes;
+use lfn_link::{EmulatedPath, LinkConfig, LinkJitter, PathMtu};
+use lfn_sim::tcp::{MAX_WINDOW, TcpSettings};
+use lfn_sim::transfer::{MAX_STREAMS, Transfer, TransferLoad, choose_range_segments};
 
 pub use error::DryRunError;
 pub use report::DryRunReport;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lfn_core::figure::Figure;
-use lfn_core::link::{DropCause, LinkStats};
-use lfn_core::path::PathProfile;
-use lfn_core::sim::transfer::{QueueingTime, TransferLoad, TransferOutcome, TransferReport};
-use lfn_core::tcp_model::{Prediction, TransferPhases};
-use lfn_core::units::Ratio;
+use lfn_base::figure::Figure;
+use lfn_base::path::PathProfile;
+use lfn_base::tcp_model::{Prediction, TransferPhases};
+use lfn_base::units::Ratio;
+use lfn_link::{DropCause, LinkStats};
+use lfn_sim::transfer::{QueueingTime, TransferLoad, TransferOutcome, TransferReport};
 
 use crate::documents::{
     DryRunDocument, DryRunSchema, ModelledTransfer, PredictedTransfer, QueueingDelayFigures, SenderCounts,

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use lfn_core::link::settings::SettingsError;
-use lfn_core::units::Bytes;
-use lfn_net::emulator::EmulateError;
+use lfn_base::units::Bytes;
+use lfn_emulate::EmulateError;
+use lfn_link::settings::SettingsError;
 
 use crate::error_kind::ErrorKind;
 

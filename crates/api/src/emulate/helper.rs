@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use lfn_net::emulator::{EmulateError, LogFiles, RunOutcome};
+use lfn_emulate::{EmulateError, LogFiles, RunOutcome};
 use lfn_sys::process;
 use serde::{Deserialize, Serialize};
 

@@ -21,8 +21,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use lfn_core::units::Bytes;
-use lfn_net::emulator::RunOutcome;
+use lfn_base::units::Bytes;
+use lfn_emulate::RunOutcome;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, Signal, kill_process};
 

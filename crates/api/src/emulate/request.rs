@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use lfn_core::link::EmulatedPath;
-use lfn_core::link::settings::{HopSettings, SettingsError};
-use lfn_net::emulator::{EmulateError, FarSide, Placement, Setup};
+use lfn_emulate::{EmulateError, FarSide, Placement, Setup};
+use lfn_link::EmulatedPath;
+use lfn_link::settings::{HopSettings, SettingsError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::error::EmulateRequestError;
@@ -198,7 +198,7 @@ fn read_words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<OsString
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
-    use lfn_net::emulator::NamespaceRef;
+    use lfn_emulate::NamespaceRef;
 
     use super::*;
 

@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 
-use lfn_net::emulator::{self, EmulateError, LogFiles, Setup};
+use lfn_emulate::{EmulateError, LogFiles, Setup};
 
 use crate::documents::{EmulateDocument, EmulateSchema};
 
 /// Emulates in this process, which must have only one thread because it is cloned. The commands share its standard input
 /// and output. An empty `command` starts a shell. The packet log of a failed run is deleted.
 pub fn run_setup(setup: &Setup, command: &[OsString]) -> Result<EmulateDocument, EmulateError> {
-    match emulator::run(setup, command) {
+    match lfn_emulate::run(setup, command) {
         Ok(outcome) => Ok(EmulateDocument { schema: EmulateSchema::Current, outcome }),
         Err(error) => {
             setup.watch.log.iter().for_each(LogFiles::discard);

@@ -1,9 +1,9 @@
 //! Reasons why there is no plan.
 
-use lfn_core::framing::Layer;
-use lfn_core::geometry::RouteError;
-use lfn_core::plan::PlanError;
-use lfn_core::units::BitRate;
+use lfn_base::framing::Layer;
+use lfn_base::geometry::RouteError;
+use lfn_base::plan::PlanError;
+use lfn_base::units::BitRate;
 
 use crate::error_kind::ErrorKind;
 

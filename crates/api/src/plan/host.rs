@@ -3,11 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use lfn_core::plan::settings::{DefaultInterface, HostSettings, RingSizes, SETTING_NAMES};
-use lfn_core::units::BitRate;
-use lfn_sys::ethtool;
+use lfn_base::plan::settings::{DefaultInterface, HostSettings, RingSizes, SETTING_NAMES};
+use lfn_base::units::BitRate;
 use lfn_sys::netlink::Netlink;
-use lfn_sys::sysctl;
+use lfn_sys::{ethtool, sysctl};
 
 /// Addresses for documentation (RFC 5737, RFC 3849). Only the default route leads there.
 const ELSEWHERE: [IpAddr; 2] =

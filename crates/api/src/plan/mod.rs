@@ -1,5 +1,5 @@
 //! The verb `plan`: from a path to the settings of its hosts and the expected result. The arithmetic is in
-//! [`lfn_core::plan`].
+//! [`lfn_base::plan`].
 //!
 //! [`plan()`] sends nothing and changes nothing. It reads the settings of this host if the request is for this host.
 
@@ -8,8 +8,8 @@ mod host;
 mod report;
 mod request;
 
-use lfn_core::plan::advice::advice;
-use lfn_core::plan::settings::{TargetHost, needed_settings};
+use lfn_base::plan::advice::advice;
+use lfn_base::plan::settings::{TargetHost, needed_settings};
 
 pub use error::PlanRequestError;
 pub use report::{HostSource, NamedRoute, NextCommand, PlanReport, SAVED_VALUES, rounded};
@@ -23,7 +23,7 @@ pub fn plan(request: &PlanRequest) -> Result<PlanReport, PlanRequestError> {
     let (source, host) = request.host_settings();
     let target = host.as_ref().map_or(TargetHost::Unknown, TargetHost::Known);
     let options = request.options(&path, target)?;
-    let plan = lfn_core::plan::plan(&path, &options)?;
+    let plan = lfn_base::plan::plan(&path, &options)?;
     Ok(PlanReport {
         settings_file: host::settings_file("/etc/sysctl.d", source == HostSource::ThisHost),
         settings: needed_settings(&plan, options.max_buffer, options.congestion, target),
@@ -43,7 +43,7 @@ mod tests {
 
     use std::time::Duration;
 
-    use lfn_core::units::BitRate;
+    use lfn_base::units::BitRate;
 
     use super::*;
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lfn_core::geometry::{Medium, Route};
-use lfn_core::place::Place;
-use lfn_core::plan::Plan;
-use lfn_core::plan::advice::Advice;
-use lfn_core::plan::settings::{HostSettings, Setting};
-use lfn_core::units::{BitRate, Bytes, duration_argument};
+use lfn_base::geometry::{Medium, Route};
+use lfn_base::place::Place;
+use lfn_base::plan::Plan;
+use lfn_base::plan::advice::Advice;
+use lfn_base::plan::settings::{HostSettings, Setting};
+use lfn_base::units::{BitRate, Bytes, duration_argument};
 
 use crate::documents::{PlanDocument, PlannedHost};
 

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use lfn_core::framing::{Framing, IpVersion, Layer, Tunnel};
-use lfn_core::geometry::{self, Medium, PhysicalConstants};
-use lfn_core::named_link::NamedLink;
-use lfn_core::path::{PathProfile, QueueSize};
-use lfn_core::place::Place;
-use lfn_core::plan::settings::{HostSettings, TargetHost, recommend_for_host};
-use lfn_core::plan::{self, PlanOptions};
-use lfn_core::tcp_model::Congestion;
-use lfn_core::units::{BitRate, Bytes, Ratio};
+use lfn_base::framing::{Framing, IpVersion, Layer, Tunnel};
+use lfn_base::geometry::{self, Medium, PhysicalConstants};
+use lfn_base::named_link::NamedLink;
+use lfn_base::path::{PathProfile, QueueSize};
+use lfn_base::place::Place;
+use lfn_base::plan::settings::{HostSettings, TargetHost, recommend_for_host};
+use lfn_base::plan::{self, PlanOptions};
+use lfn_base::tcp_model::Congestion;
+use lfn_base::units::{BitRate, Bytes, Ratio};
 
 use super::error::PlanRequestError;
 use super::host::read_this_host;

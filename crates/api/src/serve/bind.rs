@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lfn_core::session::{Rights, WriteAccess};
-use lfn_net::server::audit::AuditLog;
-use lfn_net::server::tokens::file::TokenFile;
-use lfn_net::server::{Server, ServerConfig, ServerEvent, is_loopback};
-use lfn_net::service;
+use lfn_session::server::audit::AuditLog;
+use lfn_session::server::tokens::file::TokenFile;
+use lfn_session::server::{Server, ServerConfig, ServerEvent, is_loopback};
+use lfn_session::{Rights, WriteAccess};
 
 use super::identity::{identity_and_token, token_file_of};
 use super::{ServeOptions, ServeStartError};
-use crate::emulator_env;
+use crate::{emulator_env, service};
 
 /// Binds the server to the first address that can be used. `root` is the canonical directory to serve.
 pub(super) fn bind(

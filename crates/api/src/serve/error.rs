@@ -4,11 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use lfn_core::iperf3;
-use lfn_net::server::ServeError;
-use lfn_net::server::metrics::MetricsError;
-use lfn_net::session::identity::IdentityError;
-use lfn_net::stamp::StampKeyError;
+use lfn_measure::proto::iperf3;
+use lfn_measure::stamp::StampKeyError;
+use lfn_session::identity::IdentityError;
+use lfn_session::server::ServeError;
+use lfn_session::server::metrics::MetricsError;
 
 use crate::error_kind::ErrorKind;
 

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use etcetera::BaseStrategy;
-use lfn_core::session::Token;
-use lfn_net::server::tokens;
-use lfn_net::session::identity::{self, IdentityError, ServerIdentity};
+use lfn_session::Token;
+use lfn_session::identity::{self, IdentityError, ServerIdentity};
+use lfn_session::server::tokens;
 use serde::{Deserialize, Serialize};
 
 use super::error::ServeStartError;

@@ -1,15 +1,14 @@
 //! The server for iperf3 clients.
 
-use std::fs;
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::{fs, io};
 
-use lfn_core::iperf3::auth::Users;
-use lfn_net::iperf3::rsa::PrivateKey;
-use lfn_net::iperf3::server::{Authentication, IperfServer, IperfServerConfig, IperfTimeouts};
-use lfn_net::limits::connection_table::ConnectionLimits;
-use lfn_net::server::Server;
+use lfn_measure::iperf3::rsa::PrivateKey;
+use lfn_measure::iperf3::server::{Authentication, IperfServer, IperfServerConfig, IperfTimeouts};
+use lfn_measure::proto::iperf3::auth::Users;
+use lfn_session::limits::connection_table::ConnectionLimits;
+use lfn_session::server::Server;
 
 use super::{Iperf3File, Iperf3ServerOptions, Iperf3Users, ServeOptions, ServeStartError};
 

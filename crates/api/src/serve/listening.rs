@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
 
-use lfn_net::iperf3::server::IperfServer;
-use lfn_net::server::metrics::MetricsServer;
-use lfn_net::server::sandbox::restrict;
-use lfn_net::server::tokens::file::TokenFile;
-use lfn_net::server::{Server, ServerEvent};
-use lfn_net::stamp::StampReflector;
-use lfn_net::tester::emulated_path_sysctls;
+use lfn_measure::iperf3::server::IperfServer;
+use lfn_measure::stamp::StampReflector;
+use lfn_measure::tester::emulated_path_sysctls;
+use lfn_session::server::metrics::MetricsServer;
+use lfn_session::server::sandbox::restrict;
+use lfn_session::server::tokens::file::TokenFile;
+use lfn_session::server::{Server, ServerEvent};
 
 use super::identity::token_file_of;
 use super::{ReadyServer, ServeOptions, ServeStartError, TicketHost, bind, iperf3, stamp};

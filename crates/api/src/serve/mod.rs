@@ -15,12 +15,11 @@ mod stamp;
 mod ticket_host;
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
-use lfn_net::server::ServerEvent;
+use lfn_session::server::ServerEvent;
 
 use crate::documents::ServeDocument;
 pub use bind::root_directory;

@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lfn_core::limits::ServerLimits;
-use lfn_core::session::{DEFAULT_PORT, Rights, WriteAccess};
-use lfn_net::limits::access::Access;
-use lfn_net::limits::connection_table::ConnectionLimits;
+use lfn_session::limits::ServerLimits;
+use lfn_session::limits::access::Access;
+use lfn_session::limits::connection_table::ConnectionLimits;
+use lfn_session::{DEFAULT_PORT, Rights, WriteAccess};
 
 /// Options of a server.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use lfn_core::session::{DEFAULT_PORT, Ticket};
+use lfn_session::{DEFAULT_PORT, Ticket};
 
 use super::TicketHost;
 use crate::documents::{ServeDocument, ServeSchema};

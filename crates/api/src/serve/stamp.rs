@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use lfn_core::stamp::reflector::ReflectorLimits;
-use lfn_net::stamp::{ReflectorConfig, StampKey, StampReflector};
+use lfn_measure::proto::stamp::reflector::ReflectorLimits;
+use lfn_measure::stamp::{ReflectorConfig, StampKey, StampReflector};
 
 use super::{ServeOptions, ServeStartError, StampReflectorOptions};
 

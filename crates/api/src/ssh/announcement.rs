@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use lfn_core::session::{Fingerprint, Ticket, Token};
+use lfn_session::{Fingerprint, Ticket, Token};
 use serde::{Deserialize, Serialize};
 
 use super::error::SshError;

@@ -1,11 +1,10 @@
 //! Failures of ssh before the server announced itself: standard error becomes one line and a hint.
 
-use std::fmt;
-use std::io;
 use std::time::Duration;
+use std::{fmt, io};
 
-use lfn_core::link::settings::nearest_word;
-use lfn_net::session::SessionError;
+use lfn_link::settings::nearest_word;
+use lfn_session::SessionError;
 
 use crate::error_kind::ErrorKind;
 use crate::hosts::{HostError, SavedHosts};

@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lfn_net::session::SessionError;
-use lfn_net::session::dial::{ServerConnection, Target};
-use lfn_net::transport::tcp::TcpConnection;
+use lfn_session::SessionError;
+use lfn_session::dial::{ServerConnection, Target};
+use lfn_session::transport::tcp::TcpConnection;
 use lfn_sys::names::lookup;
 
 pub use announcement::{Announcement, PortRange};

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use lfn_net::transport::tcp::Listener;
+use lfn_session::transport::tcp::Listener;
 
 /// Maximum length of the path of a control socket, bytes, with the suffix that ssh adds (`sun_path`, unix(7)).
 const MAX_SOCKET_PATH: usize = 80;

@@ -1,7 +1,7 @@
 //! Checks of the options that need no server.
 
-use lfn_core::units::BitRate;
-use lfn_core::wire::measure::{DEFAULT_READ, Modes, PayloadData, TestDirection, TestLoad};
+use lfn_base::units::BitRate;
+use lfn_results::measure::{DEFAULT_READ, Modes, PayloadData, TestDirection, TestLoad};
 
 use super::iperf3_parameters;
 use super::option_error::{TcpOption, TestOptionsError};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lfn_core::diagnose::Cause;
-use lfn_core::report::{Run, TuningDocument};
-use lfn_core::units::Ratio;
-use lfn_net::session::dial::Target;
-use lfn_net::tester::{self, TestProgress};
+use lfn_base::units::Ratio;
+use lfn_measure::tester::{self, TestProgress};
+use lfn_results::diagnose::Cause;
+use lfn_results::report::{Run, TuningDocument};
+use lfn_session::dial::Target;
 
 use super::error::{TestFailure, TestVerbError};
 use super::event::TestEvent;

@@ -2,10 +2,10 @@
 
 use std::io;
 
-use lfn_core::report::{CommandError, TestDocument};
-use lfn_net::iperf3;
-use lfn_net::session::SessionError;
-use lfn_net::tester::TestError;
+use lfn_measure::iperf3;
+use lfn_measure::tester::TestError;
+use lfn_results::report::{CommandError, TestDocument};
+use lfn_session::SessionError;
 
 use super::option_error::TestOptionsError;
 use crate::error_kind::ErrorKind;

@@ -1,7 +1,7 @@
 //! Events of a running test.
 
-use lfn_core::report::{Origin, Run};
-use lfn_net::tester::{Test, TestProgress};
+use lfn_measure::tester::{Test, TestProgress};
+use lfn_results::report::{Origin, Run};
 
 /// Event of a running test. Each test of one call has a number, from 0.
 #[derive(Debug)]

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lfn_core::discover::report::PathReport;
-use lfn_core::evidence::Evidence;
-use lfn_core::iperf3::{LoadDirection, Parameters, ServerOutput};
-use lfn_core::report::Iperf3Report;
-use lfn_core::wire::measure::{TestDirection, TestRequest};
-use lfn_net::iperf3::client::{self, IperfOutcome, IperfProgress, IperfTest};
-use lfn_net::tester::{self, Test, TestProgress};
+use lfn_measure::iperf3::client::{self, IperfOutcome, IperfProgress, IperfTest};
+use lfn_measure::proto::iperf3::{LoadDirection, Parameters, ServerOutput};
+use lfn_measure::tester::{self, Test, TestProgress};
+use lfn_results::evidence::Evidence;
+use lfn_results::measure::{TestDirection, TestRequest};
+use lfn_results::path_report::PathReport;
+use lfn_results::report::Iperf3Report;
 use serde_json::Value;
 
 use super::error::TestVerbError;

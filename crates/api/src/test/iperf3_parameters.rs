@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use lfn_core::iperf3::parameters::{MAX_BLOCK, MAX_STREAMS};
-use lfn_core::iperf3::{DEFAULT_PORT, LoadProtocol, Parameters, TestEnd};
-use lfn_core::units::Bytes;
-use lfn_core::wire::measure::{Dscp, Mode, PayloadData, SocketRequest, TestLoad};
+use lfn_base::units::Bytes;
+use lfn_measure::proto::iperf3::parameters::{MAX_BLOCK, MAX_STREAMS};
+use lfn_measure::proto::iperf3::{DEFAULT_PORT, Parameters, TestEnd};
+use lfn_results::iperf3_report::LoadProtocol;
+use lfn_results::measure::{Dscp, Mode, PayloadData, SocketRequest, TestLoad};
 
 use super::option_error::{Iperf3Limit, TestOptionsError};
 use super::options::{Iperf3Options, TestOptions};

@@ -22,7 +22,7 @@ mod settings;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lfn_core::report::TestDocument;
+use lfn_results::report::TestDocument;
 
 pub use compare::compare;
 pub use error::{TestFailure, TestVerbError};

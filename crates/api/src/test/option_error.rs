@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lfn_core::units::{Bytes, show_duration};
-use lfn_core::wire::measure::RequestError;
+use lfn_base::units::{Bytes, show_duration};
+use lfn_results::measure::RequestError;
 
 use crate::error_kind::ErrorKind;
 use crate::hosts::HostError;

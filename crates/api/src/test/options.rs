@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lfn_core::evidence::TypedArgument;
-use lfn_core::units::{BitRate, Ratio};
-use lfn_core::wire::measure::{MIN_INTERVAL, SocketRequest, TestDirection, TestRequest};
-use lfn_net::iperf3::client::Login;
-use lfn_net::session::dial::BindAddress;
+use lfn_base::units::{BitRate, Ratio};
+use lfn_measure::iperf3::client::Login;
+use lfn_results::evidence::TypedArgument;
+use lfn_results::measure::{MIN_INTERVAL, SocketRequest, TestDirection, TestRequest};
+use lfn_session::dial::BindAddress;
 
 /// Slices of an interval in a test with a target precision.
 const MAX_SLICES: u16 = 10;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use lfn_core::discover::report::PathReport;
-use lfn_core::evidence::Evidence;
-use lfn_core::path::PathProfile;
-use lfn_core::units::BitRate;
-use lfn_core::wire::measure::{EndReport, TestDirection};
-use lfn_net::path;
-use lfn_net::session::dial::Target;
+use lfn_base::path::PathProfile;
+use lfn_base::units::BitRate;
+use lfn_measure::path;
+use lfn_results::evidence::Evidence;
+use lfn_results::measure::{EndReport, TestDirection};
+use lfn_results::path_report::PathReport;
+use lfn_session::dial::Target;
 use lfn_sys::names::lookup;
 
 use super::error::TestVerbError;

@@ -1,9 +1,9 @@
 //! Record of the tests of one call: reports their events, and keeps their figures for the document.
 
-use lfn_core::evidence::{Evidence, TypedArgument};
-use lfn_core::report::{CommandError, Origin, Run, TestDocument, TestSchema, TuningDocument, UnfinishedTest};
-use lfn_core::wire::measure::TestDirection;
-use lfn_net::tester::{Test, TestProgress};
+use lfn_measure::tester::{Test, TestProgress};
+use lfn_results::evidence::{Evidence, TypedArgument};
+use lfn_results::measure::TestDirection;
+use lfn_results::report::{CommandError, Origin, Run, TestDocument, TestSchema, TuningDocument, UnfinishedTest};
 
 use super::event::TestEvent;
 

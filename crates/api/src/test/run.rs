@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lfn_core::discover::report::PathReport;
-use lfn_core::evidence::Evidence;
-use lfn_core::wire::measure::TestDirection;
-use lfn_net::session::dial::Target;
-use lfn_net::tester::{self, Test, TestError, TestProgress};
+use lfn_measure::tester::{self, Test, TestError, TestProgress};
+use lfn_results::evidence::Evidence;
+use lfn_results::measure::TestDirection;
+use lfn_results::path_report::PathReport;
+use lfn_session::dial::Target;
 
 use super::error::TestVerbError;
 use super::options::TestOptions;

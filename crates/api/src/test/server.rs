@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use lfn_core::date::rfc3339;
-use lfn_core::evidence::{HostNames, TypedArgument};
-use lfn_core::report::Origin;
-use lfn_core::session::split_host_port;
-use lfn_net::tester;
+use lfn_base::date::rfc3339;
+use lfn_measure::tester;
+use lfn_results::evidence::{HostNames, TypedArgument};
+use lfn_results::report::Origin;
+use lfn_session::split_host_port;
 
 use super::error::TestVerbError;
 use super::options::TestOptions;

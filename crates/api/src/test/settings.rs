@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lfn_core::plan::recommend_congestion;
-use lfn_core::tcp_model::Congestion;
-use lfn_core::units::Ratio;
-use lfn_core::wire::CongestionRequest;
-use lfn_core::wire::measure::TestDirection;
-use lfn_net::tester::{self, Test};
+use lfn_base::congestion_request::CongestionRequest;
+use lfn_base::plan::recommend_congestion;
+use lfn_base::tcp_model::Congestion;
+use lfn_base::units::Ratio;
+use lfn_measure::tester::{self, Test};
+use lfn_results::measure::TestDirection;
 
 use super::options::TestOptions;
 use super::path::KnownPaths;

@@ -5,18 +5,17 @@
 //! `LFN_SSH` sets `ssh` of every command. Each value is parsed as the flag, so that names and ranges are defined only
 //! once. A default that conflicts with a flag of the command line, or that needs a flag which is not given, is not used.
 
-use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use etcetera::BaseStrategy;
-use lfn_core::link::settings::nearest_word;
-use lfn_core::units::Bytes;
+use lfn_base::units::Bytes;
+use lfn_link::settings::nearest_word;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

@@ -6,13 +6,11 @@ use std::path::Path;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lfn_api::command_line::join;
-use lfn_core::units::{BitRate, QuantityError, parse_unit_duration};
+use lfn_base::units::{BitRate, QuantityError, parse_unit_duration};
 
-use crate::cmd;
 use crate::exit::{Exit, Failure};
-use crate::print;
-use crate::suggest;
 use crate::typed::{self, corrected};
+use crate::{cmd, print, suggest};
 
 /// Prints help or the version on standard output and returns success. Converts any other parse error into a [`Failure`]
 /// with one line and a hint. `program` describes all commands and flags.

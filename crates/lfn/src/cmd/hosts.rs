@@ -6,7 +6,7 @@ use clap::Subcommand;
 use lfn_api::documents::{HostAddedDocument, HostRemovedDocument, HostsDocument, HostsSchema};
 use lfn_api::hosts::SavedHosts;
 use lfn_api::resolve::read_ticket;
-use lfn_core::session::Ticket;
+use lfn_session::Ticket;
 
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};

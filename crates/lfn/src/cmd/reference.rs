@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::builder::StyledStr;
 use clap::{Arg, Command};
-use lfn_core::link::settings::KEYS;
+use lfn_link::settings::KEYS;
 
 use crate::exit::{Exit, Failure};
 

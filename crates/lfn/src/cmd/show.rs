@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use lfn_api::show::ShownResults;
-use lfn_core::report::{self, StoredResult};
+use lfn_results::report::{self, StoredResult};
 
 use crate::cli::output::{OutputArgs, TextOrTable};
 use crate::exit::{Exit, Failure};

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use clap::Subcommand;
 use lfn_api::documents::{TokenDocument, TokenEntry, TokenRevokedDocument, TokensDocument, TokensSchema};
 use lfn_api::serve::{TicketHost, root_directory, state_directory, token_file};
-use lfn_core::date;
-use lfn_core::session::{DEFAULT_PORT, Rights, Ticket};
-use lfn_core::units::{BitRate, QuantityError, parse_unit_duration};
-use lfn_net::server::tokens::file::{MAX_TOKENS, TokenFile, TokenRecord};
-use lfn_net::session::identity::{self, ServerIdentity};
+use lfn_base::date;
+use lfn_base::units::{BitRate, QuantityError, parse_unit_duration};
+use lfn_session::identity::{self, ServerIdentity};
+use lfn_session::server::tokens::file::{MAX_TOKENS, TokenFile, TokenRecord};
+use lfn_session::{DEFAULT_PORT, Rights, Ticket};
 
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};

@@ -16,11 +16,11 @@ use std::thread;
 use std::time::Duration;
 
 use lfn_api::documents::{FileDifference, FileStatus, VerifyCounts, VerifyDocument, VerifySchema};
-use lfn_core::transfer::blocks::{DEFAULT_BLOCK, Layout};
-use lfn_core::transfer::byte_string::ByteString;
-use lfn_core::transfer::digest::{Digest, HashTree, hash_block};
-use lfn_core::transfer::manifest::{MAX_LINE, ManifestLine, ManifestReader};
-use lfn_core::units::Bytes;
+use lfn_base::units::Bytes;
+use lfn_copy::proto::manifest::{MAX_LINE, ManifestLine, ManifestReader};
+use lfn_session::wire::copy::blocks::{DEFAULT_BLOCK, Layout};
+use lfn_session::wire::copy::byte_string::ByteString;
+use lfn_session::wire::copy::digest::{Digest, HashTree, hash_block};
 
 use crate::cli::output::{OutputArgs, TextOrLines};
 use crate::exit::{Exit, Failure, without_error_number};

@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::time::Duration;
 
-use lfn_core::diagnose::{BoundSide, FindingsDocument, ListedRule, ListedThreshold, list_findings};
-use lfn_core::evidence::LoadKind;
-use lfn_core::units::{BitRate, Bytes, show_duration};
+use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_results::diagnose::{BoundSide, FindingsDocument, ListedRule, ListedThreshold, list_findings};
+use lfn_results::evidence::LoadKind;
 
 use super::label_columns::Page;
 use super::output::{Output, OutputFormat};

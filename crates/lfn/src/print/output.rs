@@ -6,7 +6,7 @@
 use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lfn_core::report::{ErrorDocument, ErrorSchema};
+use lfn_results::report::{ErrorDocument, ErrorSchema};
 use serde::Serialize;
 
 use super::report_file::ReportFile;

@@ -3,12 +3,12 @@
 use std::io;
 
 use lfn_api::plan::{HostSource, NamedRoute, PlanReport, SAVED_VALUES, rounded};
-use lfn_core::plan::advice::FAST_PATH;
-use lfn_core::plan::reasons::per_cent;
-use lfn_core::plan::settings::{HostSettings, Setting};
-use lfn_core::plan::{Plan, PlanPrediction, minimal_window_scale};
-use lfn_core::tcp_model::Congestion;
-use lfn_core::units::{BitRate, Ratio, show_duration};
+use lfn_base::plan::advice::FAST_PATH;
+use lfn_base::plan::reasons::per_cent;
+use lfn_base::plan::settings::{HostSettings, Setting};
+use lfn_base::plan::{Plan, PlanPrediction, minimal_window_scale};
+use lfn_base::tcp_model::Congestion;
+use lfn_base::units::{BitRate, Ratio, show_duration};
 
 use super::label_columns::Page;
 use crate::print;
@@ -73,7 +73,7 @@ impl PlanPage<'_> {
             page.row("RTT", show_duration(self.report.plan.rtt));
             return;
         };
-        let is_minimum = matches!(via, lfn_core::geometry::Medium::Fibre) && *detour <= 1.0;
+        let is_minimum = matches!(via, lfn_base::geometry::Medium::Fibre) && *detour <= 1.0;
         let label = if is_minimum { " (minimum possible)" } else { "" };
         page.row("RTT", format!("{}{label}", show_duration(self.report.plan.rtt)));
         let elevation = route.elevation.map(|[from, to]| format!(", elevation {from:.1}° and {to:.1}°"));

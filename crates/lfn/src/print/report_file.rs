@@ -9,13 +9,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lfn_net::atomic_file::{self, AtomicFile};
+use lfn_session::atomic_file::{self, AtomicFile};
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::print;
 use crate::print::sanitize::SafeWriter;
-use crate::typed;
+use crate::{print, typed};
 
 /// True if this command has written its report.
 static IS_REPORT_WRITTEN: AtomicBool = AtomicBool::new(false);

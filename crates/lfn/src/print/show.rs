@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lfn_core::report::{Comparison, Figure, GoodputDifference, RunSummary, Side};
-use lfn_core::units::{BitRate, show_duration};
-use lfn_core::wire::measure::TestDirection;
+use lfn_base::units::{BitRate, show_duration};
+use lfn_results::measure::TestDirection;
+use lfn_results::report::{Comparison, Figure, GoodputDifference, RunSummary, Side};
 
 use super::terminal::columns;
 
@@ -127,8 +127,9 @@ fn rounded(time: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use lfn_results::report::{compare, read_result};
+
     use super::*;
-    use lfn_core::report::{compare, read_result};
 
     /// Results of iperf3 3.12 and 3.21 for a test at 50 Mb/s.
     fn two() -> Comparison {

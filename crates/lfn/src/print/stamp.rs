@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::time::Duration;
 
-use lfn_core::figure::Figure;
-use lfn_core::stamp::report::{DelayDistribution, ReflectorNumbering, StampDocument, StampReport};
-use lfn_core::units::show_duration;
+use lfn_base::figure::Figure;
+use lfn_base::units::show_duration;
+use lfn_measure::proto::stamp::report::{DelayDistribution, ReflectorNumbering, StampDocument, StampReport};
 
 use super::label_columns::Page;
 use super::output::Output;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, SystemTime};
 
-use lfn_core::transfer::blocks::Layout;
-use lfn_core::transfer::entry::Modified;
-use lfn_core::transfer::journal::JournalHeader;
-use lfn_core::transfer::options::Verify;
-use lfn_core::units::Bytes;
+use lfn_base::units::Bytes;
+use lfn_copy::proto::journal::JournalHeader;
+use lfn_session::wire::copy::blocks::Layout;
+use lfn_session::wire::copy::entry::Modified;
+use lfn_session::wire::copy::options::Verify;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

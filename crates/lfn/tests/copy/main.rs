@@ -27,10 +27,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lfn_core::path::PathProfile;
-use lfn_core::transfer::content::fill_random;
-use lfn_core::units::BitRate;
+use lfn_base::path::PathProfile;
+use lfn_base::random_data::fill_random;
+use lfn_base::units::BitRate;
 use serde_json::Value;
+
 use support::lfn;
 use support::schema::{assert_valid, check_document};
 use support::server::{Server, text};

@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use lfn_core::path::PathProfile;
-use lfn_core::units::BitRate;
+use lfn_base::path::PathProfile;
+use lfn_base::units::BitRate;
 use serde_json::Value;
 
 use super::support::schema::{assert_valid, check_document};
@@ -276,7 +276,7 @@ fn small_copy_over_a_long_path_uses_few_streams() {
         assert_eq!(report["streams"], 16, "{args:?}: {report}");
         let reason = report["streams_reason"].as_str().unwrap();
         let predicted =
-            lfn_core::units::show_duration(Duration::from_secs_f64(report["predicted"]["seconds"].as_f64().unwrap()));
+            lfn_base::units::show_duration(Duration::from_secs_f64(report["predicted"]["seconds"].as_f64().unwrap()));
         assert!(reason.starts_with("the maximum for 3 MB; ") && reason.ends_with(" with 4"), "{reason}");
         assert!(reason.contains(&format!("{predicted} instead of ")), "{reason}: {predicted}");
     }

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use lfn_core::transfer::content::fill_random;
+use lfn_base::random_data::fill_random;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
 use serde_json::Value;

@@ -10,7 +10,7 @@
 mod delay;
 mod loss;
 mod rate;
-#[path = "../../../core/tests/statistics/mod.rs"]
+#[path = "../../../sim/tests/laws/statistics/mod.rs"]
 mod statistics;
 #[path = "../support/mod.rs"]
 mod support;

@@ -3,12 +3,11 @@
 //! Two parallel paths get the same datagrams at the same times. The emulator limits one. The other one is fast and
 //! limited by tbf at its entry. Both are measured at arrival by the kernel's timestamps.
 
-use std::env;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::process::{Command, exit};
-use std::thread;
 use std::time::Duration;
+use std::{env, thread};
 
 use lfn_sys::tcp::set_send_buffer;
 

@@ -4,15 +4,14 @@
 //! of random losses varies, and no formula includes all effects of a real stack (recovery, delayed acknowledgements).
 //! So the limits are wide: they detect a wrong RTT or a several times higher loss.
 
-use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use lfn_core::path::PathProfile;
-use lfn_core::tcp_model::{Congestion, FlowParameters, predict_steady};
-use lfn_core::units::{BitRate, Ratio};
+use lfn_base::path::PathProfile;
+use lfn_base::tcp_model::{Congestion, FlowParameters, predict_steady};
+use lfn_base::units::{BitRate, Ratio};
 use lfn_sys::tcp::{congestion, set_congestion};
 
 use crate::support::eventually;

@@ -4,14 +4,12 @@
 //! no program must keep up with it. The two sides communicate through files: far reports that it is ready, near that it
 //! has finished, and far that it has written its observations.
 
-use std::env;
-use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
-use lfn_net::emulator::{DirectionReport, RunOutcome};
+use lfn_emulate::{DirectionReport, RunOutcome};
 use lfn_sys::netlink::Netlink;
 use lfn_sys::packet::{LengthFilter, PacketSocket, ReceiveRing, SlotSize, VNET_HEADER};
 

@@ -5,8 +5,8 @@ use std::fs;
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
 use aws_lc_rs::rsa::{KeySize, PrivateDecryptingKey};
 use data_encoding::BASE64;
-use lfn_core::iperf3::auth::{IperfCredentials, Users};
-use lfn_net::iperf3::rsa;
+use lfn_measure::iperf3::rsa;
+use lfn_measure::proto::iperf3::auth::{IperfCredentials, Users};
 use tempfile::TempDir;
 
 /// Files with a server's keys and its users.

@@ -15,11 +15,13 @@ use std::process::{Child, ExitCode, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clients::*;
-use lfn_core::iperf3::{LoadDirection, LoadProtocol, Parameters, ServerOutput, TestEnd};
-use lfn_core::units::{BitRate, Bytes};
-use lfn_net::iperf3::client::{self, IperfTest};
+use lfn_base::units::{BitRate, Bytes};
+use lfn_measure::iperf3::client::{self, IperfTest};
+use lfn_measure::proto::iperf3::{LoadDirection, Parameters, ServerOutput, TestEnd};
+use lfn_results::iperf3_report::LoadProtocol;
 use serde_json::Value;
+
+use clients::*;
 use servers::*;
 use support::server::assert_refused;
 use support::{Needs, stderr, stdout};

@@ -5,11 +5,12 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use lfn_core::iperf3::datagram::CounterWidth;
-use lfn_core::iperf3::{LoadDirection, LoadProtocol, Parameters, ServerOutput, TestEnd};
-use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::measure::TestDirection;
-use lfn_net::iperf3::client::{self, IperfOutcome};
+use lfn_base::units::{BitRate, Bytes};
+use lfn_measure::iperf3::client::{self, IperfOutcome};
+use lfn_measure::proto::iperf3::datagram::CounterWidth;
+use lfn_measure::proto::iperf3::{LoadDirection, Parameters, ServerOutput, TestEnd};
+use lfn_results::iperf3_report::LoadProtocol;
+use lfn_results::measure::TestDirection;
 use serde_json::Value;
 
 use crate::keys::Keys;

@@ -6,13 +6,13 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::transfer::entry::{Entry, EntryKind, Modified, Name};
-use lfn_core::units::Bytes;
-use lfn_core::wire::Request;
-use lfn_core::wire::copy::{CopyJob, CopyRequest, RemoteDestination, SenderMessage};
-use lfn_core::wire::measure::{TestLoad, TestRequest};
-use lfn_net::session::dial::{self, Target};
-use lfn_net::session::{Control, DataStream, Protection};
+use lfn_base::units::Bytes;
+use lfn_results::measure::{TestLoad, TestRequest};
+use lfn_session::dial::{self, Target};
+use lfn_session::wire::Request;
+use lfn_session::wire::copy::entry::{Entry, EntryKind, Modified, Name};
+use lfn_session::wire::copy::{CopyJob, CopyRequest, RemoteDestination, SenderMessage};
+use lfn_session::{Control, DataStream, Protection};
 
 use crate::served::Served;
 use crate::support;
@@ -98,7 +98,7 @@ fn hostile_clients_cost_only_their_session() {
     let target = server.target();
     // Never reads: the server fills the buffers of a reverse test and of its control connection, and continues.
     let request = TestRequest {
-        direction: lfn_core::wire::measure::TestDirection::Reverse,
+        direction: lfn_results::measure::TestDirection::Reverse,
         interval: Duration::from_millis(10),
         ..TestRequest::default()
     };

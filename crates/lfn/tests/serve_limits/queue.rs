@@ -7,11 +7,11 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use lfn_core::iperf3::{Parameters, TestEnd};
-use lfn_core::units::Bytes;
-use lfn_core::wire::measure::{TestLoad, TestRequest};
-use lfn_net::iperf3::client as iperf3;
-use lfn_net::tester;
+use lfn_base::units::Bytes;
+use lfn_measure::iperf3::client as iperf3;
+use lfn_measure::proto::iperf3::{Parameters, TestEnd};
+use lfn_measure::tester;
+use lfn_results::measure::{TestLoad, TestRequest};
 use serde_json::Value;
 
 use crate::served::{Client, PATIENCE, Served};

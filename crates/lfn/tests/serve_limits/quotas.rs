@@ -4,11 +4,11 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use lfn_core::udp::datagram::DatagramHeader;
-use lfn_core::units::BitRate;
-use lfn_core::wire::Request;
-use lfn_core::wire::measure::{ClientMessage, ServerMessage, TestLoad, TestRequest, UdpRequest};
-use lfn_net::session::dial;
+use lfn_base::units::BitRate;
+use lfn_measure::proto::udp::datagram::DatagramHeader;
+use lfn_results::measure::{ClientMessage, ServerMessage, TestLoad, TestRequest, UdpRequest};
+use lfn_session::dial;
+use lfn_session::wire::Request;
 use serde_json::Value;
 
 use crate::served::{Client, PATIENCE, Served};

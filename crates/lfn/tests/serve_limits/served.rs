@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::session::Ticket;
-use lfn_net::session::dial::Target;
-use lfn_net::session::queue::QueueOptions;
+use lfn_session::Ticket;
+use lfn_session::dial::Target;
+use lfn_session::queue::QueueOptions;
 use serde_json::Value;
 
 use crate::support;

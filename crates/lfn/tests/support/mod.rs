@@ -89,7 +89,7 @@ fn run_with(arguments: Arguments, tests: &[(&'static str, Needs, fn())]) -> Exit
 }
 
 fn run_trials(arguments: &Arguments, tests: Vec<PageTest>) -> ExitCode {
-    let obstacle = lfn_net::emulator::namespaces_available().err();
+    let obstacle = lfn_emulate::namespaces_available().err();
     let strict = std::env::var_os("CI").is_some_and(|ci| ci == "true");
     if let Some(obstacle) = &obstacle {
         eprintln!("SKIPPED: tests that need namespaces: {obstacle}. Remedy: {}", obstacle.remedy());

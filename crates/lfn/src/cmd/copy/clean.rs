@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use lfn_api::copy::CopyError;
 use lfn_api::copy::places::without_secrets;
-use lfn_core::transfer::leftover::CleanRule;
-use lfn_core::transfer::location::{Location, Resource};
-use lfn_net::transfer::clean_local;
+use lfn_copy::clean_local;
+use lfn_copy::proto::leftover::CleanRule;
+use lfn_copy::proto::location::{Location, Resource};
 
 use super::args::CopyArgs;
 use super::interrupt::{interrupt_flag, unless_interrupted};

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use lfn_core::transfer::byte_string::ByteString;
-use lfn_core::transfer::manifest::ManifestLine;
-use lfn_core::wire::copy::EntryEvent;
-use lfn_net::atomic_file::{self, AtomicFile};
+use lfn_copy::proto::manifest::ManifestLine;
+use lfn_session::atomic_file::{self, AtomicFile};
+use lfn_session::wire::copy::EntryEvent;
+use lfn_session::wire::copy::byte_string::ByteString;
 
 use crate::exit::{Failure, without_error_number};
 use crate::typed;

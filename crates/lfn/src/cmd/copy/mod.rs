@@ -17,11 +17,11 @@ use lfn_api::copy::ends::EndNames;
 use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
 use lfn_api::copy::{CopyError, CopyEvent, CopyRequest, CopyResult, find_direction, prepare};
 use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy};
-use lfn_core::diagnose::bottleneck::RecentSamples;
-use lfn_core::transfer::options::TransferOptions;
-use lfn_core::transfer::preserve::{SkippedEntries, Unpreserved};
-use lfn_core::wire::copy::{EntryEvent, MAX_FAILURES};
-use lfn_net::transfer::{CopyOutcome, EntryListener, LocalDestination};
+use lfn_copy::{CopyOutcome, EntryListener, LocalDestination};
+use lfn_results::diagnose::bottleneck::RecentSamples;
+use lfn_session::wire::copy::options::TransferOptions;
+use lfn_session::wire::copy::preserve::{SkippedEntries, Unpreserved};
+use lfn_session::wire::copy::{EntryEvent, MAX_FAILURES};
 use lfn_sys::process::raise_open_file_limit;
 
 use crate::exit::{Exit, Failure};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_core::units::BitRate;
+use lfn_base::units::BitRate;
 use serde_json::Value;
 
 use super::published;

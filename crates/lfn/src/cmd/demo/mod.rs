@@ -26,10 +26,10 @@ use lfn_api::documents::{
     DemoDocument, DemoFigure, DemoResults, DemoRow, DemoSchema, HostComparison, RateSpread, WindowPoint,
 };
 use lfn_api::emulate;
-use lfn_core::plan::{Plan, PlanOptions, plan, predict_goodput};
-use lfn_core::units::{Bytes, show_duration};
-use lfn_net::atomic_file::AtomicFile;
-use lfn_net::emulator::{AccuracyReport, CommandExit, EmulatedPath, RunOutcome, Setup};
+use lfn_base::plan::{Plan, PlanOptions, plan, predict_goodput};
+use lfn_base::units::{Bytes, show_duration};
+use lfn_emulate::{AccuracyReport, CommandExit, EmulatedPath, RunOutcome, Setup};
+use lfn_session::atomic_file::AtomicFile;
 
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
 use crate::exit::{Exit, Failure, without_error_number};
@@ -304,7 +304,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
     use lfn_api::documents::FailedCopy;
-    use lfn_core::report::{StoredResult, read_result};
+    use lfn_results::report::{StoredResult, read_result};
     use serde_json::Value;
 
     use super::*;
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn document_matches_its_schema() {
         let plan = plan(&published::path(), &PlanOptions::default()).unwrap();
-        let recorded = include_str!("../../../../core/tests/recorded/test-healthy.json");
+        let recorded = include_str!("../../../../results/tests/recorded/test-healthy.json");
         let StoredResult::Test(test) = read_result(recorded.as_bytes()).unwrap() else {
             panic!("another kind of result")
         };

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use lfn_core::path::PathProfile;
-use lfn_core::units::{BitRate, Bytes};
+use lfn_base::path::PathProfile;
+use lfn_base::units::{BitRate, Bytes};
 
 /// One nettest run with a fixed receive window.
 #[derive(Debug, Clone, Copy)]

@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use lfn_api::documents::{DemoFigure, DemoResults, DemoRow, HostComparison, RateSpread};
-use lfn_core::figure::Figure;
-use lfn_core::geometry;
-use lfn_core::path::PathProfile;
-use lfn_core::plan::{Plan, minimal_window_scale, predict_goodput};
-use lfn_core::tcp_model::{FlowParameters, transfer_time};
-use lfn_core::units::{BitRate, Bytes, show_duration};
+use lfn_base::figure::Figure;
+use lfn_base::geometry;
+use lfn_base::path::PathProfile;
+use lfn_base::plan::{Plan, minimal_window_scale, predict_goodput};
+use lfn_base::tcp_model::{FlowParameters, transfer_time};
+use lfn_base::units::{BitRate, Bytes, show_duration};
 use serde_json::Value;
 
 use super::measured::{self, base_rtt, steady_intervals, window_scale};

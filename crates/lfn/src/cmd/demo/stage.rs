@@ -3,21 +3,19 @@
 //! This process is the command on the near side. Its results go into one file, from which the parent process makes the
 //! table. Its progress goes to the terminal.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use anyhow::{Context, Result, bail};
 use lfn_api::documents::DemoResults;
-use lfn_core::plan::{PlanOptions, plan};
-use lfn_core::units::show_duration;
+use lfn_base::plan::{PlanOptions, plan};
+use lfn_base::units::show_duration;
 use serde_json::Value;
 
-use super::measured;
-use super::published;
+use super::{measured, published};
 use crate::print;
 use crate::print::progress::{Figures, Progress, ProgressPrinter, bar};
 use crate::print::terminal::use_unicode;

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use lfn_api::dry_run::{self, DryRunOptions};
-use lfn_core::link::EmulatedPath;
-use lfn_core::sim::tcp::SendFailure;
-use lfn_core::sim::transfer::{Transfer, TransferOutcome};
-use lfn_core::tcp_model::Congestion;
-use lfn_core::units::{Bytes, show_duration};
+use lfn_base::tcp_model::Congestion;
+use lfn_base::units::{Bytes, show_duration};
+use lfn_link::EmulatedPath;
+use lfn_sim::tcp::SendFailure;
+use lfn_sim::transfer::{Transfer, TransferOutcome};
 
 use crate::exit::{Exit, Failure};
 use crate::print::emulate::dry_run::print as print_report;

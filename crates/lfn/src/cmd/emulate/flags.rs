@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
-use lfn_core::link::settings::{HopSettings, KEYS, Key, SettingsError, SettingsHint};
+use lfn_link::settings::{HopSettings, KEYS, Key, SettingsError, SettingsHint};
 
 use super::link::read_traces;
 use crate::exit::Failure;

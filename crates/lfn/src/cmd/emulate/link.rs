@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use lfn_core::link::profile::{BUILT_IN, Profile};
-use lfn_core::link::settings::{HopSettings, SettingsError, SettingsHint, nearest_word};
+use lfn_link::profile::{BUILT_IN, Profile};
+use lfn_link::settings::{HopSettings, SettingsError, SettingsHint, nearest_word};
 
 use crate::exit::Failure;
 

@@ -2,15 +2,15 @@
 
 use std::io::Write;
 
-use lfn_core::link::EmulatedPath;
-use lfn_core::link::profile::{BUILT_IN, Profile};
-use lfn_core::link::settings::nearest_word;
-use lfn_core::link::trace::{self, BuiltInTrace, LinkTrace};
+use lfn_api::emulate::DEFAULT_MTU;
+use lfn_link::EmulatedPath;
+use lfn_link::profile::{BUILT_IN, Profile};
+use lfn_link::settings::nearest_word;
+use lfn_link::trace::{self, BuiltInTrace, LinkTrace};
 
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::Output;
-use lfn_api::emulate::DEFAULT_MTU;
 
 /// Prints all built-in profiles and traces, or the one called `name`.
 pub fn run(name: Option<&str>, output: Output) -> Result<Exit, Failure> {

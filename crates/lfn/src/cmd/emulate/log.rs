@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use lfn_net::emulator::{LogError, LogFiles, LogSummary, OutputFile};
+use lfn_emulate::{LogError, LogFiles, LogSummary, OutputFile};
 use rustix::io::Errno;
 
 use crate::exit::Failure;

@@ -7,8 +7,8 @@ use std::ffi::{OsStr, OsString};
 
 use clap::Command;
 use lfn_api::command_line::join;
-use lfn_core::link::profile;
-use lfn_core::link::settings::{KEYS, nearest_word};
+use lfn_link::profile;
+use lfn_link::settings::{KEYS, nearest_word};
 
 use crate::exit::Failure;
 

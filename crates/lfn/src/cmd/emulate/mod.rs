@@ -1,7 +1,7 @@
 //! `lfn emulate`: sets up the emulated link, runs a command over it, and reports how accurate the emulation was.
 //!
 //! [`flags`] has the flags from core's table of settings. [`running`] has the commands for a running emulation. Core
-//! interprets the settings ([`emulate::EmulatedLinks::path`]). `lfn-net` creates the namespaces.
+//! interprets the settings ([`emulate::EmulatedLinks::path`]). `lfn-emulate` creates the namespaces.
 
 mod dry_run;
 mod flags;
@@ -16,19 +16,19 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dry_run::DryRun;
-use flags::{SettingFlags, settings_error};
 use lfn_api::command_line::quote;
 use lfn_api::documents::EmulateDocument;
 use lfn_api::emulate::{self, DEFAULT_MTU, EmulateRequest, EmulateRequestError, EmulatedLinks, RequestedFarSide};
-use lfn_core::units::{BitRate, Bytes};
-use lfn_net::emulator::{self, CommandExit, EmulateError, LogFiles, NamespaceRef, Placement, RunOutcome, Setup};
-use link::{Hop, spec_error};
+use lfn_base::units::{BitRate, Bytes};
+use lfn_emulate::{CommandExit, EmulateError, LogFiles, NamespaceRef, Placement, RunOutcome, Setup};
 
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::{Output, OutputFormat};
+use dry_run::DryRun;
+use flags::{SettingFlags, settings_error};
+use link::{Hop, spec_error};
 /// Run a command over an emulated long link, with real kernel traffic and without root
 ///
 /// CMD runs on the near side. The far side serves `lfn` and iperf3, or runs the command of --far-command. On both sides
@@ -268,7 +268,7 @@ impl EmulateArgs {
     /// Returns the MTU from the command line, or the MTU of the bridged interfaces.
     fn mtu(&self) -> Result<Option<u32>, Failure> {
         match self.placement() {
-            Placement::Bridge(interfaces) => emulator::bridge_mtu(&interfaces).map(Some).map_err(emulate_error),
+            Placement::Bridge(interfaces) => lfn_emulate::bridge_mtu(&interfaces).map(Some).map_err(emulate_error),
             Placement::Namespaces { .. } => Ok(self.mtu),
         }
     }

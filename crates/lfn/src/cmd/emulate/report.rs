@@ -1,9 +1,10 @@
 //! The accuracy report of `--report`.
 
-use crate::exit::Failure;
-use crate::print::output::Output;
 use lfn_api::documents::EmulateDocument;
 use lfn_sys::process::{self, signal::SIGXFSZ};
+
+use crate::exit::Failure;
+use crate::print::output::Output;
 
 /// Writes the report, if it is requested.
 pub fn write(mut output: Output, document: &EmulateDocument) -> Result<(), Failure> {

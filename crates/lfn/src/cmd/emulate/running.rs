@@ -7,8 +7,8 @@ use std::path::Path;
 
 use lfn_api::command_line;
 use lfn_api::documents::{EmulateShowDocument, EmulateShowSchema};
-use lfn_core::link::settings::{HopSettings, SettingsError, SettingsHint};
-use lfn_net::emulator::control::{self, ControlError, Request, RunStatus};
+use lfn_emulate::control::{self, ControlError, Request, RunStatus};
+use lfn_link::settings::{HopSettings, SettingsError, SettingsHint};
 
 use super::link::read_trace;
 use crate::cli::output::{OutputArgs, TextOrJson};

@@ -1,8 +1,8 @@
 //! Flags for socket buffers and receive windows.
 
-use lfn_core::units::Bytes;
-use lfn_core::wire::CongestionRequest;
-use lfn_core::wire::measure::SocketRequest;
+use lfn_base::congestion_request::CongestionRequest;
+use lfn_base::units::Bytes;
+use lfn_results::measure::SocketRequest;
 
 use super::values::read;
 use crate::exit::Failure;

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{self, BufRead, IsTerminal};
 
 use lfn_api::test::Iperf3Options;
-use lfn_net::iperf3::client::Login;
-use lfn_net::iperf3::rsa::{Padding, PublicKey};
+use lfn_measure::iperf3::client::Login;
+use lfn_measure::iperf3::rsa::{Padding, PublicKey};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use super::iperf3_args::Iperf3ClientArgs;

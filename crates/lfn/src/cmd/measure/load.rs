@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lfn_core::units::{Bytes, Ratio, parse_duration};
-use lfn_core::wire::measure::{
+use lfn_base::units::{Bytes, Ratio, parse_duration};
+use lfn_results::measure::{
     DEFAULT_READ, DEFAULT_RECORD, MAX_STREAMS, PayloadData, TestDirection, TestLoad, TestRequest,
 };
 

@@ -22,8 +22,8 @@ mod values;
 use clap::{Args as _, Command};
 use lfn_api::resolve::ServerResolver;
 use lfn_api::test::{TestOptions, TestVerbError};
-use lfn_core::wire::CongestionRequest;
-use lfn_core::wire::measure::TestRequest;
+use lfn_base::congestion_request::CongestionRequest;
+use lfn_results::measure::TestRequest;
 
 pub use run::run;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lfn_core::units::BitRate;
-use lfn_core::wire::measure::{MIN_INTERVAL, TestLoad};
+use lfn_base::units::BitRate;
+use lfn_results::measure::{MIN_INTERVAL, TestLoad};
 
 use super::values::{duration, read};
 use crate::cli::output::{OutputArgs, TestFormats};

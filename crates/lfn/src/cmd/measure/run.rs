@@ -3,8 +3,8 @@
 use std::io;
 
 use lfn_api::test::{TestEvent, TestFailure};
-use lfn_core::report::Run;
-use lfn_net::tester::TestProgress;
+use lfn_measure::tester::TestProgress;
+use lfn_results::report::Run;
 
 use super::TestArgs;
 use super::interrupt::Interrupt;

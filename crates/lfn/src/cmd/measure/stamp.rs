@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lfn_api::stamp;
 use lfn_api::stamp::{MAX_COUNT, StampOptions, StampVerbError};
-use lfn_core::units::Bytes;
-use lfn_net::stamp::StampKey;
+use lfn_base::units::Bytes;
+use lfn_measure::stamp::StampKey;
 
 use super::values::{count, duration, read, value_error};
 use crate::exit::{Exit, Failure};

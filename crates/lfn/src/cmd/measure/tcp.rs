@@ -1,8 +1,8 @@
 //! Flags for the connections of the streams, and for the copying of the payload.
 
-use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::measure::{Dscp, Mode, Modes, SocketRequest};
-use lfn_net::session::dial::BindAddress;
+use lfn_base::units::{BitRate, Bytes};
+use lfn_results::measure::{Dscp, Mode, Modes, SocketRequest};
+use lfn_session::dial::BindAddress;
 
 use super::values::{read, value_error};
 use crate::exit::Failure;

@@ -1,9 +1,9 @@
 //! Flags for UDP and for latency probes.
 
-use lfn_core::latency::LatencyRequest;
-use lfn_core::udp::ramp::RampRequest;
-use lfn_core::units::{BitRate, Ratio};
-use lfn_core::wire::measure::UdpRequest;
+use lfn_base::units::{BitRate, Ratio};
+use lfn_results::latency::LatencyRequest;
+use lfn_results::measure::UdpRequest;
+use lfn_results::udp::ramp::RampRequest;
 
 use super::load::LoadArgs;
 use super::values::{duration, read};

@@ -2,8 +2,8 @@
 
 use lfn_api::resolve::server_argument;
 use lfn_api::test::{Iperf3Limit, TcpOption, TestOptionsError, TestVerbError};
-use lfn_core::wire::measure::RequestError;
-use lfn_net::tester::TestError;
+use lfn_measure::tester::TestError;
+use lfn_results::measure::RequestError;
 
 use super::TestArgs;
 use super::values::value_error;

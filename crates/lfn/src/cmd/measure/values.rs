@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lfn_core::units::{BitRate, parse_duration};
+use lfn_base::units::{BitRate, parse_duration};
 
 use crate::exit::Failure;
 

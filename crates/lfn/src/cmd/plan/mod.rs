@@ -11,13 +11,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lfn_api::plan::{PlanHost, PlanRequest, PlanRequestError, RoundTrip};
-use lfn_core::framing::{IpVersion, Tunnel};
-use lfn_core::geometry::{Medium, Metres, PhysicalConstants, RouteError};
-use lfn_core::named_link::{LINKS, NamedLink};
-use lfn_core::path::PathProfile;
-use lfn_core::place::{Place, PlaceError};
-use lfn_core::plan::{self, PlanError};
-use lfn_core::units::{Bytes, QuantityError, parse_unit_bytes, parse_unit_duration};
+use lfn_base::framing::{IpVersion, Tunnel};
+use lfn_base::geometry::{Medium, Metres, PhysicalConstants, RouteError};
+use lfn_base::named_link::{LINKS, NamedLink};
+use lfn_base::path::PathProfile;
+use lfn_base::place::{Place, PlaceError};
+use lfn_base::plan::{self, PlanError};
+use lfn_base::units::{Bytes, QuantityError, parse_unit_bytes, parse_unit_duration};
 
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};

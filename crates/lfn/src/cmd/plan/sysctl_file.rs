@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Read};
 
-use lfn_core::plan::settings::{HostSettings, SETTING_NAMES};
+use lfn_base::plan::settings::{HostSettings, SETTING_NAMES};
 
 use crate::exit::Failure;
 use crate::typed::corrected;

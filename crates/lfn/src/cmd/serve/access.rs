@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lfn_core::session::{Rights, WriteAccess};
+use lfn_session::{Rights, WriteAccess};
 
 /// Flags that restrict clients below --root.
 #[derive(clap::Args, Debug)]

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use lfn_core::units::{BitRate, Bytes, parse_unit_duration};
-use lfn_net::limits::access::{Access, Prefix};
-use lfn_net::limits::admission::{ResourceLimits, ServerLimits};
-use lfn_net::limits::connection_table::ConnectionLimits;
+use lfn_base::units::{BitRate, Bytes, parse_unit_duration};
+use lfn_session::limits::access::{Access, Prefix};
+use lfn_session::limits::admission::{ResourceLimits, ServerLimits};
+use lfn_session::limits::connection_table::ConnectionLimits;
 
 /// Flags that limit clients.
 #[derive(clap::Args, Debug)]

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use lfn_api::documents::ServerLogLine;
-use lfn_net::server::ServerEvent;
-use lfn_net::server::event::SessionInfo;
+use lfn_session::server::ServerEvent;
+use lfn_session::server::event::SessionInfo;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
@@ -157,7 +157,7 @@ mod tests {
     fn peer_text_cannot_move_cursor_or_break_line() {
         let client = "192.0.2.1:7".parse().unwrap();
         let evil = "\u{1b}[2J\nlevel=error \u{9b}x\"";
-        let event = ServerEvent::Refused(client, lfn_net::server::event::RefusedReason::Hello, evil);
+        let event = ServerEvent::Refused(client, lfn_session::server::event::RefusedReason::Hello, evil);
         let line = ServerLogLine::new(&event, SystemTime::UNIX_EPOCH);
         let json = serde_json::to_string(&line).unwrap();
         let text = text_line(&json);

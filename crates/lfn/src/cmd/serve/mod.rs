@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use lfn_api::serve::{KeyStorage, ServeOptions};
-use lfn_core::session::DEFAULT_PORT;
+use lfn_session::DEFAULT_PORT;
 pub use run::run;
 
 use crate::cli::output::{OutputArgs, TextOrJson};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use clap::Command;
 use lfn_api::open_file_limit::raise_command;
 use lfn_api::serve::{self, ServeStartError, TicketHost};
-use lfn_core::session::DEFAULT_PORT;
-use lfn_net::limits::connection_table::ConnectionLimits;
-use lfn_net::server::ServeError;
+use lfn_session::DEFAULT_PORT;
+use lfn_session::limits::connection_table::ConnectionLimits;
+use lfn_session::server::ServeError;
 use lfn_sys::process::raise_open_file_limit;
 use rustix::process::{Resource, getrlimit};
 

@@ -4,17 +4,16 @@
 //! Its client acts as the user who runs it, and may copy wherever this user may. It ends when standard input closes: at
 //! the end of the copy, when ssh loses its connection, or when the client is killed. It leaves no file and no process.
 
-use std::env;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, thread};
 
 use lfn_api::serve::{self, ListeningServer, ServeOptions, ServeStartError};
 use lfn_api::ssh::{Announcement, PortRange};
-use lfn_net::server::{ServeError, ServerEvent};
+use lfn_session::server::{ServeError, ServerEvent};
 use lfn_sys::process::raise_open_file_limit;
 
 use super::{ServeArgs, StopRequest};

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use lfn_api::documents::{CleanDocument, CleanSchema};
-use lfn_core::transfer::leftover::{CleanRule, Leftover, LeftoverCounts, LeftoverState};
-use lfn_core::units::{Bytes, show_duration};
-use lfn_net::transfer::CleanEvent;
+use lfn_base::units::{Bytes, show_duration};
+use lfn_copy::CleanEvent;
+use lfn_copy::proto::leftover::{CleanRule, Leftover, LeftoverCounts, LeftoverState};
 
 use crate::exit::{Exit, Failure};
 use crate::print;

@@ -8,13 +8,13 @@ use std::io::Write;
 
 use lfn_api::copy::CopyResult;
 use lfn_api::documents::FinishedCopy;
-use lfn_core::diagnose::bottleneck::CopyBottleneck;
-use lfn_core::transfer::options::{FsyncPolicy, Verify};
-use lfn_core::transfer::streams::CountReason;
-use lfn_core::units::{Bytes, show_duration};
-use lfn_core::wire::copy::{CopyTally, EntryEvent, ReportedKind};
-use lfn_net::session::Protection;
-use lfn_net::transfer::CopyOutcome;
+use lfn_base::units::{Bytes, show_duration};
+use lfn_copy::CopyOutcome;
+use lfn_copy::proto::streams::CountReason;
+use lfn_results::diagnose::bottleneck::CopyBottleneck;
+use lfn_session::Protection;
+use lfn_session::wire::copy::options::{FsyncPolicy, Verify};
+use lfn_session::wire::copy::{CopyTally, EntryEvent, ReportedKind};
 
 use crate::exit::Failure;
 use crate::print::label_columns::wrap;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use lfn_api::documents::{CopyProgressFigures, CopyProgressLine};
 use lfn_api::prediction::{CopyPrediction, Predictor};
-use lfn_core::diagnose::bottleneck::{CopyBottleneck, CurrentProgress};
-use lfn_core::evidence::ProgressSample;
-use lfn_core::transfer::streams::StreamChange;
-use lfn_core::units::{BitRate, Bytes, show_duration};
-use lfn_net::transfer::{ConnectionEvent, CopyOutcome, ListedTotals};
+use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_copy::{ConnectionEvent, CopyOutcome, ListedTotals};
+use lfn_results::diagnose::bottleneck::{CopyBottleneck, CurrentProgress};
+use lfn_results::evidence::ProgressSample;
+use lfn_session::wire::copy::stream_change::StreamChange;
 
 use super::progress_line::{CopyState, ProgressLine};
 use crate::exit::without_error_number;

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use lfn_core::transfer::entry::Name;
-use lfn_core::units::{BitRate, Bytes, show_duration};
+use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_session::wire::copy::entry::Name;
 
 use crate::print::progress::{Figures, bar};
 use crate::print::terminal::use_unicode;

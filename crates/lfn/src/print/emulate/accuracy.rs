@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use lfn_core::link::DropCause;
-use lfn_core::units::{Ratio, show_duration};
-use lfn_net::emulator::{AccuracyReport, Calibration, DirectionReport, EmulatedPathReport, LinkChange};
+use lfn_base::units::{Ratio, show_duration};
+use lfn_emulate::{AccuracyReport, Calibration, DirectionReport, EmulatedPathReport, LinkChange};
+use lfn_link::DropCause;
 
 use crate::print::terminal;
 
@@ -295,9 +295,9 @@ fn two_digits(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::path::PathProfile;
-    use lfn_core::units::{BitRate, Bytes};
-    use lfn_net::emulator::{CpuCost, ForwardingCosts, Lateness, LinkChange, QueueingDelay};
+    use lfn_base::path::PathProfile;
+    use lfn_base::units::{BitRate, Bytes};
+    use lfn_emulate::{CpuCost, ForwardingCosts, Lateness, LinkChange, QueueingDelay};
 
     use super::*;
 

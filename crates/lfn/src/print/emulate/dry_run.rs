@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use lfn_api::documents::ModelledTransfer;
 use lfn_api::dry_run::DryRunReport;
-use lfn_core::link::{DropCause, LinkStats, PacketCount};
-use lfn_core::path::PathProfile;
-use lfn_core::plan::reasons::per_cent;
-use lfn_core::sim::transfer::{TransferLoad, TransferReport};
-use lfn_core::tcp_model::{Congestion, GoodputLimit};
-use lfn_core::units::{Ratio, show_duration};
+use lfn_base::path::PathProfile;
+use lfn_base::plan::reasons::per_cent;
+use lfn_base::tcp_model::{Congestion, GoodputLimit};
+use lfn_base::units::{Ratio, show_duration};
+use lfn_link::{DropCause, LinkStats, PacketCount};
+use lfn_sim::transfer::{TransferLoad, TransferReport};
 
 use crate::print;
 use crate::print::label_columns::Page;

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lfn_core::units::{BitRate, Bytes, show_duration};
-use lfn_net::emulator::{LiveDirection, LiveFigures, LiveOptions};
+use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_emulate::{LiveDirection, LiveFigures, LiveOptions};
 
 use crate::print::progress::{Figures, LINE_INTERVAL, Progress, ProgressPrinter};
 use crate::print::settings::is_quiet;

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use lfn_api::documents::{
     BuiltInProfile, BuiltInTraceEntry, DirectionCapacity, EmulateListDocument, EmulateListSchema,
 };
-use lfn_core::link::EmulatedPath;
-use lfn_core::link::profile::Profile;
-use lfn_core::link::trace::BuiltInTrace;
-use lfn_core::units::show_duration;
+use lfn_base::units::show_duration;
+use lfn_link::EmulatedPath;
+use lfn_link::profile::Profile;
+use lfn_link::trace::BuiltInTrace;
 
 /// Width of the text in columns.
 const WIDTH: usize = 79;

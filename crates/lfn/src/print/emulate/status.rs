@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use lfn_core::units::show_duration;
-use lfn_net::emulator::control::{PathStatus, RunStatus};
+use lfn_base::units::show_duration;
+use lfn_emulate::control::{PathStatus, RunStatus};
 
 /// Returns the settings of each path and its counters so far, in at most 80 columns without the settings.
 pub fn text(standing: &RunStatus) -> String {

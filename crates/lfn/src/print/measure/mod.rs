@@ -12,10 +12,10 @@ pub mod tuning;
 use std::io::{self, Write};
 
 use lfn_api::test::TestEvent;
-use lfn_core::path::PathProfile;
-use lfn_core::report::{self, CommandError, HostNames, Run, TestDocument, TuningDocument};
-use lfn_core::wire::measure::{Interval, Kernel, SocketRequest, TestRequest};
-use lfn_net::tester::{Test, TestProgress};
+use lfn_base::path::PathProfile;
+use lfn_measure::tester::{Test, TestProgress};
+use lfn_results::measure::{Interval, Kernel, SocketRequest, TestRequest};
+use lfn_results::report::{self, CommandError, HostNames, Run, TestDocument, TuningDocument};
 
 use crate::exit::Failure;
 use crate::print;

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use lfn_core::report::{EventSchema, Finding, Origin, Side, TestDocument, TestEvent};
-use lfn_core::units::Bytes;
-use lfn_core::wire::measure::{Interval, TestDirection};
-use lfn_net::tester::{Test, TestProgress};
+use lfn_base::units::Bytes;
+use lfn_measure::tester::{Test, TestProgress};
+use lfn_results::measure::{Interval, TestDirection};
+use lfn_results::report::{EventSchema, Finding, Origin, Side, TestDocument, TestEvent};
 
 use crate::print;
 use crate::print::output::set_document_printed;

@@ -6,8 +6,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lfn_core::report::{HostNames, Run, TestDocument};
-use lfn_core::wire::measure::{Cpu, TestDirection, TestLoad};
+use lfn_results::measure::{Cpu, TestDirection, TestLoad};
+use lfn_results::report::{HostNames, Run, TestDocument};
 
 use crate::print;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_core::units::parse_unit_duration;
+use lfn_base::units::parse_unit_duration;
 
 /// Flags that replace the copy by a clean-up.
 #[derive(clap::Args, Debug)]

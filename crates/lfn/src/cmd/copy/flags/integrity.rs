@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use lfn_core::transfer::options::{FsyncPolicy, TransferOptions, Verify};
-use lfn_core::wire::copy::Selection;
+use lfn_session::wire::copy::Selection;
+use lfn_session::wire::copy::options::{FsyncPolicy, TransferOptions, Verify};
 
 use super::overwrite::OverwriteFlags;
 use crate::exit::Failure;

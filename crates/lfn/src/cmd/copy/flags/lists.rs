@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use lfn_core::transfer::entry::Name;
+use lfn_session::wire::copy::entry::Name;
 
 use crate::exit::{Failure, without_error_number};
 

@@ -1,6 +1,6 @@
 //! Flags for existing files at the destination.
 
-use lfn_core::transfer::overwrite::OverwritePolicy;
+use lfn_session::wire::copy::overwrite::OverwritePolicy;
 
 use crate::exit::Failure;
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use lfn_core::transfer::filter::{Decision, FilterRules};
+use lfn_session::wire::copy::filter::{Decision, FilterRules};
 
 use super::lists::{lines, read};
 use crate::exit::Failure;

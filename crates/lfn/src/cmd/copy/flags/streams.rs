@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lfn_api::copy::StreamOptions;
-use lfn_core::units::{BitRate, Bytes, parse_unit_duration};
+use lfn_base::units::{BitRate, Bytes, parse_unit_duration};
 
 /// Flags of the data streams.
 #[derive(clap::Args, Debug)]

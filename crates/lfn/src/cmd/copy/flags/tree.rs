@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use lfn_core::transfer::preserve::Preserve;
-use lfn_core::wire::copy::Selection;
+use lfn_session::wire::copy::Selection;
+use lfn_session::wire::copy::preserve::Preserve;
 
 use super::lists::read_names;
 use super::rules::RuleFlags;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lfn_core::units::{BitRate, show_duration};
-use lfn_core::wire::measure::TestDirection;
+use lfn_base::units::{BitRate, show_duration};
+use lfn_results::measure::TestDirection;
 
 use super::state::{DatagramCounts, TestState, WaitShares};
 
@@ -211,7 +211,7 @@ fn after(part: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::units::Bytes;
+    use lfn_base::units::Bytes;
 
     use super::super::state::TestEnd;
     use super::*;

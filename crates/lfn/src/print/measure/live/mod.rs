@@ -9,7 +9,7 @@ mod state;
 
 use std::time::Duration;
 
-use lfn_net::tester::{Test, TestProgress};
+use lfn_measure::tester::{Test, TestProgress};
 
 use self::frame::Style;
 use self::state::TestState;

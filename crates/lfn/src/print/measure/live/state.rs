@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lfn_core::report::Side;
-use lfn_core::tcp_info::TcpInfo;
-use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::measure::{Interval, TestDirection, TestLoad, TestRequest};
-use lfn_net::tester::{Test, TestProgress};
+use lfn_base::tcp_info::TcpInfo;
+use lfn_base::units::{BitRate, Bytes};
+use lfn_measure::tester::{Test, TestProgress};
+use lfn_results::measure::{Interval, TestDirection, TestLoad, TestRequest};
+use lfn_results::report::Side;
 
 /// State of one test.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -189,7 +189,7 @@ fn ends(request: &TestRequest) -> Option<TestEnd> {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::wire::measure::Kernel;
+    use lfn_results::measure::Kernel;
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! Block timings: the lines of a test that recorded the time of each block.
 
-use lfn_core::block_timing::{BlockTimes, ReceivedBlocks};
-use lfn_core::units::{BitRate, show_duration};
-use lfn_core::wire::measure::EndReport;
+use lfn_base::units::{BitRate, show_duration};
+use lfn_results::block_timing::{BlockTimes, ReceivedBlocks};
+use lfn_results::measure::EndReport;
 
 use super::layout::wrapped;
 

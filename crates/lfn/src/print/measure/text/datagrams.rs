@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use lfn_core::udp::figures::{Quantiles, UdpReceived, UdpSent};
-use lfn_core::udp::runs::RunCount;
-use lfn_core::units::{BitRate, show_duration};
-use lfn_core::wire::measure::EndReport;
+use lfn_base::units::{BitRate, show_duration};
+use lfn_results::measure::EndReport;
+use lfn_results::udp::figures::{Quantiles, RunCount, UdpReceived, UdpSent};
 
 use super::layout::{Grid, wrapped};
 
@@ -203,8 +202,8 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::udp::figures::UdpFigures;
-    use lfn_core::wire::measure::StreamReport;
+    use lfn_results::measure::StreamReport;
+    use lfn_results::udp::figures::UdpFigures;
 
     use super::*;
 

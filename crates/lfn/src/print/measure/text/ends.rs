@@ -1,7 +1,7 @@
 //! Lines of the two ends: CPU time and buffers.
 
-use lfn_core::units::Bytes;
-use lfn_core::wire::measure::{EndReport, Kernel, SocketReport};
+use lfn_base::units::Bytes;
+use lfn_results::measure::{EndReport, Kernel, SocketReport};
 
 /// Returns the line of one end: its buffers, requested and granted, and its CPU time.
 pub(super) fn end(name: &str, report: &EndReport, sends: bool) -> String {

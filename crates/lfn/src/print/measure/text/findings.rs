@@ -1,8 +1,8 @@
 //! Findings as text: each with its remedy. Missing evidence with the findings that it prevents.
 
-use lfn_core::diagnose::{Diagnosis, Finding};
-use lfn_core::evidence::figures::EvidenceKind;
-use lfn_core::report::Run;
+use lfn_results::diagnose::{Diagnosis, Finding};
+use lfn_results::evidence::figures::EvidenceKind;
+use lfn_results::report::Run;
 
 /// Maximum number of findings that a line names.
 const MAX_NAMES: usize = 5;
@@ -59,7 +59,7 @@ fn missing_lines(diagnosis: &Diagnosis, reason: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::diagnose::MissingEvidence;
+    use lfn_results::diagnose::MissingEvidence;
 
     use super::*;
 

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use lfn_core::evidence::figures::{Figures, HostFigures};
-use lfn_core::host::{NoteLevel, ThreadTime};
-use lfn_core::report::Run;
-use lfn_core::units::show_duration;
-use lfn_core::wire::measure::EndReport;
+use lfn_base::units::show_duration;
+use lfn_results::evidence::figures::{Figures, HostFigures};
+use lfn_results::host::{NoteLevel, ThreadTime};
+use lfn_results::measure::EndReport;
+use lfn_results::report::Run;
 
 use super::layout::{segments, wrapped};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lfn_core::report::{Figure, Finding, Iperf3Report, Iperf3Stream};
-use lfn_core::units::{BitRate, show_duration};
+use lfn_base::units::{BitRate, show_duration};
+use lfn_results::report::{Figure, Finding, Iperf3Report, Iperf3Stream};
 use serde_json::Value;
 
 use super::findings::all_findings;
@@ -54,10 +54,10 @@ pub(super) fn printed(iperf3: &Iperf3Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::evidence::Evidence;
-    use lfn_core::iperf3::LoadProtocol;
-    use lfn_core::report::Run;
-    use lfn_core::wire::measure::{EndReport, StreamReport, TestRequest, UdpRequest};
+    use lfn_results::evidence::Evidence;
+    use lfn_results::iperf3_report::LoadProtocol;
+    use lfn_results::measure::{EndReport, StreamReport, TestRequest, UdpRequest};
+    use lfn_results::report::Run;
 
     use super::*;
 

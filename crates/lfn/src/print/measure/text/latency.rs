@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lfn_core::latency::{Latency, ProbeTransport, RoundTrips};
-use lfn_core::units::show_duration;
+use lfn_base::units::show_duration;
+use lfn_results::latency::{Latency, ProbeTransport, RoundTrips};
 
 use super::layout::wrapped;
 
@@ -63,7 +63,7 @@ fn trips(trips: &RoundTrips) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::latency::Probe;
+    use lfn_results::latency::Probe;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_core::units::{BitRate, Bytes};
+use lfn_base::units::{BitRate, Bytes};
 
 use crate::print::terminal::columns;
 

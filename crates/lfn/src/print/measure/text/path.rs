@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lfn_core::discover::report::{
+use lfn_base::units::show_duration;
+use lfn_results::path_report::{
     End, Hop, MtuFound, MtuReport, Node, PathReport, RouteTrace, SearchEnd, TraceEnd, TraceProtocol,
 };
-use lfn_core::units::show_duration;
 
 use super::layout::wrapped;
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lfn_core::diagnose::VerdictLimit;
-use lfn_core::evidence::figures::{Figures, StreamFigures};
-use lfn_core::iperf3::LoadProtocol;
-use lfn_core::report::Run;
-use lfn_core::tcp_model::GoodputLimit;
-use lfn_core::units::show_duration;
+use lfn_base::tcp_model::GoodputLimit;
+use lfn_base::units::show_duration;
+use lfn_results::diagnose::VerdictLimit;
+use lfn_results::evidence::figures::{Figures, StreamFigures};
+use lfn_results::iperf3_report::LoadProtocol;
+use lfn_results::report::Run;
 
 use super::ends::{end, server};
 use super::findings::{all_findings, missing_evidence, more_findings};
@@ -142,11 +142,11 @@ fn resent_share(run: &Run) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::diagnose::{Finding, Remedy};
-    use lfn_core::evidence::Evidence;
-    use lfn_core::path::PathProfile;
-    use lfn_core::units::BitRate;
-    use lfn_core::wire::measure::{EndReport, Interval, StreamReport, TestRequest};
+    use lfn_base::path::PathProfile;
+    use lfn_base::units::BitRate;
+    use lfn_results::diagnose::{Finding, Remedy};
+    use lfn_results::evidence::Evidence;
+    use lfn_results::measure::{EndReport, Interval, StreamReport, TestRequest};
 
     use super::*;
 

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lfn_core::path::PathProfile;
-use lfn_core::report::{HostNames, Run, Side, UnfinishedTest};
-use lfn_core::tcp_info::TcpInfo;
-use lfn_core::units::{Bytes, show_duration};
-use lfn_core::wire::measure::{Interval, TestDirection, TestLoad};
-use lfn_net::tester::{Test, TestProgress};
+use lfn_base::path::PathProfile;
+use lfn_base::tcp_info::TcpInfo;
+use lfn_base::units::{Bytes, show_duration};
+use lfn_measure::tester::{Test, TestProgress};
+use lfn_results::measure::{Interval, TestDirection, TestLoad};
+use lfn_results::report::{HostNames, Run, Side, UnfinishedTest};
 
 use super::layout::{Grid, bytes_cell, rate_cell, time_cell, wrapped};
 use super::summary::summary;
@@ -276,7 +276,7 @@ fn kernel_samples(interval: &Interval) -> impl Iterator<Item = &TcpInfo> {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::wire::measure::StreamSample;
+    use lfn_results::measure::StreamSample;
 
     use super::*;
 

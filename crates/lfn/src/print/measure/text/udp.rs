@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lfn_core::report::{EndReason, Run};
-use lfn_core::tcp_model::GoodputLimit;
-use lfn_core::udp::figures::UdpSample;
-use lfn_core::udp::ramp::{RampReport, StepOutcome};
-use lfn_core::units::{BitRate, Bytes, show_duration};
-use lfn_core::wire::measure::{EndReport, Interval, TestLoad, TestRequest};
+use lfn_base::tcp_model::GoodputLimit;
+use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_results::measure::{EndReport, Interval, TestLoad, TestRequest};
+use lfn_results::report::{EndReason, Run};
+use lfn_results::udp::figures::UdpSample;
+use lfn_results::udp::ramp::{RampReport, StepOutcome};
 
 use super::datagrams::{self, percent};
 use super::findings::{all_findings, missing_evidence, more_findings};
@@ -199,8 +199,8 @@ fn unfinished_ramp(ramp: &RampReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::udp::ramp::StepReport;
-    use lfn_core::wire::measure::StreamSample;
+    use lfn_results::measure::StreamSample;
+    use lfn_results::udp::ramp::StepReport;
 
     use super::*;
 

@@ -1,0 +1,17 @@
+//! Dispatch of a session's request to the service that answers it.
+
+use lfn_measure::{path, tester};
+use lfn_session::SessionError;
+use lfn_session::server::ServerSession;
+use lfn_session::wire::Request;
+
+/// Runs the service for `request` until it ends.
+pub fn serve(session: &mut ServerSession, request: &Request) -> Result<(), SessionError> {
+    match request {
+        Request::Test(request) => tester::serve(session, request),
+        Request::Copy(request) => lfn_copy::serve(session, request),
+        Request::IssueToken(request) => lfn_copy::third_party::serve_destination(session, request),
+        Request::Send(request) => lfn_copy::third_party::serve_source(session, request),
+        Request::Path(_) => path::serve(session),
+    }
+}

@@ -1,0 +1,18 @@
+//! Sessions between a client and a server over loopback: faults, hostile peers and limits.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod datagrams;
+mod fault_proxy;
+mod hostile_clients;
+mod hostile_copies;
+mod hostile_servers;
+mod hostile_streams;
+mod outages;
+mod protocol_faults;
+mod queue;
+mod support;
+mod symlink_swap;
+mod third_party;
+mod unauthenticated;
+mod write_only;

@@ -1,0 +1,122 @@
+//! A server on loopback that ends with its test.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use lfn_base::units::Bytes;
+use lfn_copy::{CopyObserver, CopyOptions};
+use lfn_session::dial::Target;
+use lfn_session::identity::{ServerIdentity, new_token};
+use lfn_session::limits::access::Access;
+use lfn_session::limits::admission::{Admission, ServerLimits};
+use lfn_session::limits::connection_table::ConnectionLimits;
+use lfn_session::server::{Server, ServerConfig, Service};
+use lfn_session::wire::Request;
+use lfn_session::wire::copy::preserve::Preserve;
+use lfn_session::wire::copy::{CopyJob, CopyRequest, Selection};
+use lfn_session::{Rights, Ticket};
+
+/// A running server, with its ticket, its sessions and its log.
+pub struct TestServer {
+    pub ticket: Ticket,
+    pub admission: Admission,
+    pub log: Arc<Mutex<Vec<String>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Returns the configuration of an ordinary server with a token, which does not wait for sessions when it stops.
+pub fn config() -> ServerConfig {
+    ServerConfig {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        identity: ServerIdentity::ephemeral().unwrap(),
+        token: Some(new_token().unwrap()),
+        token_expires: None,
+        token_file: None,
+        rights: Rights::ALL,
+        audit: None,
+        root: None,
+        unconfined: false,
+        allow_third_party: false,
+        limits: ServerLimits::default(),
+        connection_limits: ConnectionLimits::default(),
+        access: Access::default(),
+        drain: Duration::ZERO,
+    }
+}
+
+/// Returns the request of a copy with default options.
+pub fn copy_request(job: CopyJob, streams: u16, block: u64) -> Request {
+    Request::Copy(CopyRequest {
+        job,
+        streams,
+        block: Bytes(block),
+        congestion: None,
+        pace: None,
+        stream_secret: None,
+        copy: None,
+        transfer_options: Default::default(),
+    })
+}
+
+/// Waits, for at most 60 seconds, until the condition is true.
+#[track_caller]
+pub fn wait_until(condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline);
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Returns the options of a copy with one stream that preserves symbolic links.
+pub fn one_stream_with_links() -> CopyOptions {
+    let preserve = Preserve { links: true, ..Preserve::default() };
+    CopyOptions { streams: 1, selection: Selection { preserve, ..Selection::default() }, ..CopyOptions::default() }
+}
+
+/// Returns an observer that ignores all events and never interrupts.
+pub fn observer() -> CopyObserver<'static> {
+    interruptible_observer(&NEVER)
+}
+
+/// Returns an observer that ignores all events and stops when `interrupted` is set.
+pub fn interruptible_observer(interrupted: &AtomicBool) -> CopyObserver<'_> {
+    CopyObserver {
+        observer: Box::leak(Box::new(|_: &_, _: &_| {})),
+        change: Box::leak(Box::new(|_: &_| {})),
+        connection: Box::leak(Box::new(|_: &_| {})),
+        interrupted,
+    }
+}
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+impl TestServer {
+    pub fn start(config: ServerConfig, service: Service) -> Self {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let entries = log.clone();
+        let server = Server::bind(config, service, move |event| entries.lock().unwrap().push(format!("{event:?}")));
+        let server = server.unwrap();
+        let (ticket, admission) = (server.ticket("127.0.0.1").unwrap(), server.admission());
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = Some(thread::spawn(move || server.run(&stopped, &AtomicBool::new(false))));
+        TestServer { ticket, admission, log, stop, thread }
+    }
+
+    pub fn target(&self) -> Target {
+        Target::new(self.ticket.clone()).unwrap()
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(thread::panicking() || ended.is_some_and(|ended| ended.is_ok()), "the server's thread panicked");
+    }
+}

@@ -1,0 +1,456 @@
+//! Control loop of a copy: one loop over the control connection for either [`Role`].
+//!
+//! Only this loop ends the copy. The streams move bytes and report. The loop exchanges the messages of both sides,
+//! sends a proof of life at least every second, detects a silent peer after [`DEAD_PEER_TIMEOUT`] and a standstill
+//! after [`STALL_TIMEOUT`]. It ends the copy once: with success, or with the one error that explains the failure.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lfn_base::units::Bytes;
+use lfn_results::evidence::{ProgressSample, StreamTime};
+use lfn_session::wire::copy::progress::stall_cause;
+use lfn_session::wire::copy::{ALIVE_INTERVAL, Progress};
+use lfn_session::{Control, DEAD_PEER_TIMEOUT, DataStream, SessionError};
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use super::role::{CopyResult, ListedTotals, Role};
+use super::stall::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT};
+use super::stream_set::StreamSet;
+use super::{Stall, TransferError};
+
+/// Maximum time in which a receiver may sync or wait for free space without progress.
+const MAX_SYNC_TIME: Duration = Duration::from_secs(15 * 60);
+
+/// Time for which the loop waits for a message before its periodic checks.
+const TICK: Duration = Duration::from_millis(4);
+
+/// Maximum time for messages that arrive without a pause, before the periodic checks run again. Longer than any backlog
+/// takes, however many messages the peer sends.
+const MAX_RECEIVE_TIME: Duration = Duration::from_millis(100);
+
+/// Interval in which a receiver reports new progress. The sender shows the received bytes, not the bytes that it gave
+/// to its kernel.
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Maximum wait for the peer's reason after a broken stream.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The need of one side for data streams.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamDemand<'a> {
+    pub(crate) streams: &'a StreamSet,
+    /// Data streams have work now or later.
+    pub(crate) is_needed: bool,
+}
+
+/// Returns new data streams as they arrive.
+pub(crate) type NewStreams<'a> = &'a mut dyn FnMut(StreamDemand<'_>) -> Option<Result<DataStream, TransferError>>;
+
+/// Called several times a second with the totals of the list and the progress.
+pub(crate) type LoopObserver<'a> = &'a mut dyn FnMut(ListedTotals, &ProgressSample);
+
+/// The control connection of a copy, with the clock that all time limits use.
+pub(crate) trait ControlLink {
+    /// Sends one message to the peer.
+    fn send<T: Serialize>(&mut self, message: &T) -> Result<(), SessionError>;
+
+    /// Returns the next message if one arrives within `timeout`.
+    fn poll<T: DeserializeOwned>(&mut self, timeout: Duration) -> Result<Option<T>, SessionError>;
+
+    /// Returns the name of the peer in errors: "the server" or "the client".
+    fn peer(&self) -> &'static str;
+
+    fn now(&self) -> Instant;
+}
+
+impl ControlLink for Control {
+    fn send<T: Serialize>(&mut self, message: &T) -> Result<(), SessionError> {
+        Control::send(self, message)
+    }
+
+    fn poll<T: DeserializeOwned>(&mut self, timeout: Duration) -> Result<Option<T>, SessionError> {
+        Control::poll(self, timeout, "before the copy was done")
+    }
+
+    fn peer(&self) -> &'static str {
+        Control::peer(self)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+}
+
+/// Control loop of one side.
+pub(crate) struct ControlLoop<'a, C> {
+    control: &'a mut C,
+    arrivals: NewStreams<'a>,
+    /// Ends the copy when set by another thread.
+    interrupted: &'a AtomicBool,
+    observer: LoopObserver<'a>,
+    liveness: Liveness,
+}
+
+/// Times of the last messages and of the last progress.
+struct Liveness {
+    started: Instant,
+    last_received: Instant,
+    last_sent: Instant,
+    /// Payload bytes in the last report to the peer.
+    reported: Bytes,
+    observed: Instant,
+    began: Instant,
+    /// Work counter of both sides together, and the time of its last change.
+    progress: (u64, Instant),
+    /// Payload bytes that arrived in this session, and the time of the last arrival.
+    received: (Bytes, Option<Instant>),
+    /// Last time at which a receiver had no reason to wait.
+    last_active: Instant,
+    peer_progress: Progress,
+}
+
+impl<'a, C: ControlLink> ControlLoop<'a, C> {
+    pub(crate) fn new(
+        control: &'a mut C,
+        started: Instant,
+        arrivals: NewStreams<'a>,
+        interrupted: &'a AtomicBool,
+        observer: LoopObserver<'a>,
+    ) -> Self {
+        let liveness = Liveness::new(started, control.now());
+        ControlLoop { control, arrivals, interrupted, observer, liveness }
+    }
+
+    /// Runs until this side has its result, or until an error ends the copy. All streams are shut down afterwards.
+    pub(crate) fn run<S: Role>(&mut self, side: &mut S) -> Result<CopyResult, TransferError> {
+        let result = self.process(side);
+        let mut sample = self.sample(side);
+        if result.is_ok() {
+            // All sent bytes have arrived, whatever the receiver's last report.
+            sample.bytes = side.streams().progress().bytes;
+        }
+        (self.observer)(side.listed(), &sample);
+        let Err(error) = result else { return result };
+        side.streams().shut_down();
+        let broke = matches!(
+            error,
+            TransferError::Stream { .. }
+                | TransferError::Header(_)
+                | TransferError::Session(
+                    SessionError::Closed { .. } | SessionError::Io { .. } | SessionError::Timeout { .. }
+                )
+        );
+        Err(if broke { await_refusal(self.control, error) } else { error })
+    }
+
+    /// Returns the time of the last arrival of payload; in a long session also of the last work. A session that breaks
+    /// early and repeatedly before any payload arrives makes no progress.
+    pub(crate) fn last_progress(&self) -> Option<Instant> {
+        self.liveness.last_progress(self.control.now())
+    }
+
+    fn process<S: Role>(&mut self, side: &mut S) -> Result<CopyResult, TransferError> {
+        let worker = side.stream_worker();
+        loop {
+            let demand = StreamDemand { streams: side.streams(), is_needed: side.needs_streams() };
+            while let Some(stream) = (self.arrivals)(demand) {
+                let (worker, stream) = (worker.clone(), stream?);
+                start(move || worker(stream))?;
+            }
+            for message in side.take_messages(self.control.now()) {
+                self.control.send(&message)?;
+            }
+            if let Some(ended) = side.result() {
+                return Ok(ended);
+            }
+            self.poll(side)?;
+            // All waiting messages are read before the next send, because a list arrives in many frames.
+            let (mut wait, until) = (TICK, self.control.now() + TICK + MAX_RECEIVE_TIME);
+            while let Some(message) = self.control.poll(wait)? {
+                let now = self.control.now();
+                self.liveness.last_received = now;
+                match S::peer_progress(&message) {
+                    Some(progress) => self.liveness.peer_progress = progress,
+                    // A list, or results of entries, are progress too.
+                    None if S::is_progress(&message) => self.liveness.progress.1 = now,
+                    None => {}
+                }
+                side.on_message(message, now)?;
+                // The peer may close the connection after its last message.
+                if side.result().is_some() || now >= until {
+                    break;
+                }
+                wait = Duration::ZERO;
+            }
+        }
+    }
+
+    /// Runs the periodic checks: errors, silence, stalls, proof of life, observer.
+    fn poll<S: Role>(&mut self, side: &mut S) -> Result<(), TransferError> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(TransferError::Interrupted);
+        }
+        if let Some(error) = side.streams().take_error() {
+            return Err(error);
+        }
+        let now = self.control.now();
+        let progress = side.streams().progress();
+        let peer = &self.liveness.peer_progress;
+        let moved = progress_counter(&progress).wrapping_add(progress_counter(peer));
+        let received = if S::IS_SENDER { peer.bytes } else { progress.bytes };
+        if received != self.liveness.received.0 {
+            self.liveness.received = (received, Some(now));
+        }
+        let standstill = self.liveness.update(moved, side.should_be_moving(), now);
+        if now > self.liveness.last_received + DEAD_PEER_TIMEOUT {
+            let peer = self.control.peer();
+            return Err(SessionError::Timeout { peer, after: DEAD_PEER_TIMEOUT, while_doing: "while copying" }.into());
+        }
+        let client = self.control.peer() == "the server";
+        let stall_timeout = if client { STALL_TIMEOUT } else { STALL_TIMEOUT + SERVER_EXTRA_TIMEOUT };
+        if standstill > stall_timeout {
+            let (sender, receiver) = if S::IS_SENDER {
+                (progress, self.liveness.peer_progress)
+            } else {
+                (self.liveness.peer_progress, progress)
+            };
+            let cause = stall_cause(&sender.activity, &receiver.activity);
+            let stall = Stall { cause, is_upload: S::IS_SENDER == client };
+            return Err(TransferError::Stalled { after: stall_timeout, stall });
+        }
+        let report_due = !S::IS_SENDER
+            && progress.bytes != self.liveness.reported
+            && now >= self.liveness.last_sent + REPORT_INTERVAL;
+        if report_due || now >= self.liveness.last_sent + ALIVE_INTERVAL {
+            (self.liveness.last_sent, self.liveness.reported) = (now, progress.bytes);
+            self.control.send(&S::alive_message(own_progress(side)))?;
+        }
+        if now >= self.liveness.observed + Duration::from_millis(200) {
+            self.liveness.observed = now;
+            let sample = self.sample(side);
+            if S::IS_SENDER {
+                side.streams().update_congestion(&sample);
+            }
+            (self.observer)(side.listed(), &sample);
+        }
+        Ok(())
+    }
+
+    /// Returns the counters of both sides.
+    fn sample<S: Role>(&self, side: &S) -> ProgressSample {
+        let ours = own_progress(side);
+        let (sender, receiver) =
+            if S::IS_SENDER { (ours, self.liveness.peer_progress) } else { (self.liveness.peer_progress, ours) };
+        ProgressSample {
+            at: self.control.now().saturating_duration_since(self.liveness.started),
+            bytes: if S::IS_SENDER { self.liveness.peer_progress.bytes.min(ours.bytes) } else { ours.bytes },
+            sender: sender.shares,
+            receiver: receiver.shares,
+            sockets: sender.sockets,
+        }
+    }
+}
+
+impl Liveness {
+    fn new(started: Instant, now: Instant) -> Self {
+        Liveness {
+            started,
+            last_received: now,
+            last_sent: now,
+            reported: Bytes(0),
+            observed: now,
+            began: now,
+            received: (Bytes(0), None),
+            progress: (0, now),
+            last_active: now,
+            peer_progress: Progress::default(),
+        }
+    }
+
+    /// Returns the time of the last progress, as in [`ControlLoop::last_progress`].
+    fn last_progress(&self, now: Instant) -> Option<Instant> {
+        let lasted = now.saturating_duration_since(self.began) > STALL_TIMEOUT;
+        self.received.1.max(lasted.then_some(self.progress.1))
+    }
+
+    /// Updates the state with the work counter and with whether data should be moving. Returns for how long data should
+    /// have moved but did not.
+    fn update(&mut self, moved: u64, moving: bool, now: Instant) -> Duration {
+        if moved != self.progress.0 || moving {
+            self.last_active = now;
+        }
+        if moved != self.progress.0 || (!moving && now < self.last_active + MAX_SYNC_TIME) {
+            self.progress = (moved, now);
+        }
+        now.saturating_duration_since(self.progress.1)
+    }
+}
+
+/// Returns a number that changes whenever a side moves, reads, writes or hashes data. Time counts when an activity
+/// ends.
+fn progress_counter(progress: &Progress) -> u64 {
+    let StreamTime { disk, hash, .. } = progress.shares;
+    progress.bytes.0.wrapping_add(((disk + hash) * 1e9) as u64)
+}
+
+/// Returns the progress of this side. Only a sender's sockets show its bottleneck.
+fn own_progress<S: Role>(side: &S) -> Progress {
+    let stream_set = side.streams();
+    Progress { sockets: S::IS_SENDER.then(|| stream_set.sockets()).flatten(), ..stream_set.progress() }
+}
+
+/// Returns the peer's reason, if one arrives within [`REFUSAL_TIMEOUT`]; otherwise `error`.
+fn await_refusal(control: &mut impl ControlLink, error: TransferError) -> TransferError {
+    let deadline = control.now() + REFUSAL_TIMEOUT;
+    loop {
+        let left = deadline.saturating_duration_since(control.now());
+        match control.poll::<IgnoredAny>(left) {
+            Ok(Some(_)) if !left.is_zero() => {}
+            Err(refused @ SessionError::Refused(_)) => return refused.into(),
+            // A closed connection is more specific than a broken stream.
+            Err(closed @ SessionError::Closed { .. }) => return closed.into(),
+            _ => return error,
+        }
+    }
+}
+
+fn start(work: impl FnOnce() + Send + 'static) -> Result<(), TransferError> {
+    let spawned = thread::Builder::new().name("data stream".into()).spawn(work);
+    spawned.map(drop).map_err(|source| SessionError::Io { peer: "the kernel", source }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use lfn_session::wire::copy::blocks::DEFAULT_BLOCK;
+    use lfn_session::wire::copy::options::TransferOptions;
+    use lfn_session::wire::copy::{ReceiverMessage, SenderMessage};
+
+    use super::*;
+    use crate::entry_listener::EntryListener;
+    use crate::receiver::{Destination, Receiver, ReceiverOptions, ReceiverTimeouts};
+
+    /// Returns the second at which a copy counts as stalled. The copy moves data for ten seconds; `moving` reports
+    /// whether data should be moving.
+    fn stalled(moving: impl Fn(u64) -> bool) -> Option<u64> {
+        let begun = Instant::now();
+        let mut liveness = Liveness::new(begun, begun);
+        (0..3600).find(|second| {
+            let now = begun + Duration::from_secs(*second);
+            liveness.update(1000 * second.min(&10), moving(*second), now) > STALL_TIMEOUT
+        })
+    }
+
+    /// A control connection in virtual time: a wait for a message moves the clock, and nothing else does.
+    struct VirtualLink {
+        now: Instant,
+        peer: &'static str,
+        /// The peer sends a proof of life each second until this time.
+        alive_until: Instant,
+        next_alive: Instant,
+    }
+
+    impl ControlLink for VirtualLink {
+        fn send<T: Serialize>(&mut self, _message: &T) -> Result<(), SessionError> {
+            Ok(())
+        }
+
+        fn poll<T: DeserializeOwned>(&mut self, timeout: Duration) -> Result<Option<T>, SessionError> {
+            self.now += timeout;
+            if self.now < self.next_alive || self.next_alive > self.alive_until {
+                return Ok(None);
+            }
+            self.next_alive += ALIVE_INTERVAL;
+            let alive = serde_json::to_value(SenderMessage::Alive(Progress::default())).unwrap();
+            Ok(Some(serde_json::from_value(alive).unwrap()))
+        }
+
+        fn peer(&self) -> &'static str {
+            self.peer
+        }
+
+        fn now(&self) -> Instant {
+            self.now
+        }
+    }
+
+    /// Runs a receiver whose peer proves to be alive for this time and sends nothing else. Returns the virtual time until
+    /// the copy ends, and its error.
+    fn receive_nothing(peer: &'static str, alive_for: Duration) -> (Duration, TransferError) {
+        let begun = Instant::now();
+        let mut link = VirtualLink { now: begun, peer, alive_until: begun + alive_for, next_alive: begun };
+        let options = ReceiverOptions {
+            transfer: TransferOptions::default(),
+            listener: EntryListener::default(),
+            since: None,
+            block_size: DEFAULT_BLOCK,
+            timeouts: ReceiverTimeouts::default(),
+        };
+        let mut receiver = Receiver::start(Destination::Null, options, StreamSet::default()).unwrap();
+        // The threads of the receiver run in real time, so they must have nothing to do when virtual time starts.
+        while !receiver.take_messages(begun).iter().any(|message| matches!(message, ReceiverMessage::Ready { .. })) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (interrupted, mut observer) = (AtomicBool::new(false), |_, _: &ProgressSample| {});
+        let mut arrivals = |_: StreamDemand<'_>| None;
+        let mut control_loop = ControlLoop::new(&mut link, begun, &mut arrivals, &interrupted, &mut observer);
+        let error = control_loop.run(&mut receiver).unwrap_err();
+        receiver.close();
+        (link.now - begun, error)
+    }
+
+    #[test]
+    fn peer_that_moves_nothing_for_a_minute_is_stalled() {
+        for (peer, timeout) in [("the server", STALL_TIMEOUT), ("the client", STALL_TIMEOUT + SERVER_EXTRA_TIMEOUT)] {
+            let (after, error) = receive_nothing(peer, Duration::from_secs(600));
+            assert!(matches!(error, TransferError::Stalled { after, .. } if after == timeout), "{error}");
+            assert!((timeout..timeout + Duration::from_secs(1)).contains(&after), "{peer}: {after:?}");
+        }
+    }
+
+    #[test]
+    fn silent_peer_is_dead_after_its_timeout() {
+        for alive_for in [Duration::ZERO, Duration::from_secs(20)] {
+            let (after, error) = receive_nothing("the server", alive_for);
+            let is_timeout = matches!(error, TransferError::Session(SessionError::Timeout { .. }));
+            assert!(is_timeout, "{error}");
+            // The loop waits for a reason after the error.
+            let expected = alive_for + DEAD_PEER_TIMEOUT;
+            let latest = expected + REFUSAL_TIMEOUT + Duration::from_millis(100);
+            assert!((expected..latest).contains(&after), "{after:?}");
+        }
+    }
+
+    #[test]
+    fn disk_and_hash_time_count_as_work() {
+        let done = |shares| progress_counter(&Progress { shares, ..Progress::default() });
+        let nothing = done(StreamTime::default());
+        assert!(done(StreamTime { hash: 0.001, ..StreamTime::default() }) != nothing);
+        assert!(done(StreamTime { disk: 0.001, ..StreamTime::default() }) != nothing);
+        assert_eq!(done(StreamTime { network: 60.0, rate_limited: 60.0, ..StreamTime::default() }), nothing);
+    }
+
+    #[test]
+    fn hashing_after_last_payload_is_progress() {
+        let begun = Instant::now();
+        let after = |seconds| begun + Duration::from_secs(seconds);
+        let mut liveness = Liveness::new(begun, begun);
+        liveness.received = (Bytes(1), Some(after(1)));
+        liveness.update(1, true, after(50));
+        assert_eq!(liveness.last_progress(after(50)), Some(after(1)));
+        liveness.update(2, true, after(1200));
+        assert_eq!(liveness.last_progress(after(1200)), Some(after(1200)));
+        // A session that breaks early has made no progress.
+        assert_eq!(Liveness::new(begun, begun).last_progress(after(50)), None);
+    }
+
+    #[test]
+    fn syncing_is_no_stall_for_15_minutes() {
+        assert_eq!(stalled(|_| true), Some(71));
+        // No more data is expected and the receiver syncs: 15 minutes are allowed.
+        assert_eq!(stalled(|second| second < 12), Some(12 + 15 * 60 + 60 - 1));
+        assert_eq!(stalled(|second| !(12..=600).contains(&second)), Some(600 + 60 + 1));
+    }
+}

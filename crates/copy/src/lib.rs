@@ -1,0 +1,47 @@
+//! Both ends of a copy session.
+//!
+//! [`upload`] and [`download`] are the client, [`serve()`] is the server. Each side is either a sender or a receiver.
+//! One thread per data stream moves blocks, and one loop over the control connection decides how the copy ends.
+//! [`crate::proto`] decides about entries and blocks; this module holds the threads, the sockets and the files.
+
+#![forbid(unsafe_code)]
+
+mod accounts;
+mod base_dir;
+mod clean;
+mod client;
+mod control_loop;
+mod copy_options;
+mod entry_listener;
+mod error;
+mod lock;
+pub mod proto;
+mod receiver;
+mod resumable_copy;
+mod role;
+mod sender;
+mod serve;
+mod stall;
+mod storage;
+mod stream_pool;
+mod stream_set;
+mod stream_state;
+pub mod third_party;
+mod this_host;
+mod threads;
+mod work_meter;
+mod write_only;
+
+pub use clean::{CleanEvent, clean_local};
+pub use client::{download, upload};
+pub use copy_options::{
+    ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, DEFAULT_RETRY_FOR, LocalDestination, LocalSource,
+};
+pub use entry_listener::EntryListener;
+pub use error::{
+    DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, SenderViolation, Stall, TransferError, UnrequestedKind,
+};
+pub use lfn_session::wire::copy::CopyEnd;
+pub use role::ListedTotals;
+pub use serve::serve;
+pub use third_party::third_party_copy;

@@ -1,0 +1,60 @@
+//! Everything that the threads of a sender share.
+
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use lfn_base::units::Bytes;
+use lfn_session::wire::copy::options::Verify;
+
+use super::destination_slot::DestinationSlot;
+use super::listing::Listing;
+use super::open_files::OpenFiles;
+use super::state::State;
+use crate::entry_listener::EntryListener;
+use crate::stream_set::StreamSet;
+
+/// Maximum time until a waiting thread notices that the copy was stopped.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Everything that the threads of a sender share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) streams: StreamSet,
+    pub(super) block_size: Bytes,
+    pub(super) sparse: bool,
+    pub(super) verify: Verify,
+    pub(super) destination: DestinationSlot,
+    pub(super) open_files: OpenFiles,
+    /// Receives the events that the receiver reports.
+    pub(super) listener: OnceLock<EntryListener>,
+    pub(super) state: Mutex<State>,
+    /// Signalled when there are blocks to send, or when there will be none any more.
+    pub(super) work_available: Condvar,
+    /// Signalled when the list may grow.
+    pub(super) room_in_list: Condvar,
+}
+
+impl Shared {
+    pub(super) fn new(block_size: Bytes, listing: &Listing, streams: StreamSet) -> Self {
+        let (work_available, room_in_list) = Default::default();
+        let (sparse, open_files, listener) = (listing.preserve.sparse, OpenFiles::default(), OnceLock::new());
+        let (verify, destination) = (listing.verify, listing.destination.clone());
+        Shared {
+            streams,
+            block_size,
+            sparse,
+            verify,
+            destination,
+            open_files,
+            listener,
+            state: Mutex::new(State::new(block_size, listing)),
+            work_available,
+            room_in_list,
+        }
+    }
+}
+
+/// Waits until the state may have changed, for at most [`POLL_INTERVAL`].
+pub(super) fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    condition.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
+}

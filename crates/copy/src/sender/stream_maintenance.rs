@@ -1,0 +1,75 @@
+//! Reports the blocks of broken streams, and closes stalled streams.
+
+use std::time::Instant;
+
+use lfn_session::wire::copy::{ReceiverMessage, SenderMessage};
+
+use super::shared::Shared;
+use super::state::State;
+use crate::TransferError;
+use crate::lock::lock;
+use crate::stream_state::{ClosedStream, MAX_RANGES_PER_MESSAGE};
+
+impl Shared {
+    /// Reports the blocks of broken streams, and closes stalled streams.
+    pub(super) fn maintain_streams(&self, now: Instant) {
+        let streams = &self.streams;
+        for ClosedStream { stream: closed, error } in streams.take_closed() {
+            let Some(error) = error else { continue };
+            let mut state = lock(&self.state);
+            let parts = closed.unacked_blocks(MAX_RANGES_PER_MESSAGE);
+            let last = parts.len();
+            let (stream, stalled) = (closed.number(), closed.is_stalled());
+            for (at, blocks) in parts.into_iter().enumerate() {
+                state.outbox.push_back(SenderMessage::Lost { stream, blocks, more: at + 1 < last, stalled });
+            }
+            drop(state);
+            if stalled {
+                streams.record_stall(now);
+            }
+            streams.record_failure(error);
+        }
+        let (since, timeout) = {
+            let detector = &mut lock(&self.state).stall_detector;
+            (detector.check(now), detector.timeout)
+        };
+        let Some(since) = since else { return };
+        for stream_state in streams.active() {
+            if stream_state.has_stalled(since, timeout, now) {
+                stream_state.shut_down_stalled();
+                // Threads that wait for work on this stream must notice.
+                self.work_available.notify_all();
+            }
+        }
+    }
+
+    /// Handles the receiver's reports about streams.
+    pub(super) fn on_stream_message(
+        &self,
+        state: &mut State,
+        message: &ReceiverMessage,
+        now: Instant,
+    ) -> Result<(), TransferError> {
+        let streams = &self.streams;
+        match message {
+            ReceiverMessage::Received { streams: totals, delayed } => {
+                state.stall_detector.set_delayed(*delayed, now);
+                for received in totals {
+                    if let Some(stream_state) = streams.get(received.stream) {
+                        streams.add_arrived_blocks(stream_state.record_acked(*received));
+                    }
+                }
+            }
+            ReceiverMessage::Broken { stream, blocks, reason } => {
+                streams.add_arrived_blocks(*blocks);
+                if let Some(reason) = reason {
+                    streams.set_peer_error(reason);
+                }
+                streams.reject_stream(*stream);
+                self.work_available.notify_all();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! Opens the data streams of a copy, and replaces streams that break.
+//!
+//! The client always dials, whichever side finds that a stream ended. New streams get new numbers, because the server
+//! may not know yet that the old stream ended. If streams break repeatedly, the wait before the next dial increases.
+//! [`super::stream_set`] ends the copy after too many failures.
+
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use lfn_session::dial::{self, Target};
+use lfn_session::wire::seal::Seal;
+use lfn_session::{DataStream, Protection, SessionError, SessionId, congestion, pacing};
+
+use super::TransferError;
+use super::copy_options::CopyOptions;
+use super::lock::lock;
+use super::stream_set::StreamSet;
+
+/// Minimum time between two rounds of dialling.
+const MIN_REDIAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// First and maximum wait between two rounds after streams broke without progress.
+const REDIAL_BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+
+/// Target of the stream count; may change during the copy.
+#[derive(Clone, Debug)]
+pub(crate) struct TargetCount(Arc<AtomicU16>);
+
+/// The data streams of one session, as dialled by the client.
+pub(crate) struct StreamPool<D> {
+    target: Target,
+    session: SessionId,
+    options: CopyOptions,
+    deliver: D,
+    target_count: TargetCount,
+    next_number: u32,
+    /// Streams that are dialled or open.
+    open: Arc<AtomicU16>,
+    failed: Arc<Mutex<Vec<TransferError>>>,
+    next_dial: Instant,
+}
+
+/// Counts a stream that is dialled or open.
+struct OpenStreamGuard(Arc<AtomicU16>);
+
+impl Drop for OpenStreamGuard {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl TargetCount {
+    /// Creates a target with this stream count.
+    pub(crate) fn new(streams: u16) -> Self {
+        TargetCount(Arc::new(AtomicU16::new(streams)))
+    }
+
+    /// Changes the target stream count.
+    pub(crate) fn set(&self, streams: u16) {
+        self.0.store(streams, Ordering::Relaxed);
+    }
+
+    /// Returns the target stream count.
+    pub(crate) fn get(&self) -> u16 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<D: Fn(DataStream) + Clone + Send + 'static> StreamPool<D> {
+    /// Dials the target number of streams at once, each on its own thread, which passes the stream to `deliver`.
+    pub(crate) fn start(
+        target: &Target,
+        session: SessionId,
+        options: &CopyOptions,
+        target_count: &TargetCount,
+        deliver: D,
+    ) -> Result<Self, TransferError> {
+        let mut pool = StreamPool {
+            target: target.clone(),
+            session,
+            options: options.clone(),
+            deliver,
+            target_count: target_count.clone(),
+            next_number: 0,
+            open: Arc::default(),
+            failed: Arc::default(),
+            next_dial: Instant::now(),
+        };
+        for _ in 0..target_count.get() {
+            pool.dial()?;
+        }
+        Ok(pool)
+    }
+
+    /// Dials the missing streams. Returns errors that another attempt cannot repair.
+    pub(crate) fn maintain(&mut self, stream_set: &StreamSet, now: Instant) -> Result<(), TransferError> {
+        for error in std::mem::take(&mut *lock(&self.failed)) {
+            match error {
+                TransferError::Session(SessionError::WrongFingerprint { .. } | SessionError::Bind { .. })
+                | TransferError::Congestion { .. } => return Err(error),
+                error => stream_set.record_failure(error),
+            }
+        }
+        let missing =
+            self.target_count.get().min(self.options.max_streams).saturating_sub(self.open.load(Ordering::SeqCst));
+        if missing == 0 || now < self.next_dial || stream_set.is_stopped() {
+            return Ok(());
+        }
+        self.next_dial = now + redial_delay(stream_set.failures_without_progress(), self.options.streams);
+        for _ in 0..missing {
+            self.dial()?;
+        }
+        Ok(())
+    }
+
+    fn dial(&mut self) -> Result<(), TransferError> {
+        // All stream numbers of the session are used: no more streams are opened.
+        let Ok(number) = u16::try_from(self.next_number) else { return Ok(()) };
+        self.next_number += 1;
+        self.open.fetch_add(1, Ordering::SeqCst);
+        let open = OpenStreamGuard(self.open.clone());
+        let (target, session, options) = (self.target.clone(), self.session, self.options.clone());
+        let (deliver, failed) = (self.deliver.clone(), self.failed.clone());
+        let dial = move || match dial_stream(&target, session, number, &options) {
+            Ok(mut stream) => {
+                stream.attach(open);
+                deliver(stream);
+            }
+            Err(error) => lock(&failed).push(error),
+        };
+        thread::Builder::new().name("data stream".into()).spawn(dial).map(drop).map_err(thread_error)
+    }
+}
+
+/// Returns the wait before the next dial. Failures of all streams in one round count once.
+fn redial_delay(failures: u32, streams: u16) -> Duration {
+    if failures == 0 {
+        return MIN_REDIAL_INTERVAL;
+    }
+    let rounds = (failures / u32::from(streams.max(1))).min(8);
+    (REDIAL_BACKOFF.0 * (1 << rounds)).min(REDIAL_BACKOFF.1)
+}
+
+pub(super) fn thread_error(source: io::Error) -> TransferError {
+    SessionError::Io { peer: "the kernel", source }.into()
+}
+
+fn dial_stream(
+    target: &Target,
+    session: SessionId,
+    stream: u16,
+    options: &CopyOptions,
+) -> Result<DataStream, TransferError> {
+    let wish = options.congestion.as_ref();
+    let refused = AtomicBool::new(false);
+    let prepare = |socket: &socket2::Socket| {
+        pacing::set(socket, options.pace)?;
+        let Some(wish) = wish else { return Ok(()) };
+        congestion::set(socket, wish).inspect_err(|_| refused.store(true, Ordering::Relaxed))
+    };
+    let opened = dial::open_data(target, session, stream, options.protection, None, prepare).map(|mut opened| {
+        if options.protection == Protection::Clear {
+            opened.set_seal(Seal::new(&target.stream_secret(), target.scoped_id(session), stream));
+        }
+        opened
+    });
+    opened.map_err(|error| match (error, wish) {
+        (SessionError::Unreachable { source, .. }, Some(wish)) if refused.load(Ordering::Relaxed) => {
+            TransferError::Congestion { name: wish.name().to_owned(), source }
+        }
+        (error, _) => error.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redial_delay_grows_and_resets_on_success() {
+        assert_eq!(redial_delay(0, 4), MIN_REDIAL_INTERVAL);
+        let after = |failures| redial_delay(failures, 4).as_millis();
+        assert_eq!([1, 4, 8, 12, 16, 20, 1000].map(after), [250, 500, 1000, 2000, 2000, 2000, 2000]);
+    }
+}

@@ -1,0 +1,14 @@
+//! Tests of throughput, latency and paths: load, meters, and both ends of each protocol.
+//!
+//! - [`tester`] has lfn's own tests over TCP and UDP.
+//! - [`iperf3`] and [`stamp`] work with other implementations of these protocols.
+//! - [`path`] measures the hops and the MTU of a path without load.
+//! - [`proto`] has what these need without sockets and clocks.
+
+#![forbid(unsafe_code)]
+
+pub mod iperf3;
+pub mod path;
+pub mod proto;
+pub mod stamp;
+pub mod tester;

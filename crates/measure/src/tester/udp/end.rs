@@ -1,0 +1,503 @@
+//! One end of a test with datagrams: its threads, its clock, its intervals, and its report.
+//!
+//! This module knows nothing of the protocol's messages; the client and the server query it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender as EventSender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use lfn_base::units::BitRate;
+use lfn_results::host::socket_warnings;
+use lfn_results::measure::{
+    Cpu, EndReport, Interval, Kernel, SocketRequest, StreamReport, StreamSample, TestLoad, TestRequest, UdpRequest,
+};
+use lfn_results::udp::figures::{UdpFigures, UdpSample};
+use lfn_results::udp::ramp::{RampReport, StepReceived, StepSent};
+use lfn_session::DatagramStream;
+use lfn_session::limits::rate_limiter::RateLimiter;
+use lfn_sys::clock::monotonic_nanos;
+use lfn_sys::tcp;
+
+use super::flow::UdpFlow;
+use super::receiver;
+use super::sender::{SendUntil, UdpSender};
+use crate::tester::TestError;
+use crate::tester::host::HostWatch;
+use crate::tester::meter::next_multiple;
+
+/// Maximum sleep of the control thread.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Time without arrivals, plus a round trip, after which missing datagrams count as lost.
+const QUIET_TIME: Duration = Duration::from_millis(200);
+
+/// Maximum lateness, plus a round trip, after which missing datagrams count as lost in any case.
+const MAX_LATENESS: Duration = Duration::from_secs(5);
+
+/// A step of a ramp to send.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RampStep {
+    pub(super) number: u32,
+    pub(super) rate: BitRate,
+    pub(super) time: Duration,
+}
+
+/// Events of the threads.
+enum ThreadEvent {
+    StepSent(StepSent),
+    Ended { stream: u16, cpu: Cpu, result: io::Result<()> },
+}
+
+/// Streams of one end while they run.
+pub(super) struct UdpEnd {
+    flows: Vec<Arc<UdpFlow>>,
+    threads: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    events: Receiver<ThreadEvent>,
+    /// Channel to the sender of a ramp.
+    steps: Option<EventSender<RampStep>>,
+    sent_step: Option<StepSent>,
+    sends: bool,
+    /// Maximum rate per stream that the server allows.
+    rate_limit: Option<BitRate>,
+    interval: Duration,
+    ended: usize,
+    host: Option<HostWatch>,
+    cpu: Cpu,
+    counted: Vec<CountedStats>,
+    intervals_end: Duration,
+    intervals: Vec<Interval>,
+    closed_intervals: usize,
+}
+
+/// Counts of a stream in earlier intervals.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct CountedStats {
+    bytes: u64,
+    datagrams: u64,
+    lost: u64,
+    reordered: u64,
+    duplicates: u64,
+}
+
+impl UdpEnd {
+    /// Sets the socket options and starts a thread for each stream. `limit` is the maximum rate of each stream.
+    pub(super) fn start(
+        streams: Vec<DatagramStream>,
+        request: &TestRequest,
+        socket_request: &SocketRequest,
+        sends: bool,
+        rate_limiter: &Arc<RateLimiter>,
+        limit: Option<BitRate>,
+    ) -> Result<UdpEnd, TestError> {
+        let udp = request.udp.as_deref().copied().unwrap_or_default();
+        let (events_out, events) = channel();
+        let mut end = UdpEnd::empty(request, sends, events);
+        end.rate_limit = limit;
+        end.host = streams.first().map(|stream| {
+            let local = stream.socket().local_addr().ok().map(|address| address.ip());
+            HostWatch::for_destination(stream.peer().ip(), local)
+        });
+        let highest = udp.ramp.map_or(udp.rate, |ramp| ramp.to);
+        let rate_limit = limit.filter(|limit| sends && *limit < highest).map(|limit| (highest, limit));
+        let left = Arc::new(AtomicU64::new(match request.load {
+            TestLoad::Records(count) => count,
+            _ => 0,
+        }));
+        for stream in streams {
+            let number = stream.stream();
+            let failed = |source| TestError::Stream { stream: number, source };
+            let mut flow = UdpFlow::new(stream, socket_request, &udp, sends).map_err(failed)?;
+            flow.rate_limit = rate_limit;
+            let flow = Arc::new(flow);
+            if let (TestLoad::Bytes(bytes), true) = (request.load, end.flows.is_empty()) {
+                left.store(bytes.0.div_ceil(flow.datagram_bytes as u64), Ordering::Relaxed);
+            }
+            let job = FlowJob {
+                flow: flow.clone(),
+                rate_limiter: rate_limiter.clone(),
+                stop: end.stop.clone(),
+                events_out: events_out.clone(),
+                rate: limit.map_or(udp.rate, |limit| udp.rate.min(limit)),
+                load: request.load,
+                remaining: left.clone(),
+            };
+            let steps = end.steps_of(&udp);
+            let work = move || job.run(sends, steps);
+            end.threads.push(thread::Builder::new().name(format!("stream {number}")).spawn(work).map_err(failed)?);
+            end.flows.push(flow);
+            end.counted.push(CountedStats::default());
+        }
+        Ok(end)
+    }
+
+    fn empty(request: &TestRequest, sends: bool, events: Receiver<ThreadEvent>) -> UdpEnd {
+        UdpEnd {
+            flows: Vec::new(),
+            threads: Vec::new(),
+            stop: Arc::default(),
+            events,
+            steps: None,
+            sent_step: None,
+            sends,
+            rate_limit: None,
+            interval: request.interval,
+            ended: 0,
+            host: None,
+            cpu: Cpu::default(),
+            counted: Vec::new(),
+            intervals_end: Duration::ZERO,
+            intervals: Vec::new(),
+            closed_intervals: 0,
+        }
+    }
+
+    fn steps_of(&mut self, udp: &UdpRequest) -> Option<Receiver<RampStep>> {
+        udp.ramp.filter(|_| self.sends)?;
+        let (events_out, steps) = channel();
+        self.steps = Some(events_out);
+        Some(steps)
+    }
+
+    /// Handles the events of the threads. Returns an error if a thread failed.
+    pub(super) fn collect(&mut self) -> Result<(), TestError> {
+        while let Ok(event) = self.events.try_recv() {
+            match event {
+                ThreadEvent::StepSent(sent) => self.sent_step = Some(sent),
+                ThreadEvent::Ended { stream, cpu, result } => {
+                    self.ended += 1;
+                    self.cpu.user += cpu.user;
+                    self.cpu.system += cpu.system;
+                    result.map_err(|source| TestError::Stream { stream, source })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether every thread has ended by itself.
+    pub(super) fn have_all_ended(&self) -> bool {
+        self.ended == self.flows.len()
+    }
+
+    /// Returns the payload of each sent datagram, bytes.
+    pub(super) fn datagram(&self) -> u64 {
+        self.flows.first().map_or(1, |flow| flow.datagram_bytes as u64)
+    }
+
+    /// Ends the sending now.
+    pub(super) fn stop_sending(&self) {
+        if self.sends {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the maximum rate per stream that the server allows.
+    pub(super) fn rate_limit(&self) -> Option<BitRate> {
+        self.rate_limit
+    }
+
+    /// Passes a step to the sender of a ramp.
+    pub(super) fn step(&mut self, step: RampStep) {
+        if let Some(steps) = &self.steps {
+            let _ = steps.send(step);
+        }
+    }
+
+    /// Returns a step that was just sent, once.
+    pub(super) fn take_sent_step(&mut self) -> Option<StepSent> {
+        self.sent_step.take()
+    }
+
+    /// Returns the result of a step so far.
+    pub(super) fn result(&self, step: u32) -> StepReceived {
+        let meter = self.flows.first().map(|flow| flow.incoming().step).unwrap_or_default();
+        if meter.step() == step { meter.figures() } else { StepReceived { step, ..StepReceived::default() } }
+    }
+
+    /// Returns the number of datagrams that each stream sent.
+    pub(super) fn sent(&self) -> Vec<u64> {
+        self.flows.iter().map(|flow| flow.outgoing().datagrams).collect()
+    }
+
+    /// Returns whether all sent datagrams have arrived, or no more are expected. `since` is the time of the message
+    /// with the sent numbers.
+    pub(super) fn has_settled(&self, sent: &[u64], since: Instant, rtt: Duration) -> bool {
+        let all = self.flows.iter().zip(sent).all(|(flow, &sent)| flow.incoming().stats.received() >= sent);
+        all || self.is_quiet(since, rtt)
+    }
+
+    /// Returns whether all datagrams of a step have arrived, or no more are expected.
+    pub(super) fn has_step_settled(&self, step: u32, datagrams: u64, since: Instant, rtt: Duration) -> bool {
+        self.result(step).datagrams >= datagrams || self.is_quiet(since, rtt)
+    }
+
+    fn is_quiet(&self, since: Instant, rtt: Duration) -> bool {
+        let last = self.flows.iter().map(|flow| flow.incoming().last).max().unwrap_or(0);
+        let silent = Duration::from_nanos(monotonic_nanos().saturating_sub(last)).min(since.elapsed());
+        silent > QUIET_TIME + rtt || since.elapsed() > MAX_LATENESS + rtt
+    }
+
+    /// Returns the time until there is something to do.
+    pub(super) fn time_to_next_event(&self) -> Duration {
+        let Some(now) = self.now() else { return POLL_INTERVAL };
+        self.next_boundary().saturating_sub(now).min(POLL_INTERVAL).max(Duration::from_millis(1))
+    }
+
+    /// Closes the current interval if it is over, and returns it.
+    pub(super) fn close_due_interval(&mut self) -> Option<&Interval> {
+        let now = self.now()?;
+        if now < self.next_boundary() {
+            return None;
+        }
+        self.close_interval(now);
+        self.closed_intervals += 1;
+        self.intervals.last()
+    }
+
+    /// Like [`UdpEnd::close_due_interval`], for callers that send the interval at once: it is not kept.
+    pub(super) fn take_interval(&mut self) -> Option<Interval> {
+        self.close_due_interval()?;
+        self.intervals.pop()
+    }
+
+    /// Returns the number of intervals that [`UdpEnd::close_due_interval`] closed.
+    pub(super) fn closed_intervals(&self) -> usize {
+        self.closed_intervals
+    }
+
+    /// Returns the time since the first datagram.
+    pub(super) fn now(&self) -> Option<Duration> {
+        Some(Duration::from_nanos(monotonic_nanos().saturating_sub(self.first()?)))
+    }
+
+    /// Stops the threads and returns the report. A receiver needs the number of datagrams sent on each stream.
+    pub(super) fn finish(
+        &mut self,
+        sent: Option<&[u64]>,
+        ramp: Option<RampReport>,
+        kernel: Kernel,
+    ) -> Result<EndReport, TestError> {
+        self.stop();
+        self.collect()?;
+        for (flow, &sent) in self.flows.iter().zip(sent.unwrap_or(&[])) {
+            flow.incoming().stats.finish(sent);
+        }
+        let elapsed = self.elapsed();
+        if elapsed > self.intervals_end || self.closed_intervals == 0 {
+            self.close_interval(elapsed.max(self.intervals_end));
+        } else if self.has_uncounted() {
+            self.close_interval(self.now().unwrap_or(self.intervals_end));
+        }
+        let streams: Vec<StreamReport> = self.flows.iter().map(|flow| self.report(flow, ramp.clone())).collect();
+        let (host, mut notes) = self.host.as_mut().map(HostWatch::finish).unwrap_or_default();
+        notes.extend(socket_warnings(&streams, host.as_ref()));
+        Ok(EndReport {
+            host,
+            notes,
+            elapsed,
+            bytes: streams.iter().map(|stream| stream.bytes).sum(),
+            cpu: Some(self.cpu),
+            kernel: Some(kernel),
+            lfn_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            started: self.first(),
+            streams,
+            intervals: std::mem::take(&mut self.intervals),
+            ..EndReport::default()
+        })
+    }
+
+    fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.steps = None;
+        for thread in self.threads.drain(..) {
+            // The thread checks the flag twenty times a second, and a send waits a second at most.
+            let _ = thread.join();
+        }
+    }
+
+    /// Returns the time at which the first datagram left or arrived.
+    fn first(&self) -> Option<u64> {
+        let first = |flow: &Arc<UdpFlow>| if self.sends { flow.outgoing().first } else { flow.incoming().first };
+        self.flows.iter().filter_map(first).min()
+    }
+
+    /// Returns the time from the first datagram to the time at which the one after the last would be due.
+    fn elapsed(&self) -> Duration {
+        let end = |flow: &Arc<UdpFlow>| match self.sends {
+            true => {
+                let sent_so_far = flow.outgoing();
+                flow_end(sent_so_far.first, sent_so_far.last, sent_so_far.datagrams)
+            }
+            false => {
+                let incoming = flow.incoming();
+                flow_end(incoming.first, incoming.last, incoming.stats.received())
+            }
+        };
+        let end = self.flows.iter().map(end).max().unwrap_or(0);
+        Duration::from_nanos(end.saturating_sub(self.first().unwrap_or(end)))
+    }
+
+    fn next_boundary(&self) -> Duration {
+        next_multiple(self.intervals_end, self.interval)
+    }
+
+    fn close_interval(&mut self, now: Duration) {
+        let sends = self.sends;
+        let streams: Vec<_> = self
+            .flows
+            .iter()
+            .zip(&mut self.counted)
+            .map(|(flow, counted)| sample(flow, counted, sends, self.host.as_mut()))
+            .collect();
+        let bytes = streams.iter().map(|sample| sample.bytes).sum();
+        let host = self.host.as_mut().and_then(HostWatch::sample);
+        self.intervals.push(Interval {
+            start: self.intervals_end,
+            end: now,
+            bytes,
+            streams,
+            host,
+            ..Interval::default()
+        });
+        self.intervals_end = now;
+    }
+
+    /// Returns whether a count has changed since the last interval: losses of the last datagrams are known only now.
+    fn has_uncounted(&self) -> bool {
+        let more = |(flow, counted): (&Arc<UdpFlow>, &CountedStats)| count_now(flow, counted, self.sends) != *counted;
+        self.flows.iter().zip(&self.counted).any(more)
+    }
+
+    fn report(&self, flow: &UdpFlow, ramp: Option<RampReport>) -> StreamReport {
+        let figures = match self.sends {
+            true => UdpFigures { sent: Some(flow.sent()), ramp, ..UdpFigures::default() },
+            false => UdpFigures { received: Some(flow.received()), ..UdpFigures::default() },
+        };
+        StreamReport {
+            stream: flow.stream.stream(),
+            thread: self
+                .host
+                .as_ref()
+                .and_then(|host| host.thread_total(flow.stream.stream(), flow.thread.load(Ordering::Relaxed))),
+            bytes: if self.sends { flow.outgoing().bytes } else { flow.incoming().bytes },
+            socket: Some(flow.socket.clone()),
+            udp: Some(Box::new(figures)),
+            ..StreamReport::default()
+        }
+    }
+}
+
+impl Drop for UdpEnd {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Work of a stream's thread.
+struct FlowJob {
+    flow: Arc<UdpFlow>,
+    rate_limiter: Arc<RateLimiter>,
+    stop: Arc<AtomicBool>,
+    events_out: EventSender<ThreadEvent>,
+    rate: BitRate,
+    load: TestLoad,
+    remaining: Arc<AtomicU64>,
+}
+
+impl FlowJob {
+    fn run(self, sends: bool, steps: Option<Receiver<RampStep>>) {
+        self.flow.thread.store(lfn_sys::process::thread_id(), Ordering::Relaxed);
+        let before = tcp::thread_cpu();
+        let result = match (sends, steps) {
+            (false, _) => receiver::run(&self.flow, &self.rate_limiter, &self.stop),
+            (true, None) => self.send(),
+            (true, Some(steps)) => self.ramp(&steps),
+        };
+        let after = tcp::thread_cpu();
+        let cpu =
+            Cpu { user: after.user.saturating_sub(before.user), system: after.system.saturating_sub(before.system) };
+        let _ = self.events_out.send(ThreadEvent::Ended { stream: self.flow.stream.stream(), cpu, result });
+    }
+
+    fn send(&self) -> io::Result<()> {
+        let until = match self.load {
+            TestLoad::TimeSeconds(time) => SendUntil::Time(time),
+            _ => SendUntil::Count(&self.remaining),
+        };
+        UdpSender::new(&self.flow, &self.rate_limiter, &self.stop)?.run(self.rate, 0, until).map(|_| ())
+    }
+
+    fn ramp(&self, steps: &Receiver<RampStep>) -> io::Result<()> {
+        let mut sender = UdpSender::new(&self.flow, &self.rate_limiter, &self.stop)?;
+        // The loop ends when the channel of steps is closed.
+        while let Ok(step) = steps.recv() {
+            let sent = sender.run(step.rate, step.number, SendUntil::Time(step.time))?;
+            let _ = self.events_out.send(ThreadEvent::StepSent(sent));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the end time of a stream: one mean gap after its last datagram. N datagrams have N - 1 gaps; without the
+/// extra gap, a few datagrams would show a goodput above their sending rate.
+fn flow_end(first: Option<u64>, last: u64, datagrams: u64) -> u64 {
+    let span = last.saturating_sub(first.unwrap_or(last));
+    let gap = span.checked_div(datagrams.saturating_sub(1)).unwrap_or(0);
+    last.saturating_add(gap)
+}
+
+/// Returns the counts of a stream so far.
+fn count_now(flow: &UdpFlow, counted: &CountedStats, sends: bool) -> CountedStats {
+    match sends {
+        true => {
+            let sent_so_far = flow.outgoing();
+            CountedStats { bytes: sent_so_far.bytes, datagrams: sent_so_far.datagrams, ..CountedStats::default() }
+        }
+        false => {
+            let incoming = flow.incoming();
+            let stats = &incoming.stats;
+            CountedStats {
+                bytes: incoming.bytes,
+                datagrams: stats.received(),
+                // A datagram that arrives late stays lost in the interval that missed it.
+                lost: stats.missing().max(counted.lost),
+                reordered: stats.reordered(),
+                duplicates: stats.duplicates(),
+            }
+        }
+    }
+}
+
+fn sample(flow: &UdpFlow, counted: &mut CountedStats, sends: bool, host: Option<&mut HostWatch>) -> StreamSample {
+    let now = count_now(flow, counted, sends);
+    let before = std::mem::replace(counted, now);
+    let udp = UdpSample {
+        datagrams: now.datagrams - before.datagrams,
+        lost: now.lost - before.lost,
+        reordered: now.reordered - before.reordered,
+        duplicates: now.duplicates - before.duplicates,
+        jitter: (!sends).then(|| flow.incoming().stats.jitter().smoothed()),
+    };
+    let bytes = now.bytes - before.bytes;
+    let stream = flow.stream.stream();
+    let thread = host.and_then(|host| host.thread(stream, flow.thread.load(Ordering::Relaxed)));
+    StreamSample { stream, bytes, thread, udp: Some(udp), ..StreamSample::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_datagram_counts_with_its_gap() {
+        // Nine datagrams, one every 100 ms from 50 ms on, last 0.9 s.
+        let ms = 1_000_000;
+        assert_eq!(flow_end(Some(50 * ms), 850 * ms, 9), 950 * ms);
+        assert_eq!(flow_end(Some(50 * ms), 50 * ms, 1), 50 * ms);
+        assert_eq!(flow_end(None, 0, 0), 0);
+    }
+}

@@ -1,0 +1,273 @@
+//! Send loop: waits for the schedule, passes a burst to the kernel, and handles the result.
+//!
+//! The loop sleeps until [`SPIN_NANOS`] before the time and then spins. `SO_TXTIME` and `SO_MAX_PACING_RATE` are not
+//! used: they need the fq or etf queueing discipline on the interface. Without it the kernel accepts them, but they
+//! have no effect.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use std::{io, thread};
+
+use lfn_base::time::Instant;
+use lfn_base::units::{BitRate, Bytes};
+use lfn_results::udp::ramp::StepSent;
+use lfn_session::limits::rate_limiter::RateLimiter;
+use lfn_session::transport::is_timeout;
+use lfn_sys::clock::{monotonic_nanos, sleep_until};
+use lfn_sys::udp::batch::{self, MAX_GSO_BYTES, MAX_SEGMENTS};
+use lfn_sys::udp::{discard_error, max_payload, set_exact_timers};
+
+use super::datagram_too_long::DatagramTooLong;
+use super::flow::UdpFlow;
+use crate::proto::udp::datagram::{DatagramHeader, DatagramKind};
+use crate::proto::udp::pace::UdpPace;
+
+/// Time that the loop spins before a departure: about the duration of a wake-up.
+const SPIN_NANOS: u64 = 20_000;
+
+/// Maximum sleep, so that the loop notices the stop flag.
+const POLL_INTERVAL_NANOS: u64 = 50_000_000;
+
+/// Pause after a full queue of this host.
+const QUEUE_FULL_WAIT: Duration = Duration::from_micros(200);
+
+/// Time that a peer may refuse datagrams (ICMP port unreachable) before the refusal is an error. The peer may just be
+/// starting.
+const MAX_REFUSED_NANOS: u64 = 3_000_000_000;
+
+/// Age at which a refusal is forgotten. A host that refuses everything reports it once a second
+/// (net.ipv4.icmp_ratelimit).
+const REFUSAL_EXPIRY_NANOS: u64 = 2_000_000_000;
+
+/// Pause when there is no route to the peer.
+const NO_ROUTE_WAIT: Duration = Duration::from_millis(1);
+
+/// End of a send loop.
+#[derive(Debug)]
+pub(super) enum SendUntil<'a> {
+    Time(Duration),
+    /// Sends while datagrams are left; all streams of the test share the count.
+    Count(&'a AtomicU64),
+}
+
+/// Sender of one stream.
+pub(super) struct UdpSender<'a> {
+    flow: &'a UdpFlow,
+    rate_limiter: &'a RateLimiter,
+    stop: &'a AtomicBool,
+    buffer: Vec<u8>,
+    sequence: u64,
+    gso: bool,
+    refusals: Refusals,
+}
+
+/// Refusals by the peer's host. Successful sends lie between them, because the kernel reports the error of an earlier
+/// datagram and accepts the next one.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// Times of the first and the last refusal that are not forgotten.
+    known: Option<(u64, u64)>,
+}
+
+impl Refusals {
+    /// Records a refusal. Returns whether the refusals have lasted too long.
+    fn record(&mut self, now: u64) -> bool {
+        let recent = self.known.filter(|(_, last)| now.saturating_sub(*last) < REFUSAL_EXPIRY_NANOS);
+        let since = recent.map_or(now, |(since, _)| since);
+        self.known = Some((since, now));
+        now.saturating_sub(since) > MAX_REFUSED_NANOS
+    }
+}
+
+impl<'a> UdpSender<'a> {
+    pub(super) fn new(flow: &'a UdpFlow, rate_limiter: &'a RateLimiter, stop: &'a AtomicBool) -> io::Result<Self> {
+        set_exact_timers();
+        let mut buffer = vec![0; flow.datagram_bytes * max_datagrams_per_call(flow.datagram_bytes) as usize];
+        // Random bytes: zeros would be compressed by some tunnels and give wrong results.
+        getrandom::fill(&mut buffer)?;
+        Ok(UdpSender { flow, rate_limiter, stop, buffer, sequence: 0, gso: flow.gso, refusals: Refusals::default() })
+    }
+
+    /// Sends at this rate until the end, and returns the number of sent datagrams.
+    pub(super) fn run(&mut self, rate: BitRate, step: u32, until: SendUntil<'_>) -> io::Result<StepSent> {
+        let datagram = Bytes(self.flow.datagram_bytes as u64);
+        let burst = UdpPace::burst_for(rate, datagram, max_datagrams_per_call(self.flow.datagram_bytes));
+        let began = monotonic_nanos();
+        self.begin(rate, burst, began);
+        let (mut first, mut last, mut datagrams) = (None, began, 0);
+        loop {
+            let due = self.flow.outgoing().pace.as_ref().map_or(began, |pace| pace.next().as_nanos());
+            self.wait(due);
+            let now = monotonic_nanos();
+            let over = matches!(until, SendUntil::Time(time) if now.saturating_sub(began) as u128 >= time.as_nanos());
+            if over || self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let count = match until {
+                SendUntil::Time(_) => burst,
+                SendUntil::Count(left) => take_count(left, burst),
+            };
+            if count == 0 {
+                break;
+            }
+            let sent = self.send_all(count, step)?;
+            (first, last) = (first.or(Some(now)), now);
+            datagrams += u64::from(sent);
+        }
+        let time = Duration::from_nanos(last.saturating_sub(first.unwrap_or(last)));
+        Ok(StepSent { datagrams, datagram_bytes: datagram.0, time })
+    }
+
+    fn begin(&self, rate: BitRate, burst: u32, now: u64) {
+        let mut out = self.flow.outgoing();
+        let now = Instant::from_nanos(now);
+        out.requested = rate;
+        match &mut out.pace {
+            Some(pace) => pace.change(rate, burst, now),
+            none => *none = Some(UdpPace::new(rate, Bytes(self.flow.datagram_bytes as u64), burst, now)),
+        }
+    }
+
+    fn wait(&self, due: u64) {
+        loop {
+            let now = monotonic_nanos();
+            if now >= due || self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            if due - now > SPIN_NANOS {
+                sleep_until((due - SPIN_NANOS).min(now + POLL_INTERVAL_NANOS));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Sends a burst with as many calls as necessary. Stops early if the stop flag is set.
+    fn send_all(&mut self, count: u32, step: u32) -> io::Result<u32> {
+        let mut left = count;
+        while left > 0 && !self.stop.load(Ordering::Relaxed) {
+            let now = monotonic_nanos();
+            let length = self.fill(left, step, now);
+            match batch::send(self.flow.stream.socket(), &self.buffer[..length], self.flow.datagram_bytes, self.gso) {
+                Ok(sent) => {
+                    let sent = (sent as u32).min(left);
+                    self.record(sent, left > 1, now);
+                    left -= sent;
+                    let bytes = u64::from(sent) * self.flow.datagram_bytes as u64;
+                    self.rate_limiter.count_and_wait(bytes, self.stop).map_err(io::Error::other)?;
+                }
+                Err(error) => self.handle_error(error)?,
+            }
+        }
+        Ok(count - left)
+    }
+
+    /// Writes the headers of a burst, and returns its length in bytes.
+    fn fill(&mut self, count: u32, step: u32, now: u64) -> usize {
+        let length = self.flow.datagram_bytes * count as usize;
+        for (sequence, datagram) in (self.sequence..).zip(self.buffer[..length].chunks_mut(self.flow.datagram_bytes)) {
+            DatagramHeader { kind: DatagramKind::Load, tag: self.flow.stream.tag(), sequence, sent: now, extra: step }
+                .write(datagram);
+        }
+        length
+    }
+
+    fn record(&mut self, sent: u32, several: bool, now: u64) {
+        self.sequence += u64::from(sent);
+        let mut out = self.flow.outgoing();
+        out.first.get_or_insert(now);
+        out.last = now;
+        out.datagrams += u64::from(sent);
+        out.bytes += u64::from(sent) * self.flow.datagram_bytes as u64;
+        out.gso_used |= self.gso && several;
+        if let Some(pace) = &mut out.pace {
+            pace.record_sent(sent, Instant::from_nanos(now));
+        }
+    }
+
+    /// Handles a failed send: tries again, or returns the error.
+    fn handle_error(&mut self, error: io::Error) -> io::Result<()> {
+        if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted {
+            return Ok(());
+        }
+        while discard_error(self.flow.stream.socket()) {}
+        let code = rustix::io::Errno::from_io_error(&error);
+        match code {
+            Some(rustix::io::Errno::NOBUFS) => {
+                self.flow.outgoing().queue_full += 1;
+                thread::sleep(QUEUE_FULL_WAIT);
+                Ok(())
+            }
+            // The device cannot compute the checksums, or the kernel does not accept this number of segments
+            // (udp_send_skb).
+            Some(rustix::io::Errno::IO | rustix::io::Errno::INVAL) if self.gso => {
+                self.gso = false;
+                self.flow.outgoing().gso_refused = true;
+                Ok(())
+            }
+            Some(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::HOSTUNREACH | rustix::io::Errno::NETUNREACH) => {
+                if self.refusals.record(monotonic_nanos()) {
+                    return Err(error);
+                }
+                if code != Some(rustix::io::Errno::CONNREFUSED) {
+                    thread::sleep(NO_ROUTE_WAIT);
+                }
+                Ok(())
+            }
+            Some(rustix::io::Errno::MSGSIZE) => Err(io::Error::new(io::ErrorKind::InvalidInput, self.too_long_error())),
+            _ => Err(error),
+        }
+    }
+
+    fn too_long_error(&self) -> DatagramTooLong {
+        let mtu = lfn_sys::udp::path_mtu(self.flow.stream.socket()).ok().or(self.flow.path_mtu);
+        let peer = self.flow.stream.peer();
+        DatagramTooLong { datagram: self.flow.datagram_bytes, mtu: mtu.map(|mtu| (mtu, max_payload(mtu, &peer))) }
+    }
+}
+
+fn max_datagrams_per_call(datagram: usize) -> u32 {
+    (MAX_GSO_BYTES / datagram).clamp(1, MAX_SEGMENTS) as u32
+}
+
+/// Takes up to `most` datagrams from those that are left.
+fn take_count(left: &AtomicU64, most: u32) -> u32 {
+    let mut taken = 0;
+    let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+        taken = left.min(most.into());
+        left.checked_sub(taken).filter(|_| taken > 0)
+    });
+    taken as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remaining_datagrams_are_taken_once() {
+        let left = AtomicU64::new(10);
+        assert_eq!(
+            [take_count(&left, 4), take_count(&left, 4), take_count(&left, 4), take_count(&left, 4)],
+            [4, 4, 2, 0]
+        );
+    }
+
+    #[test]
+    fn repeated_refusals_fail_and_old_ones_expire() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut refusals = Refusals::default();
+        let all: Vec<bool> = (0..5).map(|n| refusals.record(n * SECOND)).collect();
+        assert_eq!(all, [false, false, false, false, true]);
+        assert!(!refusals.record(7 * SECOND), "two seconds without refusals");
+        assert!(!refusals.record(8 * SECOND) && !refusals.record(10 * SECOND) && !refusals.record(11 * SECOND));
+    }
+
+    #[test]
+    fn call_does_not_exceed_gso_limits() {
+        assert_eq!(
+            (max_datagrams_per_call(1472), max_datagrams_per_call(36), max_datagrams_per_call(65_507)),
+            (44, 64, 1)
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! Rate limit of the server: the measured goodput is then the server's setting, not a property of the path.
+
+use lfn_base::units::BitRate;
+use serde_json::json;
+
+use super::{Cause, Finding, Remedy, figures_map, finding};
+use crate::evidence::figures::Figures;
+
+/// Minimum goodput as a share of the limit. Retransmissions and the ends of a test take the rest.
+pub(super) const MIN_SHARE_OF_LIMIT: f64 = 0.95;
+
+/// Finds a goodput that is equal to the server's rate limit.
+pub(super) fn server_limit(figures: &Figures) -> Option<Finding> {
+    let (limit, goodput) = (figures.rate_limit?, figures.steady_goodput());
+    if goodput.as_f64() < MIN_SHARE_OF_LIMIT * limit.as_f64() {
+        return None;
+    }
+    let summary =
+        format!("the server limits the test to {limit} (--max-rate, --client-rate); the goodput was {goodput}");
+    let mut finding =
+        finding(figures, Cause::ServerLimit, summary, raise_limits(figures, limit), figures.possible_goodput());
+    finding.evidence =
+        figures_map([("rate_limit_bits_per_second", json!(limit.0)), ("goodput_bits_per_second", json!(goodput.0))]);
+    Some(finding)
+}
+
+/// Returns the command that starts the server with higher limits.
+///
+/// The new limit is the capacity of the path, or twice the old limit.
+pub(super) fn raise_limits(figures: &Figures, limit: BitRate) -> Remedy {
+    let capacity = figures.path.map(|path| path.capacity).filter(|capacity| *capacity > limit);
+    server_limits(figures, capacity.unwrap_or(BitRate(limit.0.saturating_mul(2))))
+}
+
+/// Returns the command that starts the server with this limit. The limit may be the rate of a token instead, which has no
+/// report of its own: a new token then has the new rate.
+pub(super) fn server_limits(figures: &Figures, rate: BitRate) -> Remedy {
+    let rate = rate.to_argument();
+    let command = format!(
+        "lfn serve --max-rate {rate} --client-rate {rate}   # if a token limits the rate: lfn token add NAME --rate {rate}"
+    );
+    Remedy { command, host: Some(figures.far.clone()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lfn_base::units::BitRate;
+
+    use super::*;
+    use crate::evidence::{Evidence, HostNames};
+    use crate::measure::{EndReport, TestRequest};
+
+    fn limited(goodput: u64, limit: Option<u64>) -> Figures {
+        let report = |limit: Option<u64>| EndReport {
+            bytes: goodput / 8,
+            elapsed: Duration::from_secs(1),
+            rate_limit: limit.map(BitRate),
+            ..EndReport::default()
+        };
+        let rtt = Duration::from_millis(10);
+        let mut evidence = Evidence::of_test(TestRequest::default(), rtt, report(None), report(limit));
+        evidence.hosts = HostNames { near: "near".into(), far: "far.example".into() };
+        Figures::of(&evidence)
+    }
+
+    #[test]
+    fn only_a_goodput_at_the_limit_is_a_finding() {
+        let found = server_limit(&limited(79_000_000, Some(80_000_000))).unwrap();
+        assert_eq!(found.evidence["rate_limit_bits_per_second"], 80_000_000);
+        assert!(found.summary.contains("80 Mb/s"), "{}", found.summary);
+        let remedy = "lfn serve --max-rate 160mbit --client-rate 160mbit   # if a token limits the rate: \
+                      lfn token add NAME --rate 160mbit   # on far.example";
+        assert_eq!(found.remedy.to_string(), remedy);
+        assert!(server_limit(&limited(60_000_000, Some(80_000_000))).is_none(), "the path is slower");
+        assert!(server_limit(&limited(79_000_000, None)).is_none());
+    }
+}

@@ -1,0 +1,150 @@
+//! Diagnosis of a finished load: rules turn [`Evidence`] into findings and a verdict.
+//!
+//! [`diagnose`] is the only place where a finding is made. It reduces the evidence to
+//! [`Figures`] and runs the table of
+//! `rules`. Each rule is one function of the figures. A rule names a cause only if the figures show it. The finding has
+//! these figures, the remedy as a command with its host, and the predicted goodput. A full path, or evidence without a
+//! clear sign, gives no finding: the limit of the path is a verdict.
+//!
+//! Findings of TCP are sorted by gain. The consequences of another finding are not listed. The rules examine the steady
+//! part of a test, or the whole test if it is too short to have one, so that start-up is not taken for a limit. Evidence
+//! that is missing is listed in the diagnosis.
+
+pub mod bottleneck;
+mod buffers;
+mod catalogue;
+mod cause;
+mod copy;
+mod datagrams;
+mod drops;
+mod finding;
+mod host;
+mod limit;
+mod path;
+mod processor;
+pub mod random_loss;
+mod remedy;
+mod rules;
+mod standstill;
+mod startup;
+mod unexplained;
+mod verdict;
+mod window;
+
+#[cfg(test)]
+pub(crate) use window::tests::half_bdp_window;
+
+pub use catalogue::{
+    BoundSide, FindingsDocument, FindingsSchema, ListedFinding, ListedRule, ListedThreshold, list_findings,
+};
+pub use cause::{CAUSES, Cause, CauseEntry};
+pub use finding::{Finding, Remedy};
+use finding::{figures_map, finding};
+pub use verdict::{Verdict, VerdictLimit};
+
+use lfn_base::tcp_model::Prediction;
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::figures::Figures;
+use crate::evidence::{Evidence, LoadKind};
+use crate::prediction::{self, ExpectedRange};
+use bottleneck::CopyBottleneck;
+use rules::rules;
+
+/// Result of a diagnosis.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct Diagnosis {
+    /// Predicted steady goodput on this path with the requested window.
+    pub predicted: Option<Prediction>,
+    /// Range of measured goodput that agrees with the prediction.
+    #[serde(default)]
+    pub expected: Option<ExpectedRange>,
+    /// Limit of the load, with or without a finding.
+    #[serde(default)]
+    pub verdict: Verdict,
+    /// Causes that limit the load, the largest gain first.
+    pub findings: Vec<Finding>,
+    /// Evidence that rules need and that is missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingEvidence>,
+    /// Activity or resource that limits a copy, in the words of its progress line.
+    #[serde(skip)]
+    pub bottleneck: Option<CopyBottleneck>,
+}
+
+/// A kind of evidence that is missing, with the causes that cannot be found without it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct MissingEvidence {
+    /// The missing evidence in words.
+    pub evidence: String,
+    /// Names of the causes that cannot be found without this evidence.
+    pub findings: Vec<String>,
+}
+
+/// Returns the findings and the verdict of one load. A test with another congestion control than requested comes first,
+/// then the largest gain.
+///
+/// A goodput below the prediction that no finding explains is the finding [`Cause::Unexplained`].
+pub fn diagnose(evidence: &Evidence) -> Diagnosis {
+    diagnose_figures(&Figures::of(evidence))
+}
+
+/// Returns the findings and the verdict of the figures of one load.
+pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
+    let mut findings = rule_findings(figures);
+    if !findings.iter().any(Finding::is_limit) {
+        let unexplained = run_rules(figures, |cause| cause == Cause::Unexplained);
+        findings.splice(0..0, unexplained);
+    }
+    let predicted = match figures.kind {
+        LoadKind::Tcp => prediction::predict_test(figures),
+        LoadKind::Datagrams => datagrams::predict(figures),
+        LoadKind::Copy => None,
+    };
+    let known = predicted.as_ref().map(|(predicted, expected)| (predicted, expected));
+    let verdict = verdict::verdict(figures, &findings, known);
+    let (predicted, expected) = predicted.unzip();
+    let bottleneck = figures.copy.as_ref().map(copy::bottleneck);
+    Diagnosis { predicted, expected, verdict, findings, missing: missing_evidence(figures), bottleneck }
+}
+
+/// Returns the findings of the rules, without [`Cause::Unexplained`].
+fn rule_findings(figures: &Figures) -> Vec<Finding> {
+    let mut findings = run_rules(figures, |cause| cause != Cause::Unexplained);
+    // The rate of datagrams is requested, so a gain does not rank their causes: the order is that of the rules.
+    if figures.kind != LoadKind::Tcp {
+        return findings;
+    }
+    let found: Vec<Cause> = findings.iter().filter_map(Finding::cause).collect();
+    findings.retain(|finding| finding.cause().is_none_or(|cause| cause.is_root_cause(&found)));
+    // An unknown gain, because the capacity is unknown, counts as a doubling of the goodput.
+    let unknown = figures.steady_goodput();
+    // A test that does not match the request comes before its other findings.
+    let valid = |finding: &Finding| finding.cause() != Some(Cause::CongestionControl);
+    findings.sort_by_key(|finding| (valid(finding), std::cmp::Reverse(finding.gain.unwrap_or(unknown))));
+    findings
+}
+
+fn run_rules(figures: &Figures, selects: impl Fn(Cause) -> bool) -> Vec<Finding> {
+    let selected = rules().filter(|rule| rule.load == figures.kind && selects(rule.cause));
+    selected.filter_map(|rule| (rule.find)(figures)).collect()
+}
+
+/// Returns the kinds of evidence that rules of this load need and that the figures lack.
+fn missing_evidence(figures: &Figures) -> Vec<MissingEvidence> {
+    let mut missing: Vec<MissingEvidence> = Vec::new();
+    let of_load = rules().filter(|rule| rule.load == figures.kind);
+    for (rule, kind) in of_load.flat_map(|rule| rule.missing(figures).into_iter().map(move |kind| (rule, kind))) {
+        let at = missing.iter().position(|entry| entry.evidence == kind.name()).unwrap_or_else(|| {
+            missing.push(MissingEvidence { evidence: kind.name().to_owned(), findings: Vec::new() });
+            missing.len() - 1
+        });
+        let name = rule.cause.name().to_owned();
+        if !missing[at].findings.contains(&name) {
+            missing[at].findings.push(name);
+        }
+    }
+    missing
+}

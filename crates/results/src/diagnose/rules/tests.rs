@@ -1,0 +1,261 @@
+//! Checks of the tables: cases just below and just above a threshold, and cases without evidence.
+
+use std::time::Duration;
+
+use lfn_base::units::{BitRate, Bytes};
+
+use crate::diagnose::bottleneck::{MAX_HOST_RTT, MIN_HASH_SHARE, MIN_MAIN_SHARE, NEAR_PREDICTED};
+use crate::diagnose::rules::{Rule, rules};
+use crate::diagnose::window::tests::half_bdp_window;
+use crate::diagnose::{Cause, buffers, copy, host, limit, path, processor, standstill, startup, window};
+use crate::evidence::figures::{EvidenceKind, FULL_SHARE, Figures, SendTotals, Standstill, SteadyPart, WorkerTime};
+use crate::evidence::{CopyEvidence, Evidence, LoadKind, ProgressSample, SocketEvidence, StreamTime};
+use crate::host::Interface;
+use crate::measure::TestDirection;
+
+/// Distance from a threshold, as a share of the threshold.
+const STEP: f64 = 0.002;
+
+fn finds(rule: &Rule, figures: &Figures) -> bool {
+    (rule.find)(figures).is_some()
+}
+
+fn rule(load: LoadKind, cause: Cause) -> &'static Rule {
+    rules().find(|rule| rule.load == load && rule.cause == cause).unwrap()
+}
+
+/// Asserts that the rule finds its cause on one side of the threshold only.
+fn assert_bound(load: LoadKind, cause: Cause, finds_above: bool, bound: f64, case: impl Fn(f64) -> Figures) {
+    let rule = rule(load, cause);
+    let found = [1.0 - STEP, 1.0 + STEP].map(|factor| finds(rule, &case(bound * factor)));
+    assert_eq!(found, [!finds_above, finds_above], "{} at {bound}", cause.name());
+}
+
+fn tcp(change: impl FnOnce(&mut Figures)) -> Figures {
+    let mut figures = half_bdp_window();
+    figures.streams[0].busy_share = Some(1.0);
+    change(&mut figures);
+    figures
+}
+
+fn set_goodput(figures: &mut Figures, rate: f64) {
+    let goodput = BitRate(rate as u64);
+    figures.goodput = goodput;
+    figures.streams[0].goodput = goodput;
+    figures.steady = figures.steady.map(|steady| SteadyPart { goodput, ..steady });
+}
+
+fn worker(running: f64, waiting: f64) -> Option<WorkerTime> {
+    Some(WorkerTime { running, waiting, processor: 0 })
+}
+
+#[test]
+fn bounds_of_tcp_rules_are_those_of_their_rows() {
+    let check = |cause, above, bound, case: &dyn Fn(&mut Figures, f64)| {
+        assert_bound(LoadKind::Tcp, cause, above, bound, |value| tcp(|figures| case(figures, value)));
+    };
+    let window_rate = Bytes(4_547_840).per(Duration::from_millis(539)).as_f64();
+    check(Cause::ReceiveWindow, true, window::MIN_SHARE_OF_WINDOW_RATE, &|figures, share| {
+        set_goodput(figures, share * window_rate);
+    });
+    check(Cause::ReceiveWindow, false, window::MAX_RTT_FACTOR, &|figures, factor| {
+        figures.streams[0].rtt = figures.base_rtt.mul_f64(factor);
+    });
+    check(Cause::WindowScaleAbsent, false, window::MAX_RTT_FACTOR, &|figures, factor| {
+        figures.streams[0].window_scaling = false;
+        figures.streams[0].rtt = figures.base_rtt.mul_f64(factor);
+    });
+    check(Cause::ServerLimit, true, limit::MIN_SHARE_OF_LIMIT, &|figures, share| {
+        figures.rate_limit = Some(BitRate((figures.goodput.as_f64() / share) as u64));
+    });
+    check(Cause::Processor, true, processor::MIN_DEMAND, &|figures, demand| {
+        figures.streams[0].sender_thread = worker(demand, 0.0);
+    });
+    check(Cause::SlowWriter, false, host::MAX_BUSY_SHARE, &|figures, busy| {
+        figures.streams[0].busy_share = Some(busy);
+        figures.streams[0].sender_thread = worker(0.1, 0.0);
+    });
+    check(Cause::SlowWriter, false, host::MAX_IDLE_DEMAND, &|figures, demand| {
+        figures.streams[0].busy_share = Some(0.5);
+        figures.streams[0].sender_thread = worker(demand, 0.0);
+    });
+    check(Cause::SendBuffer, true, buffers::MIN_SNDBUF_LIMITED_SHARE, &|figures, share| {
+        figures.streams[0].sndbuf_limited = figures.streams[0].busy.mul_f64(share);
+    });
+    check(Cause::Standstill, true, standstill::MIN_ROUND_TRIPS as f64, &|figures, round_trips| {
+        let time = figures.base_rtt.mul_f64(round_trips);
+        figures.standstill = Some(Standstill { time, other_intervals: 20, lossy_intervals: 0 });
+    });
+    check(Cause::Queueing, true, path::STANDING_QUEUE_RTT_FACTOR, &|figures, factor| {
+        figures.streams[0].rtt = figures.base_rtt.mul_f64(factor);
+    });
+    check(Cause::Competing, true, host::MIN_OTHER_SHARE, &|figures, share| {
+        figures.sender.other_traffic = Some((BitRate((share * 1e8) as u64), BitRate(100_000_000)));
+    });
+    check(Cause::StartUp, true, startup::MIN_GAIN_FACTOR, &|figures, factor| {
+        figures.steady = figures.steady.map(|steady| SteadyPart { start: Duration::from_secs(10), ..steady });
+        figures.goodput = BitRate((figures.steady_goodput().as_f64() / factor) as u64);
+    });
+    check(Cause::Retransmissions, true, path::MAX_RETRANSMITTED_SHARE, &|figures, share| {
+        let sent = SendTotals { sent_bytes: 90_000_000, resent_bytes: (9e7 * share) as u64, duplicates: 0 };
+        figures.streams[0].sent_later = Some(sent);
+        figures.streams[0].mss = 1448;
+    });
+    let possible = half_bdp_window().possible_goodput().unwrap().as_f64();
+    check(Cause::Processor, false, FULL_SHARE, &|figures, share| {
+        figures.streams[0].sender_thread = worker(1.0, 0.0);
+        set_goodput(figures, share * possible);
+    });
+}
+
+/// A copy of ten seconds over four streams at a tenth of its prediction. Without a change no cause is known.
+fn slow_copy(change: impl FnOnce(&mut CopyEvidence, &mut SocketEvidence)) -> Figures {
+    let mut sockets = SocketEvidence {
+        receive_window: Bytes(64 << 20),
+        congestion_window: Bytes(2_000_000),
+        busy_seconds: 4.0,
+        retransmits: 77,
+        min_rtt_seconds: 0.5,
+        ..SocketEvidence::default()
+    };
+    let end = ProgressSample {
+        at: Duration::from_secs(10),
+        bytes: Bytes(12_500_000),
+        sockets: Some(sockets),
+        ..ProgressSample::default()
+    };
+    let mut copy = CopyEvidence { end, streams: 4, predicted: Some(BitRate(100_000_000)), ..CopyEvidence::default() };
+    change(&mut copy, &mut sockets);
+    copy.end.sockets = Some(sockets);
+    Figures::of(&Evidence::of_copy(TestDirection::Forward, copy))
+}
+
+#[test]
+fn bounds_of_copy_rules_are_those_of_their_rows() {
+    type Case<'a> = &'a dyn Fn(&mut CopyEvidence, &mut SocketEvidence, f64);
+    let check = |cause, above, bound, case: Case<'_>| {
+        assert_bound(LoadKind::Copy, cause, above, bound, |value| {
+            slow_copy(|copy, sockets| case(copy, sockets, value))
+        });
+    };
+    let threads = 40.0;
+    let time = |disk, hash| StreamTime { disk, hash, ..StreamTime::default() };
+    check(Cause::SourceDisk, true, MIN_MAIN_SHARE, &|copy, _, share| copy.end.sender = time(share * threads, 0.0));
+    check(Cause::DestinationDisk, true, MIN_MAIN_SHARE, &|copy, _, share| {
+        copy.end.receiver = time(share * threads, 0.0);
+    });
+    check(Cause::Processor, true, MIN_HASH_SHARE, &|copy, _, share| copy.end.sender = time(0.0, share * threads));
+    check(Cause::Processor, false, MAX_HOST_RTT.as_secs_f64(), &|_, sockets, rtt| sockets.min_rtt_seconds = rtt);
+    check(Cause::SendBuffer, true, MIN_MAIN_SHARE, &|_, sockets, share| {
+        sockets.sndbuf_limited_seconds = share * threads;
+    });
+    check(Cause::ReceiveWindow, true, MIN_MAIN_SHARE, &|_, sockets, share| {
+        sockets.rwnd_limited_seconds = share * threads;
+    });
+    check(Cause::CongestionWindow, true, MIN_MAIN_SHARE, &|_, sockets, share| sockets.busy_seconds = share * threads);
+    check(Cause::Loss, true, MIN_MAIN_SHARE, &|_, sockets, share| {
+        (sockets.congestion_window, sockets.busy_seconds) = (Bytes(7_000_000), share * threads);
+    });
+    check(Cause::ServerLimit, true, MIN_MAIN_SHARE, &|copy, _, share| {
+        copy.end.sender.rate_limited = share * threads;
+    });
+    check(Cause::Standstill, true, copy::MIN_STANDSTILL_SHARE, &|copy, _, share| {
+        copy.standstill = copy.end.at.mul_f64(share);
+    });
+    check(Cause::Unexplained, false, NEAR_PREDICTED, &|copy, _, share| {
+        copy.end.bytes = Bytes((share * 1.25e8) as u64);
+    });
+    check(Cause::Unexplained, true, copy::MIN_DURATION.as_secs_f64(), &|copy, sockets, seconds| {
+        (copy.end.at, copy.end.bytes) = (Duration::from_secs_f64(seconds), Bytes(1_250_000));
+        sockets.busy_seconds = 0.1;
+    });
+}
+
+#[test]
+fn a_copy_without_needed_evidence_has_no_finding() {
+    for rule in rules().filter(|rule| rule.load == LoadKind::Copy) {
+        for kind in rule.needs {
+            let mut figures = slow_copy(|copy, sockets| {
+                (sockets.busy_seconds, sockets.in_slow_start, copy.end.sender.hash) = (40.0, 4, 39.0);
+            });
+            let evidence = figures.copy.as_mut().unwrap();
+            match kind {
+                EvidenceKind::Capacity => evidence.predicted = None,
+                EvidenceKind::CopySockets => evidence.end.sockets = None,
+                other => panic!("{} is no evidence of a copy", other.name()),
+            }
+            assert!(!finds(rule, &figures), "{} without {}", rule.cause.name(), kind.name());
+            assert!(rule.missing(&figures).contains(kind));
+        }
+    }
+}
+
+/// Each row of TCP with an example that it finds, for the removal of its evidence.
+fn tcp_examples() -> Vec<(Cause, Figures)> {
+    let mut figures = half_bdp_window();
+    figures.streams[0].busy_share = Some(0.5);
+    figures.streams[0].sender_thread = worker(0.1, 0.0);
+    figures.streams[0].receiver_thread = worker(0.1, 0.0);
+    figures.streams[0].pmtu = 1200;
+    for host in [&mut figures.sender, &mut figures.receiver] {
+        host.interface = Some(Interface { name: "eth0".into(), mtu_bytes: 1500, ..Interface::default() });
+    }
+    let with = |change: fn(&mut Figures)| {
+        let mut figures = figures.clone();
+        change(&mut figures);
+        figures
+    };
+    vec![
+        (Cause::SlowWriter, figures.clone()),
+        (Cause::ReceiveWindow, figures.clone()),
+        (Cause::SmallMtu, figures.clone()),
+        (Cause::WindowScaleAbsent, with(|figures| figures.streams[0].window_scaling = false)),
+        (
+            Cause::SlowReader,
+            with(|figures| {
+                let stream = &mut figures.streams[0];
+                (stream.rwnd_limited, stream.unread_bytes, stream.rcv_wnd) = (stream.busy, Some(1 << 20), Some(1000));
+            }),
+        ),
+        (Cause::Queueing, with(|figures| figures.streams[0].rtt = figures.base_rtt * 3)),
+        (Cause::Processor, with(|figures| figures.streams[0].sender_thread = worker(1.0, 0.0))),
+    ]
+}
+
+fn without(mut figures: Figures, kind: EvidenceKind) -> Figures {
+    for stream in &mut figures.streams {
+        match kind {
+            EvidenceKind::TcpInfo => (stream.rtt, stream.pmtu) = (Duration::ZERO, 0),
+            EvidenceKind::BusyTime => {
+                (stream.busy_share, stream.busy, stream.rwnd_limited) = (None, Duration::ZERO, Duration::ZERO);
+            }
+            EvidenceKind::SendWindow => stream.snd_wnd = None,
+            EvidenceKind::SenderThread => stream.sender_thread = None,
+            EvidenceKind::ReceiverThread => stream.receiver_thread = None,
+            _ => {}
+        }
+    }
+    match kind {
+        EvidenceKind::SenderCounters => figures.sender.interface = None,
+        EvidenceKind::ReceiverCounters => figures.receiver.interface = None,
+        EvidenceKind::PathProbes => figures.probed_mtu = None,
+        _ => {}
+    }
+    figures
+}
+
+#[test]
+fn a_test_without_needed_evidence_has_no_finding() {
+    for (cause, figures) in tcp_examples() {
+        let rule = rule(LoadKind::Tcp, cause);
+        assert!(finds(rule, &figures), "{}", cause.name());
+        for kind in rule.needs {
+            let figures = without(figures.clone(), *kind);
+            assert!(!finds(rule, &figures), "{} without {}", cause.name(), kind.name());
+            assert_eq!(rule.missing(&figures), [*kind], "{}", cause.name());
+        }
+        let alternatives = rule.needs_one_of.iter().fold(figures, |figures, kind| without(figures, *kind));
+        assert_eq!(finds(rule, &alternatives), rule.needs_one_of.is_empty(), "{}", cause.name());
+        assert_eq!(rule.missing(&alternatives), rule.needs_one_of, "{}", cause.name());
+    }
+}
