@@ -3,18 +3,18 @@
 
 use std::time::Duration;
 
+use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
+
 /// Formats the time since 1970 as `2026-11-22T06:40:00.123Z`. A year beyond 9999 has no such form: the result is then
 /// the last millisecond of 9999.
 pub fn rfc3339(since: Duration) -> String {
-    /// The second 9999-12-31T23:59:59 since 1970.
-    const LAST: u64 = 253_402_300_799;
-    let (seconds, millis) = match since.as_secs() {
-        seconds if seconds > LAST => (LAST, 999),
-        seconds => (seconds, since.subsec_millis()),
-    };
-    let (year, month, day) = civil_from_days(seconds / SECONDS_PER_DAY);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    /// The last millisecond of 9999, since 1970.
+    const LAST: Duration = Duration::from_millis(253_402_300_799_999);
+    let at = OffsetDateTime::UNIX_EPOCH + since.min(LAST);
+    let (date, time) = (at.date(), at.time());
+    let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
+    let (hour, minute, second, millisecond) = time.as_hms_milli();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
 }
 
 /// Parses `2026-12-31` (its first moment) or `2026-12-31T12:00:00Z` into the time since 1970; `None` for any other
@@ -24,55 +24,21 @@ pub fn parse(text: &str) -> Option<Duration> {
         Some((date, time)) => (date, Some(time.strip_suffix('Z')?)),
         None => (text, None),
     };
-    let [year, month, day] = parse_numbers(date, '-', [4, 2, 2])?;
-    let [hour, minute, second] = time.map_or(Some([0; 3]), |time| parse_numbers(time, ':', [2, 2, 2]))?;
-    if year < 1970 || !(1..=12).contains(&month) || day < 1 || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let days = days_from_civil(year, month, day);
-    // A day that the month does not have comes back as another date.
-    (civil_from_days(days) == (year, month, day))
-        .then(|| Duration::from_secs(days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second))
+    let (year, month, day) = parse_numbers(date, '-', 4)?;
+    let (hour, minute, second) = time.map_or(Some((0, 0, 0)), |time| parse_numbers(time, ':', 2))?;
+    let date = Date::from_calendar_date(i32::from(year), Month::try_from(month).ok()?, day).ok()?;
+    let time = Time::from_hms(u8::try_from(hour).ok()?, minute, second).ok()?;
+    let seconds = PrimitiveDateTime::new(date, time).assume_utc().unix_timestamp();
+    u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
-const SECONDS_PER_DAY: u64 = 86_400;
-
-/// Days from 1 March of year 0, the start of the algorithm's year, to 1 January 1970.
-const DAYS_TO_1970: u64 = 719_468;
-
-/// Days of 400 years, the period of the calendar.
-const DAYS_PER_ERA: u64 = 146_097;
-
-fn parse_numbers(text: &str, separator: char, lengths: [usize; 3]) -> Option<[u64; 3]> {
+/// Parses three numbers: the first with this number of digits, the others with two.
+fn parse_numbers(text: &str, separator: char, first_length: usize) -> Option<(u16, u8, u8)> {
+    let is_number = |(part, length): (&str, usize)| part.len() == length && part.bytes().all(|b| b.is_ascii_digit());
     let mut parts = text.split(separator);
-    let mut numbers = [0; 3];
-    for (number, length) in numbers.iter_mut().zip(lengths) {
-        let part =
-            parts.next().filter(|part| part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit()))?;
-        *number = part.parse().ok()?;
-    }
-    parts.next().is_none().then_some(numbers)
-}
-
-/// Returns the days since 1970 of a date (H. Hinnant, chrono-compatible low-level date algorithms, days_from_civil).
-fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
-    let year = year - u64::from(month <= 2);
-    let (era, year_of_era) = (year / 400, year % 400);
-    let month = if month > 2 { month - 3 } else { month + 9 };
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    era * DAYS_PER_ERA + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - DAYS_TO_1970
-}
-
-/// Returns the date of a day since 1970 (the same source, civil_from_days).
-fn civil_from_days(days: u64) -> (u64, u64, u64) {
-    let days = days + DAYS_TO_1970;
-    let (era, day_of_era) = (days / DAYS_PER_ERA, days % DAYS_PER_ERA);
-    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, day)
+    let (first, second, third) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_valid = [(first, first_length), (second, 2), (third, 2)].into_iter().all(is_number);
+    (is_valid && parts.next().is_none()).then_some((first.parse().ok()?, second.parse().ok()?, third.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -33,7 +33,6 @@ mod error;
 mod network;
 mod outcome;
 mod setup;
-pub mod symlink_guard;
 mod terminal;
 mod watch;
 

@@ -3,13 +3,15 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::{Fingerprint, Token};
 use aws_lc_rs::digest;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::atomic_file::AtomicFile;
 
 /// Reasons why an identity or a token could not be read or created.
 #[derive(Debug, thiserror::Error)]
@@ -135,35 +137,14 @@ pub fn read_secret(path: &Path) -> Result<Option<String>, IdentityError> {
     Ok(Some(text))
 }
 
-/// Replaces a file atomically with mode 0600. Creates its directory with mode 0700 if necessary.
+/// Replaces a file that holds a secret ([`AtomicFile::create_private`]).
 pub fn write_secret(path: &Path, text: &str) -> Result<(), IdentityError> {
     let write = || -> io::Result<()> {
-        if let Some(directory) = path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        }
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(format!(".{}.new", std::process::id()));
-        let partial = PathBuf::from(partial);
-        // A killed process with the same number left the file.
-        let _ = fs::remove_file(&partial);
-        let mut file = create_private(&partial)?;
+        let mut file = AtomicFile::create_private(path)?;
         file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&partial, path)
+        file.commit()
     };
     write().map_err(|source| IdentityError::Io { path: path.to_owned(), source })
-}
-
-/// Creates a new file with mode 0600. If root creates the file in the directory of another account, such as that of a
-/// service, the file belongs to this account.
-pub fn create_private(path: &Path) -> io::Result<fs::File> {
-    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (owner, created) = (fs::metadata(directory)?, file.metadata()?);
-    if created.uid() == 0 && owner.uid() != 0 {
-        std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
-    }
-    Ok(file)
 }
 
 fn generate() -> Result<(String, String), IdentityError> {
@@ -174,23 +155,6 @@ fn generate() -> Result<(String, String), IdentityError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn files_of_root_belong_to_the_owner_of_the_directory() {
-        let directory = tempfile::tempdir().unwrap();
-        if std::os::unix::fs::chown(directory.path(), Some(1234), Some(1234)).is_err() {
-            return; // Only root can change owners.
-        }
-        let secret = directory.path().join("secret");
-        for text in ["first", "second"] {
-            write_secret(&secret, text).unwrap();
-            let found = fs::metadata(&secret).unwrap();
-            assert_eq!((found.uid(), found.gid(), found.permissions().mode() & 0o777), (1234, 1234, 0o600));
-        }
-        // A link of the other account leads root to no other file.
-        std::os::unix::fs::symlink("/etc/other-file", directory.path().join("link")).unwrap();
-        assert!(create_private(&directory.path().join("link")).is_err());
-    }
 
     #[test]
     fn identity_is_created_once_and_private() {

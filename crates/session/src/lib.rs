@@ -14,9 +14,11 @@
 //! - [`transport`] has the byte streams between two hosts, over TCP and TLS.
 //! - [`server`] accepts connections and starts the service that a session requests.
 //! - [`limits`] enforces the limits of clients, sessions and connections.
+//! - [`atomic_file`] replaces files as a whole, and [`symlink_guard`] refuses links of other users.
 
 #![forbid(unsafe_code)]
 
+pub mod atomic_file;
 pub mod clock;
 pub mod congestion;
 mod control;
@@ -33,6 +35,7 @@ mod rights;
 #[cfg(any(test, feature = "schema"))]
 mod schema;
 pub mod server;
+pub mod symlink_guard;
 mod ticket;
 pub mod transport;
 pub mod wire;

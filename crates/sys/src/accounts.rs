@@ -1,67 +1,31 @@
 //! Names and ids of users and groups (`getpwuid_r(3)` and related functions), from `/etc/passwd` or a directory
 //! service, as the host is configured.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::names;
 
-/// Maximum size of a record, bytes. Groups with many members are large.
-const MAX_RECORD: usize = 1 << 20;
-
 /// Returns the name of a user.
 pub fn user_name(uid: u32) -> Option<Vec<u8>> {
-    // SAFETY: a plain C structure of integers and pointers, for which all zeros is a valid value.
-    let mut record: libc::passwd = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    with_buffer(|buffer| {
-        // SAFETY: record, buffer and result are writable, and the buffer has the given length.
-        let error = unsafe { libc::getpwuid_r(uid, &mut record, buffer.as_mut_ptr(), buffer.len(), &mut found) };
-        // SAFETY: if a record was found, its strings are in the buffer.
-        (error, (error == 0 && !found.is_null()).then(|| unsafe { text(record.pw_name) }).flatten())
-    })
+    Some(uzers::get_user_by_uid(uid)?.name().as_bytes().to_vec())
 }
 
 /// Returns the id of a user.
 pub fn user_id(name: &[u8]) -> Option<u32> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: as above.
-    let mut record: libc::passwd = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    with_buffer(|buffer| {
-        // SAFETY: as above, and the name ends with a zero byte.
-        let error =
-            unsafe { libc::getpwnam_r(name.as_ptr(), &mut record, buffer.as_mut_ptr(), buffer.len(), &mut found) };
-        (error, (error == 0 && !found.is_null()).then_some(record.pw_uid))
-    })
+    Some(uzers::get_user_by_name(OsStr::from_bytes(name))?.uid())
 }
 
 /// Returns the name of a group.
 pub fn group_name(gid: u32) -> Option<Vec<u8>> {
-    // SAFETY: as above.
-    let mut record: libc::group = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    with_buffer(|buffer| {
-        // SAFETY: as above.
-        let error = unsafe { libc::getgrgid_r(gid, &mut record, buffer.as_mut_ptr(), buffer.len(), &mut found) };
-        // SAFETY: as above.
-        (error, (error == 0 && !found.is_null()).then(|| unsafe { text(record.gr_name) }).flatten())
-    })
+    Some(uzers::get_group_by_gid(gid)?.name().as_bytes().to_vec())
 }
 
 /// Returns the id of a group.
 pub fn group_id(name: &[u8]) -> Option<u32> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: as above.
-    let mut record: libc::group = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    with_buffer(|buffer| {
-        // SAFETY: as above, and the name ends with a zero byte.
-        let error =
-            unsafe { libc::getgrnam_r(name.as_ptr(), &mut record, buffer.as_mut_ptr(), buffer.len(), &mut found) };
-        (error, (error == 0 && !found.is_null()).then_some(record.gr_gid))
-    })
+    Some(uzers::get_group_by_name(OsStr::from_bytes(name))?.gid())
 }
 
 /// Returns the sources of users and groups in `/etc/nsswitch.conf` that this binary cannot use, such as `sss` or `ldap`. A
@@ -81,29 +45,6 @@ fn sources_besides_files(nsswitch_conf: &str) -> Vec<String> {
     others.sort_unstable();
     others.dedup();
     others
-}
-
-/// Calls the function with a buffer that grows while it is too small (`ERANGE`).
-fn with_buffer<T>(mut call: impl FnMut(&mut [c_char]) -> (c_int, Option<T>)) -> Option<T> {
-    let mut buffer = vec![0; 1024];
-    loop {
-        match call(&mut buffer) {
-            (libc::ERANGE, _) if buffer.len() < MAX_RECORD => buffer.resize(buffer.len() * 4, 0),
-            (_, found) => return found,
-        }
-    }
-}
-
-/// Copies a C string, or returns None for a null pointer.
-///
-/// # Safety
-/// The pointer must be null, or point to a string that ends with a zero byte.
-unsafe fn text(text: *const c_char) -> Option<Vec<u8>> {
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: guaranteed by the caller.
-    Some(unsafe { CStr::from_ptr(text) }.to_bytes().to_vec())
 }
 
 #[cfg(test)]

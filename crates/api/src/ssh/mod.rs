@@ -8,7 +8,6 @@
 mod announcement;
 mod config;
 mod error;
-mod shell_words;
 mod tunnel;
 
 use std::ffi::OsStr;
@@ -88,7 +87,7 @@ struct SshProcess {
 impl Ssh {
     /// Creates the settings. `command` is split as a shell splits it. The remote shell parses `remote`.
     pub fn new(command: &str, remote: &str, ports: Option<PortRange>) -> Result<Self, SshError> {
-        let words = shell_words::split(command).filter(|words| !words.is_empty());
+        let words = shell_words::split(command).ok().filter(|words| !words.is_empty());
         let words = words.ok_or_else(|| SshError::BadCommand(command.to_owned()))?;
         Ok(Ssh {
             command_line: command.trim().to_owned(),

@@ -27,8 +27,8 @@ use lfn_sys::process::{self, Signals};
 use lfn_sys::{clock, namespace, process::exit_immediately};
 use rustix::pipe::PipeFlags;
 
+use lfn_session::clock::now;
 pub(super) use signals::CALLER_ONLY_INTERRUPT;
-use signals::FORWARDING_FAILED;
 
 use super::accuracy::{AccuracyReport, DirectionReport, EmulatedPathReport};
 use super::calibrate::{self, Calibration};
@@ -39,7 +39,7 @@ use super::network::{Attachment, MIN_MTU_V6, NamespaceError, OriginalUser, PathE
 use super::outcome::{RunOutcome, RunResult};
 use super::setup::{Placement, Setup};
 use super::watch::Watchers;
-use lfn_session::clock::now;
+use signals::FORWARDING_FAILED;
 
 /// Signals that the child process handles.
 const SIGNALS: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, CALLER_ONLY_INTERRUPT, FORWARDING_FAILED];

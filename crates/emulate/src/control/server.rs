@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use lfn_link::settings::{HopSettings, SettingsError};
 use lfn_link::{EmulatedPath, LinkConfig};
+use lfn_session::clock::now;
 use lfn_sys::namespace::NetNamespace;
 use lfn_sys::process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,7 +28,6 @@ use crate::accuracy::LinkChange;
 use crate::data_path::{ControlChannel, Snapshot};
 use crate::error::EmulateError;
 use crate::network::SideName;
-use lfn_session::clock::now;
 
 /// Maximum number of connections. Each may hold a long request in memory.
 const MAX_PEERS: usize = 16;

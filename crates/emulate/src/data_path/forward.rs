@@ -15,6 +15,7 @@ use std::{fmt, hint};
 use lfn_base::time::Instant;
 use lfn_link::{Link, LinkConfig, LinkEvent, Packet};
 use lfn_packet::{PacketRange, VnetHeader};
+use lfn_session::clock::now;
 use lfn_sys::{clock, process};
 
 use super::control_channel::{Command, Commands, ControlChannel, Snapshot, channel};
@@ -26,7 +27,6 @@ use super::timestamps::{ArrivalTime, ClockSample, KernelTimestamps};
 use super::wakeup::{Wait, WakeupScheduler};
 use crate::accuracy::DirectionReport;
 use crate::error::{EmulateError, system_error};
-use lfn_session::clock::now;
 
 /// Maximum number of frames received, or sent, before the other has its turn.
 const BATCH: usize = 16;

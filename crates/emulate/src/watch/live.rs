@@ -4,23 +4,27 @@
 //! shows the figures. This module writes to no terminal.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lfn_base::units::{BitRate, Bytes};
 use lfn_link::LinkStats;
+use lfn_session::clock::now;
 
 use crate::data_path::ControlChannel;
 use crate::error::{EmulateError, system_error};
-use lfn_session::clock::now;
+
+/// Function that shows figures.
+pub type ShowFigures = dyn Fn(Option<&LiveFigures>) + Send + Sync;
 
 /// Options of the live display.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct LiveOptions {
     pub interval: Duration,
     /// Shows the figures. The last call, at the end of the run, passes `None`.
-    pub show: fn(Option<&LiveFigures>),
+    pub show: Arc<ShowFigures>,
 }
 
 /// Figures of a run at one moment.

@@ -48,7 +48,7 @@ impl Watchers {
             }
         }
         let channels = || paths.iter().map(|pair| pair.each_ref().map(Forwarder::channel)).collect();
-        let live = options.live.map(|live| LiveThread::start(live, channels())).transpose()?;
+        let live = options.live.clone().map(|live| LiveThread::start(live, channels())).transpose()?;
         Ok(Watchers { log, live })
     }
 

@@ -1,4 +1,4 @@
-//! An output file of a run. The file is opened before the run, so that an error is reported early. It is truncated when
+//! An output file of a run, written in place so that readers can follow it. The file is opened before the run, so that an error is reported early. It is truncated when
 //! there is data to write. A run that fails to start leaves no new file behind and keeps an existing file unchanged.
 //!
 //! Symbolic links are followed, so that `/dev/stdout` works. Links of another user in a directory where all users may
@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::symlink_guard;
+use lfn_session::symlink_guard;
 
 /// An open file to write to.
 #[derive(Clone, Debug)]

@@ -12,12 +12,12 @@ use lfn_base::units::{BitRate, QuantityError, parse_unit_duration};
 use lfn_session::identity::{self, ServerIdentity};
 use lfn_session::server::tokens::file::{MAX_TOKENS, TokenFile, TokenRecord};
 use lfn_session::{DEFAULT_PORT, Rights, Ticket};
+use lfn_sys::clock::since_1970;
 
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::Output;
-use lfn_sys::clock::since_1970;
 
 /// Create tickets for other users, each with its own rights, directory, rate limit and expiry
 ///

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
 use lfn_api::documents::{FileDifference, FileStatus, VerifyCounts, VerifyDocument, VerifySchema};
 use lfn_base::units::Bytes;
 use lfn_copy::proto::manifest::{MAX_LINE, ManifestLine, ManifestReader};
@@ -26,6 +26,7 @@ use crate::cli::output::{OutputArgs, TextOrLines};
 use crate::exit::{Exit, Failure, without_error_number};
 use crate::print;
 use crate::print::output::{Output, OutputFormat, print_document};
+use crate::print::progress::{Figures, Progress, ProgressPrinter};
 use crate::print::settings::is_quiet;
 
 /// Check files against a manifest, like `b3sum --check`, several files at a time
@@ -322,45 +323,50 @@ struct Report {
     format: OutputFormat,
     /// Differences for the document, if one is needed.
     differences: Option<Mutex<Vec<FileDifference>>>,
-    totals: Mutex<VerifyCounts>,
-    bar: ProgressBar,
+    progress: Progress<VerifyCounts>,
+}
+
+impl Figures for VerifyCounts {
+    fn lines(&mut self, _now: Duration, _columns: usize, _rows: usize) -> Vec<String> {
+        vec![format!("{} files, {}", self.matching, self.bytes)]
+    }
 }
 
 impl Report {
     fn new(output: &Output, has_report: bool) -> Self {
-        let target = if is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let printer = if is_quiet() { ProgressPrinter::Hidden } else { ProgressPrinter::stderr() };
         let format = output.format();
         let differences = (format == OutputFormat::Json || has_report).then(Mutex::default);
-        Report { format, differences, totals: Mutex::default(), bar: ProgressBar::with_draw_target(None, target) }
+        Report { format, differences, progress: Progress::new(VerifyCounts::default(), printer) }
     }
 
     fn add_match(&self, bytes: Bytes) {
-        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
-        totals.matching += 1;
-        totals.bytes = Bytes(totals.bytes.0.saturating_add(bytes.0));
-        if !self.bar.is_hidden() {
-            self.bar.set_message(format!("{} files, {}", totals.matching, totals.bytes));
-            self.bar.tick();
-        }
+        self.progress.update(|totals| {
+            totals.matching += 1;
+            totals.bytes = Bytes(totals.bytes.0.saturating_add(bytes.0));
+        });
+        self.progress.show();
     }
 
     /// Counts an invalid line, and returns the number of invalid lines.
     fn bad_line(&self) -> u64 {
-        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
-        totals.bad_lines += 1;
-        totals.bad_lines
+        self.progress.update(|totals| {
+            totals.bad_lines += 1;
+            totals.bad_lines
+        })
     }
 
     fn report_difference(&self, difference: FileDifference) {
-        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
-        *match difference.status {
-            FileStatus::Changed => &mut totals.changed,
-            FileStatus::Missing => &mut totals.missing,
-            FileStatus::Unreadable => &mut totals.unreadable,
-            FileStatus::Unlisted => &mut totals.unlisted,
-        } += 1;
-        // The reader may close the pipe early. The progress bar is cleared meanwhile.
-        let _ = self.bar.suspend(|| self.print_difference(&difference));
+        self.progress.update(|totals| {
+            *match difference.status {
+                FileStatus::Changed => &mut totals.changed,
+                FileStatus::Missing => &mut totals.missing,
+                FileStatus::Unreadable => &mut totals.unreadable,
+                FileStatus::Unlisted => &mut totals.unlisted,
+            } += 1;
+        });
+        // The reader may close the pipe early.
+        let _ = self.progress.print(|| self.print_difference(&difference));
         if let Some(all) = &self.differences {
             all.lock().unwrap_or_else(PoisonError::into_inner).push(difference);
         }
@@ -382,8 +388,8 @@ impl Report {
     }
 
     fn end(self, mut output: Output) -> Result<Exit, Failure> {
-        self.bar.finish_and_clear();
-        let totals = self.totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.progress.finish();
+        let totals = self.progress.update(std::mem::take);
         let VerifyCounts { matching, changed, missing, unreadable, unlisted, bad_lines, bytes } = totals;
         let differences = self.differences.map(|all| all.into_inner().unwrap_or_else(PoisonError::into_inner));
         let document = VerifyDocument { schema: VerifySchema::Current, counts: totals, differences };

@@ -11,6 +11,7 @@ pub mod label_columns;
 pub mod measure;
 pub mod output;
 pub mod plan;
+pub mod progress;
 pub mod report_file;
 pub mod sanitize;
 pub mod settings;

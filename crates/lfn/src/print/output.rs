@@ -75,6 +75,11 @@ impl Output {
         self.report.is_some()
     }
 
+    /// Returns the report file, if there is one.
+    pub fn report(&self) -> Option<&ReportFile> {
+        self.report.as_ref()
+    }
+
     /// Writes the document to the report file if there is one, prints it as JSON if requested, and otherwise calls
     /// `text`.
     pub fn finish<E: Into<Failure>>(

@@ -4,6 +4,7 @@
 
 use std::env;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 
 /// Columns of a terminal with an unknown width, and of a file.
 const DEFAULT_WIDTH: usize = 80;
@@ -22,13 +23,12 @@ pub fn columns() -> usize {
 
 /// Returns the width of lines that are not wrapped by default: the terminal's width or `COLUMNS`, else none.
 pub fn wrap_columns() -> Option<usize> {
-    if io::stdout().is_terminal() { Some(clamp_width(size().0)) } else { requested_columns() }
+    if io::stdout().is_terminal() { Some(clamp_width(stdout_size().0)) } else { requested_columns() }
 }
 
 /// Returns the width of lines on stderr, in columns.
 pub fn stderr_columns() -> usize {
-    let reported = if stderr_is_terminal() { stderr_terminal_columns().map(clamp_width) } else { requested_columns() };
-    reported.unwrap_or(DEFAULT_WIDTH)
+    if stderr_is_terminal() { clamp_width(stderr_size().0) } else { requested_columns().unwrap_or(DEFAULT_WIDTH) }
 }
 
 /// Returns the value of `COLUMNS` (POSIX XBD 8.3), for output without a terminal.
@@ -40,9 +40,18 @@ fn clamp_width(columns: usize) -> usize {
     columns.clamp(MIN_WIDTH, MAX_WIDTH)
 }
 
-/// Returns the columns and rows of the terminal.
-pub fn size() -> (usize, usize) {
-    let size = rustix::termios::tcgetwinsize(io::stdout());
+/// Returns the columns and rows of the terminal of stdout.
+pub fn stdout_size() -> (usize, usize) {
+    size(io::stdout())
+}
+
+/// Returns the columns and rows of the terminal of stderr.
+pub fn stderr_size() -> (usize, usize) {
+    size(io::stderr())
+}
+
+fn size(terminal: impl AsFd) -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(terminal);
     let reported = size.map_or((0, 0), |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
     (
         if reported.0 == 0 { DEFAULT_WIDTH } else { reported.0 },
@@ -63,12 +72,6 @@ pub fn stdout_is_terminal() -> bool {
 /// Returns true if stderr is a terminal.
 pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
-}
-
-/// Returns the columns of stderr's terminal, if known.
-pub fn stderr_terminal_columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
 }
 
 /// Returns true if text on stdout has colours.

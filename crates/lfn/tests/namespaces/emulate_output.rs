@@ -488,18 +488,19 @@ fn live_lines_are_kept() {
 fn live_line_leaves_the_terminal_clean() {
     let mut command = Command::new("script");
     let line = format!(
-        "stty cols 50; '{}' emulate --rtt 20ms --rate 50mbit --live --far-command none -- sleep 1.8",
+        "stty cols 50 rows 20; '{}' emulate --rtt 20ms --rate 50mbit --live --far-command none -- sleep 1.8",
         support::lfn_path().display()
     );
     let output = command.args(["-qec", &line, "/dev/null"]).output().unwrap();
     let said = stdout(&output);
     let parts: Vec<&str> = said.split("\r\x1b[2K").collect();
-    // One part every half second, and one to erase the line.
+    // One part every half second, and the rest after the line is erased.
     assert!(parts.len() >= 3, "{said:?}");
-    let (live, rest) = (&parts[1..parts.len() - 1], parts[parts.len() - 1]);
+    let (rest, live) = parts.split_last().unwrap();
     for line in live {
         assert!(line.starts_with(' ') && line.contains("-> 0 b/s") && line.ends_with('\r'), "{line:?}");
-        assert!(line.trim_end_matches('\r').chars().count() < 50 && !line.contains('\n'), "{line:?}");
+        assert!(line.trim_end().chars().count() < 50 && !line.contains('\n'), "{line:?}");
+        assert_eq!(line.trim_end_matches('\r').chars().count(), 50, "other text of the line is overwritten: {line:?}");
     }
     assert!(rest.starts_with("link: 20 ms, 50 Mb/s"), "{said:?}");
 }

@@ -231,10 +231,11 @@ fn nearest(value: &str) -> Option<String> {
 
 /// Returns the word most similar to `value`, if one is similar enough.
 pub fn nearest_word<'a>(value: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // A word longer than every key is similar to none.
+    let value: String = value.to_lowercase().chars().take(64).collect();
     // A quarter of the letters may be wrong, but at least one.
-    let value = value.to_lowercase();
-    let near = |word: &&str| distance(word, &value) <= (word.len() / 4).max(1);
-    words.filter(near).min_by_key(|word| distance(word, &value))
+    let near = |word: &&str| strsim::osa_distance(word, &value) <= (word.len() / 4).max(1);
+    words.filter(near).min_by_key(|word| strsim::osa_distance(word, &value))
 }
 
 fn split(key: &str) -> (&str, &str) {
@@ -252,24 +253,4 @@ fn direction_text(direction: Option<LinkDirection>) -> &'static str {
         Some(LinkDirection::Return) => " for the direction from far to near",
         None => "",
     }
-}
-
-/// Counts the letters to insert, delete, change or swap with a neighbour to turn one word into the other (optimal
-/// string alignment: Levenshtein's distance with Damerau's swaps).
-fn distance(one: &str, other: &str) -> usize {
-    // A word longer than every key is similar to none.
-    let [one, other]: [Vec<char>; 2] = [one, other].map(|word| word.chars().take(64).collect());
-    let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
-    (0..=one.len()).for_each(|i| rows[i][0] = i);
-    (0..=other.len()).for_each(|j| rows[0][j] = j);
-    for i in 1..=one.len() {
-        for j in 1..=other.len() {
-            let change = rows[i - 1][j - 1] + usize::from(one[i - 1] != other[j - 1]);
-            rows[i][j] = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
-                rows[i][j] = rows[i][j].min(rows[i - 2][j - 2] + 1);
-            }
-        }
-    }
-    rows[one.len()][other.len()]
 }

@@ -161,7 +161,7 @@ impl TestRequest {
             _ => {}
         }
         if self.slices_per_interval > MAX_PARTS
-            || (self.slices_per_interval > 1 && self.interval / self.slices_per_interval.into() < MIN_INTERVAL)
+            || (self.slices_per_interval > 1 && self.interval / u32::from(self.slices_per_interval) < MIN_INTERVAL)
         {
             return Err(RequestError::Parts(self.slices_per_interval));
         }

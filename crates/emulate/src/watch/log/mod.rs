@@ -31,8 +31,9 @@ use crate::error::{EmulateError, system_error};
 use crate::watch::output::OutputFile;
 use encode::Encode;
 pub use files::{LogError, LogFiles, LogFormat};
-use json_lines::JsonLinesEncoder;
 use lfn_session::clock::now;
+
+use json_lines::JsonLinesEncoder;
 use pcapng::PcapngEncoder;
 use record::{LogStart, Record, TAP_POINTS, TapPoint};
 use tap::{LogTap, RecordQueue};

@@ -1,13 +1,12 @@
 //! The manifest of a copy. The file has a temporary name until the copy ends, so that FILE is complete or unchanged.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
-use std::io::{self, BufWriter, Seek, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lfn_copy::proto::manifest::ManifestLine;
+use lfn_session::atomic_file::{self, AtomicFile};
 use lfn_session::wire::copy::EntryEvent;
 use lfn_session::wire::copy::byte_string::ByteString;
 
@@ -17,21 +16,22 @@ use crate::typed;
 /// A manifest during the copy.
 pub(super) struct Manifest {
     path: PathBuf,
-    temporary_path: PathBuf,
+    hidden_path: Option<PathBuf>,
     inner: Mutex<Inner>,
 }
 
+#[derive(Default)]
 struct Inner {
-    file: BufWriter<File>,
+    /// `None` after the end of the copy.
+    file: Option<AtomicFile>,
     lines: u64,
     /// First error, reported at the end.
     failed: Option<io::Error>,
 }
 
 impl Manifest {
-    /// Creates the temporary file, so that an unwritable place is detected before the copy.
+    /// Creates the file, so that an unwritable place is detected before the copy.
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
-        let failed = |source: io::Error| error(path, &source);
         if path.as_os_str() == "-" {
             return Err(Failure::usage("--manifest -: a manifest cannot be written to standard output")
                 .hint("give a file name; ./- for a file called -"));
@@ -44,61 +44,48 @@ impl Manifest {
                 Failure::usage(what).hint(format!("write the manifest here: {}", typed::corrected("manifest", name)))
             );
         }
-        // The target of a symbolic link is replaced, not the link. A device or a pipe must not be replaced by a file.
-        let path = &resolve_link(path);
-        let existing = fs::symlink_metadata(path).ok();
-        let Some(temporary_path) = temporary_path(path).filter(|_| !existing.as_ref().is_some_and(Metadata::is_dir))
-        else {
-            return Err(failed(io::ErrorKind::IsADirectory.into()));
-        };
-        if existing.is_some_and(|existing| !existing.is_file()) {
-            return Err(failed(io::Error::other("not a regular file")));
-        }
-        // A killed copy may have left its temporary file.
-        let _ = fs::remove_file(&temporary_path);
-        let file = File::create_new(&temporary_path).map_err(failed)?;
-        let inner = Inner { file: BufWriter::new(file), lines: 0, failed: None };
-        Ok(Manifest { path: path.into(), temporary_path, inner: Mutex::new(inner) })
+        let file = AtomicFile::create(path, 0o666).map_err(|source| error(path, &source))?;
+        let hidden_path = file.hidden_path().map(Path::to_owned);
+        let inner = Mutex::new(Inner { file: Some(file), ..Inner::default() });
+        Ok(Manifest { path: path.into(), hidden_path, inner })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the present path of the file, if it has a name before the end.
+    pub(super) fn hidden_path(&self) -> Option<&Path> {
+        self.hidden_path.as_deref()
     }
 
     /// Adds a file that is complete at the destination.
     pub(super) fn add(&self, event: &EntryEvent) {
         let Some(digest) = event.digest else { return };
         let line = ManifestLine { digest, name: ByteString::from(event.name.as_bytes()) }.encode();
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.failed.is_none() {
-            inner.lines += 1;
-            inner.failed = inner.file.write_all(&line).err();
-        }
+        let Inner { file: Some(file), lines, failed: failed @ None } = &mut *self.lock() else { return };
+        *lines += 1;
+        *failed = file.write_all(&line).err();
     }
 
     /// Empties the manifest, since all events are repeated.
     pub(super) fn restart(&self) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner { file, lines, failed } = &mut *inner;
-        if failed.is_none() {
+        if let Inner { file: Some(file), lines, failed: failed @ None } = &mut *self.lock() {
             *lines = 0;
-            let emptied = file.flush().and_then(|()| file.rewind()).and_then(|()| file.get_ref().set_len(0));
-            *failed = emptied.err();
+            *failed = file.clear().err();
         }
     }
 
-    /// Deletes the temporary file, if it was not renamed yet.
+    /// Deletes the file, if it has no final name yet.
     pub(super) fn abandon(&self) {
-        let _ = fs::remove_file(&self.temporary_path);
+        self.lock().file = None;
     }
 
-    /// Renames the manifest to its final name, and returns the number of files in it.
+    /// Gives the manifest its final name, and returns the number of files in it.
     pub(super) fn finish(&self) -> Result<u64, Failure> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = match inner.failed.take() {
-            Some(error) => Err(error),
-            None => inner.file.flush().and_then(|()| inner.file.get_ref().sync_all()),
-        };
-        written
-            .and_then(|()| fs::rename(&self.temporary_path, &self.path))
-            .map_err(|source| error(&self.path, &source))?;
-        Ok(inner.lines)
+        let Inner { file, lines, failed } = std::mem::take(&mut *self.lock());
+        let written = failed.map_or(Ok(()), Err).and_then(|()| file.map_or(Ok(()), AtomicFile::commit));
+        written.map(|()| lines).map_err(|source| error(&self.path, &source))
     }
 }
 
@@ -108,38 +95,21 @@ fn host_of(path: &str) -> Option<&str> {
     (!Path::new(path).exists()).then_some(host)
 }
 
-/// Returns the name of the temporary file.
-fn temporary_path(path: &Path) -> Option<PathBuf> {
-    let mut name = [b".", path.file_name()?.as_bytes(), b".lfn-new"].concat();
-    name.truncate(255);
-    Some(path.with_file_name(OsStr::from_bytes(&name)))
-}
-
-/// Returns the path of the file to write: the target of a link.
-fn resolve_link(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// Returns the paths of a written file below a directory: the temporary file, the final file, the link to it, and the
-/// directories around them. The report has no name until the end, so its directory can look empty.
-pub(super) fn paths_below(path: &Path, directory: &Path) -> Vec<PathBuf> {
-    [path.to_owned(), resolve_link(path)].iter().flat_map(|path| relative_paths(path, directory)).collect()
+/// Returns the paths of a written file below a directory: the path as typed, the file itself, its hidden path, and the
+/// directories around them. The file has no name until the end, so its directory can look empty.
+pub(super) fn paths_below(typed: &Path, hidden: Option<&Path>, directory: &Path) -> Vec<PathBuf> {
+    let file = atomic_file::resolve(typed).unwrap_or_else(|_| typed.to_owned());
+    [Some(typed), Some(&file), hidden].into_iter().flatten().flat_map(|path| relative_paths(path, directory)).collect()
 }
 
 fn relative_paths(path: &Path, directory: &Path) -> Vec<PathBuf> {
     let above = path.parent().filter(|above| *above != Path::new("")).unwrap_or(Path::new("."));
-    let (Ok(above), Ok(top)) = (above.canonicalize(), directory.canonicalize()) else { return Vec::new() };
+    let (Ok(above), Ok(top), Some(name)) = (above.canonicalize(), directory.canonicalize(), path.file_name()) else {
+        return Vec::new();
+    };
     let Ok(below) = above.strip_prefix(&top) else { return Vec::new() };
-    let names = [temporary_path(path), Some(path.to_owned())].into_iter().flatten();
-    let files = names.filter_map(|path| Some(below.join(path.file_name()?)));
-    let directories = below.ancestors().filter(|path| *path != Path::new("")).map(Path::to_owned);
-    files.chain(directories).collect()
-}
-
-impl Drop for Manifest {
-    fn drop(&mut self) {
-        self.abandon();
-    }
+    let file = below.join(name);
+    file.ancestors().filter(|path| *path != Path::new("")).map(Path::to_owned).collect()
 }
 
 fn error(path: &Path, source: &io::Error) -> Failure {

@@ -8,6 +8,7 @@ mod manifest;
 
 use std::mem::take;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args as _, Command};
@@ -27,6 +28,7 @@ use crate::print::{
     self,
     copy::{CopyProgress, CopyReport, ProgressMode, print_entry},
     output::{Output, OutputFormat, print_document},
+    report_file::ReportFile,
     settings::{is_quiet, is_verbose},
 };
 use crate::repeat::typed_flags;
@@ -75,15 +77,18 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     raise_open_file_limit();
     request.transfer = args.integrity.transfer_options(&args.overwrite, &request.selection)?;
     let interrupted = interrupt_flag()?;
-    protect_written_files(args, &direction, &mut request.transfer)?;
+    let manifest = args.integrity.manifest.as_deref().map(Manifest::create).transpose()?.map(Arc::new);
+    let report_path = args.output.report().map(|typed| (typed, output.report().and_then(ReportFile::hidden_path)));
+    let manifest_path = args.integrity.manifest.as_deref().zip(manifest.as_deref().map(Manifest::hidden_path));
+    let written_files = report_path.into_iter().chain(manifest_path);
+    protect_written_files(written_files, &direction, &mut request.transfer)?;
     let ends = EndNames::new(&direction);
     let mut prepared = prepare(direction, &request, &resolver, &interrupted)?;
     let predictor = prepared.predictor.clone();
     let mode = ProgressMode { ndjson: output.format() == OutputFormat::Ndjson, requested: args.progress.progress };
     let live = CopyProgress::new(&predictor, prepared.near_sends(), mode);
     let entries = Arc::new(Mutex::new(Vec::new()));
-    let (listener, manifest) = event_listener(args, &live, &entries)?;
-    prepared.options.listener = listener;
+    prepared.options.listener = event_listener(args, &live, &entries, manifest.clone());
     let mut recent = RecentSamples::default();
     let result = prepared.run(&interrupted, &mut |event| match event {
         CopyEvent::Progress { totals, sample } => {
@@ -141,16 +146,18 @@ fn print_result(
     })
 }
 
-/// Excludes the manifest and the report of this copy, and the directories around them, from --delete.
-fn protect_written_files(
-    args: &CopyArgs,
+/// Excludes the manifest and the report of this copy, and the directories around them, from --delete. Each file has its
+/// path as typed, and its present path if this is another one.
+fn protect_written_files<'a>(
+    written_files: impl Iterator<Item = (&'a Path, Option<&'a Path>)>,
     direction: &Direction,
     transfer_options: &mut TransferOptions,
 ) -> Result<(), Failure> {
     let Direction::Download(_, _, LocalDestination::File { path: destination, .. }) = direction else { return Ok(()) };
-    let written = [args.integrity.manifest.as_deref(), args.output.report()];
-    let written = written.into_iter().flatten().filter(|_| transfer_options.delete);
-    for path in written.flat_map(|file| manifest::paths_below(file, destination)) {
+    if !transfer_options.delete {
+        return Ok(());
+    }
+    for path in written_files.flat_map(|(typed, hidden)| manifest::paths_below(typed, hidden, destination)) {
         transfer_options.protect.exclude_first(path.as_os_str().as_bytes()).map_err(Failure::usage)?;
     }
     Ok(())
@@ -162,24 +169,23 @@ fn keeps_entries(args: &CopyArgs) -> bool {
     is_document && (args.overwrite.dry_run || is_verbose())
 }
 
-/// Creates the listener for events of the copy, and the manifest if one is requested. Adds the events to `entries` if
-/// the document contains them.
+/// Creates the listener for events of the copy. Adds the events to `entries` if the document contains them.
 fn event_listener(
     args: &CopyArgs,
     live: &CopyProgress<'_>,
     entries: &Arc<Mutex<Vec<EntryEvent>>>,
-) -> Result<(EntryListener, Option<Arc<Manifest>>), Failure> {
-    let manifest = args.integrity.manifest.as_deref().map(Manifest::create).transpose()?.map(Arc::new);
-    let (file, format, digests) = (manifest.clone(), args.output.format(), manifest.is_some());
+    manifest: Option<Arc<Manifest>>,
+) -> EntryListener {
+    let format = args.output.format();
     let prints_events = format != OutputFormat::Json && ((args.overwrite.dry_run && !is_quiet()) || is_verbose());
     let kept = keeps_entries(args).then(|| Arc::clone(entries));
-    if !prints_events && kept.is_none() && !digests && !live.shows_name() {
-        return Ok((EntryListener::default(), None));
+    if !prints_events && kept.is_none() && manifest.is_none() && !live.shows_name() {
+        return EntryListener::default();
     }
-    let (printer, name) = (live.printer(), live.name());
-    let restarted = file.clone();
+    let (printer, current) = (live.progress(), live.progress());
+    let restarted = manifest.clone();
     let record = move |event: &EntryEvent| {
-        if let Some(manifest) = &file {
+        if let Some(manifest) = &manifest {
             manifest.add(event);
         }
         // An event with a digest is only for the manifest.
@@ -194,8 +200,7 @@ fn event_listener(
         }
     };
     let restart = move || restarted.iter().for_each(|manifest| manifest.restart());
-    let listener = EntryListener::new(record, restart, move |started| name.set(started));
-    Ok((listener, manifest))
+    EntryListener::new(record, restart, move |started| current.update(|line| line.set_name(started)))
 }
 
 /// Prints the entries that could not be copied, one line each.

@@ -29,11 +29,11 @@ use lfn_api::emulate;
 use lfn_base::plan::{Plan, PlanOptions, plan, predict_goodput};
 use lfn_base::units::{Bytes, show_duration};
 use lfn_emulate::{AccuracyReport, CommandExit, EmulatedPath, RunOutcome, Setup};
+use lfn_session::atomic_file::AtomicFile;
 
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
 use crate::exit::{Exit, Failure, without_error_number};
 use crate::print;
-use crate::print::report_file::NamedFile;
 use chart::{Chart, MeasuredPoint};
 use report::{compare_hosts, comparison_lines};
 use stage::DemoPaths;
@@ -75,7 +75,7 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let path = published::path();
     let plan = plan(&path, &PlanOptions { size: Some(published::TRANSFER), ..PlanOptions::default() })?;
     let picture = picture_path(args.plot.plot);
-    let picture_file = NamedFile::create(&picture, 0o666).map_err(|error| plot_error(&picture, &error))?;
+    let mut picture_file = AtomicFile::create(&picture, 0o666).map_err(|error| plot_error(&picture, &error))?;
     print_introduction(&plan);
     let work = create_work_directory()?;
     let outcome = run_emulation(&DemoPaths { work: &work });
@@ -100,7 +100,8 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
         print::emulate::accuracy::for_stderr(&outcome.accuracy_report, outcome.link_failure.is_some())
     ));
     let svg = chart(&plan, &report.windows, &report.accuracy_report).svg()?;
-    picture_file.write(|out| out.write_all(svg.as_bytes())).map_err(|error| plot_error(&picture, &error))?;
+    let written = picture_file.write_all(svg.as_bytes()).and_then(|()| picture_file.commit());
+    written.map_err(|error| plot_error(&picture, &error))?;
     print::message(format_args!("\npicture: {}\n", picture.display()));
     Ok(if outcome.accuracy_report.is_accurate() { Exit::Ok } else { Exit::Unreliable })
 }

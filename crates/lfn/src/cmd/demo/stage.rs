@@ -6,17 +6,19 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{fs, thread};
 
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use lfn_api::documents::DemoResults;
 use lfn_base::plan::{PlanOptions, plan};
+use lfn_base::units::show_duration;
 use serde_json::Value;
 
 use super::{measured, published};
 use crate::print;
+use crate::print::progress::{Figures, Progress, ProgressPrinter, bar};
+use crate::print::terminal::use_unicode;
 
 /// Runs per window. The steady intervals of all runs are combined.
 pub const REPEATS: usize = 2;
@@ -106,16 +108,15 @@ fn test_command(lfn: &Path) -> Command {
 
 /// Runs a command that prints one JSON object, with a progress bar for the expected time.
 fn watch(what: &str, expected: Duration, mut command: Command) -> Result<Value> {
-    let bar = progress(what, expected);
-    let started = Instant::now();
+    let progress = progress(what, expected);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start lfn")?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     // The bar shows the last message of the command. The last error is kept.
-    let live = bar.clone();
+    let live = progress.clone();
     let messages = thread::spawn(move || {
         let mut error = String::new();
         for line in stderr.into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(Result::ok)) {
-            live.set_message(line.trim().to_owned());
+            live.update(|step| line.trim().clone_into(&mut step.message));
             keep_error(&mut error, &line);
         }
         error
@@ -132,16 +133,15 @@ fn watch(what: &str, expected: Duration, mut command: Command) -> Result<Value> 
         if let Some(status) = child.try_wait().context("cannot wait for lfn")? {
             break status;
         }
-        bar.set_position(started.elapsed().as_millis().min(expected.as_millis()) as u64);
         thread::sleep(Duration::from_millis(200));
     };
     let (Ok(error), Ok(text)) = (messages.join(), result.join()) else { bail!("cannot read what lfn printed") };
     if !status.success() {
-        bar.abandon();
+        progress.finish();
         bail!("{what} failed: {error}");
     }
     let report: Value = serde_json::from_str(&text).context("lfn printed no JSON")?;
-    bar.finish_and_clear();
+    progress.finish();
     print::message(format_args!("{what}: {}\n", headline(&report)));
     Ok(report)
 }
@@ -156,23 +156,33 @@ fn keep_error(error: &mut String, line: &str) {
     }
 }
 
-/// Creates a progress bar on a terminal; elsewhere prints a line.
-fn progress(what: &str, expected: Duration) -> ProgressBar {
-    if !print::terminal::stderr_is_terminal() {
-        print::message(format_args!("{what}, about {} s\n", expected.as_secs()));
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(expected.as_millis() as u64);
-    // The template is a tested constant. Without it the default bar is used.
-    if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
-        bar.set_style(style);
-    }
-    bar.set_prefix(what.to_owned());
-    bar.enable_steady_tick(Duration::from_millis(250));
-    bar
+/// Progress of one step, whose end is expected.
+struct Step {
+    name: String,
+    expected: Duration,
+    /// Last message of the command.
+    message: String,
 }
 
-const TEMPLATE: &str = "{prefix}\n  {bar:24} {elapsed} {wide_msg}";
+impl Figures for Step {
+    fn lines(&mut self, now: Duration, columns: usize, _rows: usize) -> Vec<String> {
+        let share = now.as_secs_f64() / self.expected.as_secs_f64();
+        let elapsed = show_duration(Duration::from_secs(now.as_secs()));
+        let line = format!("  {} {elapsed} {}", bar(share, 24, use_unicode()), self.message);
+        vec![self.name.clone(), line.chars().filter(|c| !c.is_control()).take(columns).collect()]
+    }
+}
+
+/// Shows the progress of a step on a terminal; elsewhere prints a line.
+fn progress(what: &str, expected: Duration) -> Progress<Step> {
+    let printer = ProgressPrinter::stderr();
+    if printer == ProgressPrinter::Hidden {
+        print::message(format_args!("{what}, about {} s\n", expected.as_secs()));
+    }
+    let progress = Progress::new(Step { name: what.to_owned(), expected, message: String::new() }, printer);
+    progress.redraw_at_intervals();
+    progress
+}
 
 /// Returns the main figure of a report.
 fn headline(report: &Value) -> String {
@@ -183,11 +193,6 @@ fn headline(report: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn template_is_valid() {
-        assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
-    }
 
     #[test]
     fn kept_error_has_its_hint() {

@@ -1,8 +1,7 @@
-//! `lfn emulate --dry-run`: the flags, the progress bar and the result of [`lfn_api::dry_run()`].
+//! `lfn emulate --dry-run`: the flags, the progress and the result of [`lfn_api::dry_run()`].
 
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lfn_api::dry_run::{self, DryRunOptions};
 use lfn_base::tcp_model::Congestion;
 use lfn_base::units::{Bytes, show_duration};
@@ -13,7 +12,9 @@ use lfn_sim::transfer::{Transfer, TransferOutcome};
 use crate::exit::{Exit, Failure};
 use crate::print::emulate::dry_run::print as print_report;
 use crate::print::output::Output;
+use crate::print::progress::{Figures, Progress, ProgressPrinter, bar};
 use crate::print::settings::is_quiet;
+use crate::print::terminal::use_unicode;
 
 /// Flags that control a dry run.
 #[derive(clap::Args, Debug, Clone)]
@@ -37,7 +38,7 @@ pub struct DryRun {
     streams: Option<u32>,
 }
 
-/// Shorter runs show no progress bar.
+/// Shorter runs show no progress.
 const PROGRESS_DELAY: Duration = Duration::from_secs(2);
 
 impl DryRun {
@@ -61,9 +62,15 @@ impl DryRun {
     pub fn run(&self, path: &EmulatedPath, seed: u64, output: Output) -> Result<Exit, Failure> {
         let DryRun { size, congestion, window, streams, .. } = *self;
         let options = DryRunOptions { size, congestion, window, streams };
-        let progress = SimulationProgress::new();
-        let report = dry_run::dry_run(path, seed, &options, &mut |transfer| progress.show(transfer));
-        progress.bar.finish_and_clear();
+        let printer = if is_quiet() { ProgressPrinter::Hidden } else { ProgressPrinter::stderr() };
+        let (progress, started) = (Progress::new(Simulation::default(), printer), Instant::now());
+        let report = dry_run::dry_run(path, seed, &options, &mut |transfer| {
+            if started.elapsed() > PROGRESS_DELAY {
+                progress.update(|simulation| *simulation = Simulation::of(transfer));
+                progress.show();
+            }
+        });
+        progress.finish();
         let report = report?;
         output.finish(&report.document(), || print_report(&report))?;
         match report.transfer.outcome {
@@ -73,33 +80,28 @@ impl DryRun {
     }
 }
 
-/// Progress bar of a simulation, which appears after [`PROGRESS_DELAY`].
-struct SimulationProgress {
-    bar: ProgressBar,
-    started: Instant,
+/// Progress of a simulation.
+#[derive(Default)]
+struct Simulation {
+    size: Bytes,
+    arrived: Bytes,
+    /// Virtual time since the start.
+    time: Duration,
 }
 
-impl SimulationProgress {
-    fn new() -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template("{bar:16} {percent:>3} % {wide_msg}") {
-            bar.set_style(style);
-        }
-        SimulationProgress { bar, started: Instant::now() }
+impl Simulation {
+    fn of(transfer: &Transfer) -> Self {
+        Simulation { size: transfer.size(), arrived: transfer.arrived(), time: transfer.report().time }
     }
+}
 
-    fn show(&self, transfer: &Transfer) {
-        if self.started.elapsed() <= PROGRESS_DELAY || is_quiet() {
-            return;
-        }
-        let (bar, size) = (&self.bar, transfer.size());
-        if bar.is_hidden() {
-            bar.set_length(size.0);
-            bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
-        let at = transfer.report().time;
-        bar.set_position(transfer.arrived().0);
-        bar.set_message(format!("{} of {size} after {} of virtual time", transfer.arrived(), show_duration(at)));
+impl Figures for Simulation {
+    fn lines(&mut self, _now: Duration, columns: usize, _rows: usize) -> Vec<String> {
+        let Simulation { size, arrived, time } = *self;
+        let share = arrived.0 as f64 / size.0.max(1) as f64;
+        let (bar, percent, time) = (bar(share, 16, use_unicode()), 100.0 * share, show_duration(time));
+        let line = format!("{bar} {percent:>3.0} % {arrived} of {size} after {time} of virtual time");
+        vec![line.chars().take(columns).collect()]
     }
 }
 

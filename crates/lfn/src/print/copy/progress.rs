@@ -1,34 +1,25 @@
-//! Progress of a copy: on a terminal one line that is redrawn ([`ProgressLine`]), lines of JSON or of text on request,
-//! and otherwise only necessary messages.
+//! Progress of a copy: one line ([`ProgressLine`]), lines of JSON on request, and otherwise only necessary messages.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lfn_api::documents::{CopyProgressFigures, CopyProgressLine};
 use lfn_api::prediction::{CopyPrediction, Predictor};
 use lfn_base::units::{BitRate, Bytes, show_duration};
 use lfn_copy::{ConnectionEvent, CopyOutcome, ListedTotals};
 use lfn_results::diagnose::bottleneck::{CopyBottleneck, CurrentProgress};
 use lfn_results::evidence::ProgressSample;
-use lfn_session::wire::copy::entry::Name;
 use lfn_session::wire::copy::stream_change::StreamChange;
 
 use super::progress_line::{CopyState, ProgressLine};
 use crate::exit::without_error_number;
+use crate::print::progress::{IntervalTimer, Progress, ProgressPrinter};
 use crate::print::settings::is_quiet;
 use crate::print::{self, terminal};
 
-/// Columns of a terminal with an unknown width.
-const DEFAULT_COLUMNS: usize = 80;
-
 /// Interval of the progress lines in JSON.
 const EVENT_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Interval of the progress lines in text.
-const TEXT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Minimum time without arrivals that is shown. Shorter pauses are normal.
 const MIN_STALL: Duration = Duration::from_secs(3);
@@ -42,97 +33,52 @@ pub struct ProgressMode {
     pub requested: bool,
 }
 
+impl ProgressMode {
+    fn printer(self) -> ProgressPrinter {
+        match (is_quiet() && !self.requested, terminal::stderr_is_terminal()) {
+            (false, true) => ProgressPrinter::Terminal,
+            (false, false) if self.requested && !self.ndjson => ProgressPrinter::Lines,
+            _ => ProgressPrinter::Hidden,
+        }
+    }
+}
+
 /// Display of a running copy.
 pub struct CopyProgress<'a> {
-    bar: ProgressBar,
-    /// Line that was drawn last.
-    line: RefCell<Option<ProgressLine>>,
+    progress: Progress<ProgressLine>,
     mode: ProgressMode,
-    /// Name of the file that started last.
-    name: CurrentName,
     /// Bytes and entries at the last arrival, and its time.
     last_arrival: Cell<(u64, Duration)>,
-    /// Time of the last line of text.
-    last_text: Cell<Option<Duration>>,
     near_sends: bool,
     predictor: &'a Predictor,
     predicted: Cell<Option<CopyPrediction>>,
     streams: Cell<u16>,
-    last_event: Cell<Option<Duration>>,
-}
-
-/// Name of the file that started last, shared with the threads of the copy.
-#[derive(Clone, Debug, Default)]
-pub struct CurrentName(Arc<Mutex<Option<String>>>);
-
-impl CurrentName {
-    /// Sets the name that the line shows.
-    pub fn set(&self, name: &Name) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.to_string());
-    }
-
-    fn get(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// Prints lines on stdout while the bar is hidden for a moment.
-#[derive(Clone, Debug)]
-pub struct LinePrinter(ProgressBar);
-
-impl LinePrinter {
-    /// Hides the bar, prints, and shows the bar again.
-    pub fn print(&self, print: impl FnOnce()) {
-        self.0.suspend(print);
-    }
+    events: RefCell<IntervalTimer>,
 }
 
 impl<'a> CopyProgress<'a> {
-    /// Creates the display of a copy. The bar is hidden if stderr is not a terminal.
+    /// Creates the display of a copy.
     pub fn new(predictor: &'a Predictor, near_sends: bool, mode: ProgressMode) -> Self {
-        let target = match is_quiet() && !mode.requested {
-            true => ProgressDrawTarget::hidden(),
-            false => ProgressDrawTarget::stderr(),
-        };
-        let bar = ProgressBar::with_draw_target(None, target);
-        // Set before the first drawing, which would use the default style.
-        if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
-            bar.set_style(style);
-        }
-        let (line, predicted, last_event) = Default::default();
         CopyProgress {
-            bar,
-            line,
+            progress: Progress::new(ProgressLine::default(), mode.printer()),
             mode,
-            name: CurrentName::default(),
             last_arrival: Cell::default(),
-            last_text: Cell::default(),
             near_sends,
             predictor,
-            predicted,
+            predicted: Cell::default(),
             streams: Cell::new(predictor.streams()),
-            last_event,
+            events: RefCell::new(IntervalTimer::new(EVENT_INTERVAL)),
         }
     }
 
-    /// Returns the name that the line shows.
-    pub fn name(&self) -> CurrentName {
-        self.name.clone()
-    }
-
-    /// Returns a printer for other lines.
-    pub fn printer(&self) -> LinePrinter {
-        LinePrinter(self.bar.clone())
+    /// Returns the progress, for threads that print other lines or know the current file.
+    pub fn progress(&self) -> Progress<ProgressLine> {
+        self.progress.clone()
     }
 
     /// Reports whether the name of the current file is shown.
     pub fn shows_name(&self) -> bool {
-        !self.bar.is_hidden() || self.prints_text()
-    }
-
-    /// Reports whether lines of text show the progress.
-    fn prints_text(&self) -> bool {
-        self.mode.requested && self.bar.is_hidden() && !self.mode.ndjson
+        self.progress.printer() != ProgressPrinter::Hidden
     }
 
     /// Returns the predicted steady goodput, once the path is known.
@@ -150,9 +96,6 @@ impl<'a> CopyProgress<'a> {
 
     /// Shows the progress of the copy with its current goodput and bottleneck.
     pub fn show(&self, extent: &ListedTotals, look: &ProgressSample, current: CurrentProgress) {
-        if self.bar.is_hidden() && !self.mode.ndjson && !self.mode.requested {
-            return;
-        }
         let CurrentProgress { goodput, bottleneck: limit } = current;
         if self.shows_name() {
             let state = match self.time_stalled(extent, look) {
@@ -163,11 +106,10 @@ impl<'a> CopyProgress<'a> {
                     limit: (limit != CopyBottleneck::Unknown).then(|| limit.display_for_end(self.near_sends)),
                 },
             };
-            self.draw(self.line(extent, look, state), look.at);
+            self.update(extent, look, state);
+            self.progress.show_at(look.at);
         }
-        let due = self.last_event.get().is_none_or(|last| look.at >= last + EVENT_INTERVAL);
-        if self.mode.ndjson && due {
-            self.last_event.set(Some(look.at));
+        if self.mode.ndjson && self.events.borrow_mut().is_due(look.at) {
             print_line(&CopyProgressLine::Progress { figures: self.figures(extent, look, current) });
         }
     }
@@ -182,7 +124,7 @@ impl<'a> CopyProgress<'a> {
 
     /// Reports a change of the connection: in the bar, or as a message if there is no terminal.
     pub fn connection_changed(&self, connection: &ConnectionEvent<'_>) {
-        let seen = !self.bar.is_hidden();
+        let seen = self.progress.is_drawn();
         match connection {
             ConnectionEvent::Lost { cause: why, retry_for } if self.mode.ndjson => {
                 print_line(&CopyProgressLine::Disconnected { reason: why.to_string(), retry_for: *retry_for });
@@ -200,12 +142,8 @@ impl<'a> CopyProgress<'a> {
             }
             ConnectionEvent::Reconnecting { without, retry_for } if seen => {
                 let state = CopyState::Disconnected { without: *without, retry_for: *retry_for };
-                let last = self.line.borrow().clone();
-                let line = match last {
-                    Some(last) => ProgressLine { state, ..last },
-                    None => self.line(&ListedTotals::default(), &ProgressSample::default(), state),
-                };
-                self.draw(line, Duration::ZERO);
+                self.progress.update(|line| line.state = state);
+                self.progress.show_at(Duration::ZERO);
             }
             ConnectionEvent::Reconnected { after } if !seen => {
                 print::message(format_args!("lfn: the copy resumes after {}\n", show_duration(*after)));
@@ -214,30 +152,23 @@ impl<'a> CopyProgress<'a> {
         }
     }
 
-    /// Removes the bar from the screen, or prints the last line of text. `outcome` is that of a copy that is done.
+    /// Removes the line from the screen, or prints the last line of text. `outcome` is that of a copy that is done.
     pub fn finish(&self, outcome: Option<&CopyOutcome>) {
-        // The bar is hidden afterwards.
-        let prints_text = self.prints_text();
-        self.bar.finish_and_clear();
-        let last = match outcome.filter(|outcome| outcome.tally.failed == 0) {
-            Some(outcome) => Some(ProgressLine {
-                name: self.name.get(),
-                done: outcome.bytes,
-                all: outcome.bytes,
-                settled: outcome.tally.entries(),
-                entries: outcome.tally.entries(),
-                complete: true,
-                state: CopyState::Moving {
-                    goodput: outcome.moved().per(outcome.elapsed),
-                    remaining: None,
-                    limit: None,
-                },
-            }),
-            None => self.line.borrow().clone(),
-        };
-        if let Some(line) = last.filter(|_| prints_text) {
-            print::error(format_args!("{}\n", line.plain(terminal::use_unicode())));
+        if let Some(outcome) = outcome.filter(|outcome| outcome.tally.failed == 0) {
+            let goodput = outcome.moved().per(outcome.elapsed);
+            self.progress.update(|line| {
+                *line = ProgressLine {
+                    name: line.name.take(),
+                    done: outcome.bytes,
+                    all: outcome.bytes,
+                    settled: outcome.tally.entries(),
+                    entries: outcome.tally.entries(),
+                    complete: true,
+                    state: CopyState::Moving { goodput, remaining: None, limit: None },
+                }
+            });
         }
+        self.progress.finish_with_line();
     }
 
     /// Returns for how long nothing has arrived, if this is unusual.
@@ -252,9 +183,12 @@ impl<'a> CopyProgress<'a> {
         (since >= MIN_STALL && !is_over).then_some(since)
     }
 
-    fn line(&self, extent: &ListedTotals, look: &ProgressSample, state: CopyState) -> ProgressLine {
+    fn update(&self, extent: &ListedTotals, look: &ProgressSample, state: CopyState) {
         let ListedTotals { bytes: all, finished: settled, entries, complete, .. } = *extent;
-        ProgressLine { name: self.name.get(), done: done(extent, look), all, settled, entries, complete, state }
+        let done = done(extent, look);
+        self.progress.update(|line| {
+            *line = ProgressLine { name: line.name.take(), done, all, settled, entries, complete, state };
+        });
     }
 
     /// Returns the remaining time at the current rate, or at the predicted rate during slow start.
@@ -283,21 +217,6 @@ impl<'a> CopyProgress<'a> {
             limited_by: current.bottleneck.display_for_end(self.near_sends),
             streams: self.streams.get(),
         }
-    }
-
-    fn draw(&self, line: ProgressLine, at: Duration) {
-        let unicode = terminal::use_unicode();
-        let is_due = self.last_text.get().is_none_or(|last| at >= last + TEXT_INTERVAL);
-        if self.prints_text() {
-            if is_due && line.entries > 0 {
-                self.last_text.set(Some(at));
-                print::error(format_args!("{}\n", line.plain(unicode)));
-            }
-        } else {
-            let columns = terminal::stderr_terminal_columns().unwrap_or(DEFAULT_COLUMNS);
-            self.bar.set_message(line.fit(columns, unicode));
-        }
-        self.line.replace(Some(line));
     }
 }
 

@@ -5,6 +5,10 @@
 use std::time::Duration;
 
 use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_session::wire::copy::entry::Name;
+
+use crate::print::progress::{Figures, bar};
+use crate::print::terminal::use_unicode;
 
 /// Space between the parts.
 const GAP: &str = "  ";
@@ -17,7 +21,7 @@ const TIME_COLUMNS: usize = 10;
 const BYTES_COLUMNS: usize = 15;
 
 /// Figures of the line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ProgressLine {
     /// Name of the file that started last.
     pub name: Option<String>,
@@ -79,9 +83,30 @@ impl Part {
     }
 }
 
+impl Default for CopyState {
+    fn default() -> Self {
+        CopyState::Moving { goodput: BitRate(0), remaining: None, limit: None }
+    }
+}
+
+impl Figures for ProgressLine {
+    fn lines(&mut self, _now: Duration, columns: usize, _rows: usize) -> Vec<String> {
+        vec![self.fit(columns, use_unicode())]
+    }
+
+    fn plain(&self) -> Option<String> {
+        (self.entries > 0).then(|| self.plain_line(use_unicode()))
+    }
+}
+
 impl ProgressLine {
+    /// Sets the name of the file that started last.
+    pub fn set_name(&mut self, name: &Name) {
+        self.name = Some(name.to_string());
+    }
+
     /// Returns the parts that fit into the columns. Without `unicode`, the line is ASCII.
-    pub fn fit(&self, columns: usize, unicode: bool) -> String {
+    fn fit(&self, columns: usize, unicode: bool) -> String {
         let mut used = 0;
         let mut shown = Vec::new();
         for part in self.parts(columns, unicode) {
@@ -99,7 +124,7 @@ impl ProgressLine {
     }
 
     /// Returns the complete line without a bar, for output that is not a terminal.
-    pub fn plain(&self, unicode: bool) -> String {
+    fn plain_line(&self, unicode: bool) -> String {
         let mut parts = self.parts(usize::MAX, unicode);
         parts.retain(|part| part.place != BAR);
         parts.sort_by_key(|part| part.place);
@@ -211,13 +236,6 @@ fn whole_seconds(time: Duration) -> String {
     show_duration(Duration::from_secs(time.as_secs()))
 }
 
-/// Draws a bar: blocks, or in ASCII hash signs.
-fn bar(share: f64, columns: usize, unicode: bool) -> String {
-    let full = (share * columns as f64) as usize;
-    let [done, open] = if unicode { ["█", "░"] } else { ["#", "-"] };
-    done.repeat(full) + &open.repeat(columns - full)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,7 +274,7 @@ mod tests {
             assert_eq!(line().fit(columns, true), text, "{columns}");
         }
         assert_eq!(
-            line().plain(true),
+            line().plain_line(true),
             "23 %  runs/2026/field.nc  192.7 Mb/s  3 s left  15.23 of 64 MB  1 of 9 entries  limit: server rate limit"
         );
     }
@@ -299,7 +317,7 @@ mod tests {
     #[test]
     fn bytes_use_one_family_of_units() {
         let line = ProgressLine { done: Bytes(1 << 20), all: Bytes(1 << 30), ..line() };
-        let text = line.plain(true);
+        let text = line.plain_line(true);
         assert!(text.contains("B  1 of 9 entries") && !text.contains("iB"), "{text}");
     }
 

@@ -4,47 +4,54 @@
 //! that other output overwrites the line. Without a terminal, a new line is printed every five seconds. At the end of
 //! the run the line is erased.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lfn_base::units::{BitRate, Bytes, show_duration};
 use lfn_emulate::{LiveDirection, LiveFigures, LiveOptions};
 
-use crate::print::{draw_stderr, for_locale, message, terminal};
+use crate::print::progress::{Figures, LINE_INTERVAL, Progress, ProgressPrinter};
+use crate::print::settings::is_quiet;
+use crate::print::{draw_stderr, for_locale, terminal};
 
 /// Redraw interval on a terminal.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval of the lines without a terminal.
-const LINE_INTERVAL: Duration = Duration::from_secs(5);
-/// Columns of a terminal with an unknown width.
-const DEFAULT_WIDTH: usize = 80;
-/// Erases a line and moves to its start (ECMA-48, EL).
-const ERASE: &str = "\r\x1b[2K";
 
 /// Returns the options of the live line if the user requested it, or if no command runs on this terminal.
 pub fn live_output(requested: bool, has_command: bool) -> Option<LiveOptions> {
-    match terminal::stderr_is_terminal() {
-        true if requested || !has_command => Some(LiveOptions { interval: REDRAW_INTERVAL, show: draw_line }),
-        false if requested => Some(LiveOptions { interval: LINE_INTERVAL, show: write }),
-        _ => None,
-    }
+    let (printer, interval) = match terminal::stderr_is_terminal() {
+        true if requested || !has_command => (ProgressPrinter::Terminal, REDRAW_INTERVAL),
+        false if requested && !is_quiet() => (ProgressPrinter::Lines, LINE_INTERVAL),
+        _ => return None,
+    };
+    let progress = Progress::new(LiveLine::default(), printer);
+    let show = move |figures: Option<&LiveFigures>| match figures {
+        Some(figures) => {
+            progress.update(|line| line.0 = Some(figures.clone()));
+            progress.show_at(figures.elapsed);
+            if progress.is_drawn() {
+                draw_stderr("\r");
+            }
+        }
+        None => progress.finish(),
+    };
+    Some(LiveOptions { interval, show: Arc::new(show) })
 }
 
-fn draw_line(figures: Option<&LiveFigures>) {
-    match figures {
-        Some(figures) => draw_stderr(format_args!("{ERASE}{}\r", for_locale(&line(figures, width())))),
-        None => draw_stderr(ERASE),
-    }
-}
+/// Figures of the line; `None` before the first ones.
+#[derive(Debug, Default)]
+struct LiveLine(Option<LiveFigures>);
 
-fn write(figures: Option<&LiveFigures>) {
-    if let Some(figures) = figures {
-        message(format_args!("{}\n", line(figures, usize::MAX)));
+impl Figures for LiveLine {
+    fn lines(&mut self, _now: Duration, columns: usize, _rows: usize) -> Vec<String> {
+        // Some terminals wrap after the last column.
+        let line = self.0.as_ref().map(|figures| line(figures, columns.saturating_sub(1)));
+        line.iter().map(|line| for_locale(line).into_owned()).collect()
     }
-}
 
-/// Returns the width without the last column: some terminals wrap after it.
-fn width() -> usize {
-    terminal::stderr_terminal_columns().map_or(DEFAULT_WIDTH, |columns| columns - 1)
+    fn plain(&self) -> Option<String> {
+        self.0.as_ref().map(|figures| line(figures, usize::MAX))
+    }
 }
 
 /// Returns the longest form of the line that fits, or the start of the shortest form.

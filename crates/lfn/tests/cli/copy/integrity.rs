@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::{Pair, content, write};
+use super::{Pair, content, names, write};
 use crate::support::lfn;
 use crate::support::server::text;
 
@@ -18,6 +18,10 @@ fn set_time(path: &Path, seconds: u64) {
 
 fn time(path: &Path) -> u64 {
     path.metadata().unwrap().modified().unwrap().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+fn has_hidden_file(pair: &Pair) -> bool {
+    names(&pair.near("")).iter().any(|name| name.starts_with('.'))
 }
 
 #[test]
@@ -141,7 +145,7 @@ fn b3sum_accepts_the_manifest() {
         let output = pair.copy(&["--manifest", "manifest", places[0], places[1]]);
         assert_eq!(output.status.code(), Some(1));
         check(5, "one refused");
-        assert!(!pair.near(".manifest.lfn-new").exists());
+        assert!(!has_hidden_file(&pair));
     }
     let pair = Pair::new();
     write(&pair.near("a"), 5);
@@ -150,7 +154,7 @@ fn b3sum_accepts_the_manifest() {
     pair.refuses(&["--manifest", "m", "--verify", "xxh3", "a", "far:b"], 2, "--manifest needs --verify blake3");
     pair.refuses(&["--manifest", "no/m", "a", "far:b"], 1, "cannot write the manifest");
     pair.refuses(&["--manifest", "m", "missing", "far:b"], 1, "no such file");
-    assert!(!pair.near(".m.lfn-new").exists());
+    assert!(!has_hidden_file(&pair));
 }
 
 /// Hard links are separate files for a verifier. None of them is unlisted, whether new or existing.

@@ -4,9 +4,9 @@
 //! server always reads a consistent state.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -14,6 +14,7 @@ use lfn_base::units::BitRate;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::atomic_file::set_owner_of_directory;
 use crate::identity::{self, IdentityError};
 use crate::{Rights, TokenHash};
 
@@ -83,14 +84,18 @@ impl TokenFile {
 
 const HEAD: &str = "# Tokens of `lfn serve`; `lfn token` writes this file.\n";
 
-fn lock_file(path: &Path) -> io::Result<std::fs::File> {
+fn lock_file(path: &Path) -> io::Result<File> {
     if let Some(directory) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
     let lock = path.with_extension("lock");
-    let file = match identity::create_private(&lock) {
+    let file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => OpenOptions::new().write(true).open(lock)?,
-        created => created?,
+        created => {
+            let file = created?;
+            set_owner_of_directory(&file, &lock)?;
+            file
+        }
     };
     flock(&file, FlockOperation::LockExclusive)?;
     Ok(file)

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Mode bits of a directory that is sticky and writable by all users.
 const STICKY_WORLD_WRITABLE: u32 = 0o1002;
 /// Maximum number of links that the kernel follows (path_resolution(7)).
-const MAX_LINKS: u32 = 40;
+pub(crate) const MAX_LINKS: u32 = 40;
 
 /// Returns an error if another user created the file `path` or a symbolic link on the way to it, in a directory where
 /// all users may write. Files of the directory's owner are accepted.
