@@ -449,7 +449,7 @@ fn loss_is_found() {
     TWO_OF_THREE.require("loss at the capacity", measure, |(findings, limited_by)| {
         // 1000 of 1042 bytes.
         let goodput = &findings[0]["predicted_goodput_bits_per_second"];
-        findings[0]["name"] == "loss" && *goodput == 8_000_000 * 1000 / 1042 && *limited_by == "capacity"
+        findings[0]["name"] == "loss" && *goodput == 8_000_000_u64 * 1000 / 1042 && *limited_by == "capacity"
     });
 }
 
