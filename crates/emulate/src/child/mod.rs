@@ -98,7 +98,7 @@ fn run_emulation(setup: &Setup, command: &[OsString], context: ChildContext, sig
         let start_one = |forwarder| spawn_scoped(scope, || forward(forwarder, stop.as_fd()));
         let start_both = |[forth, back]: [_; 2]| Ok([start_one(forth)?, start_one(back)?]);
         let threads = forwarders.into_iter().map(start_both).collect::<Result<Vec<_>, EmulateError>>()?;
-        let control = spawn_scoped(scope, || control.serve(&sockets, stop.as_fd()))?;
+        let control = spawn_scoped(scope, || control.run(&sockets, stop.as_fd()))?;
         let exits = far::start(setup, address, &sides[1].namespace).and_then(|far| {
             let epoch = now();
             channels.iter().flatten().try_for_each(|channel| channel.begin(epoch))?;

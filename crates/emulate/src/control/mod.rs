@@ -11,6 +11,7 @@
 //! the commands. It asks for them ([`attached_environment`]). Only the sockets on the two sides answer this request.
 
 mod client;
+mod listener;
 mod peer;
 mod server;
 
@@ -23,8 +24,8 @@ use lfn_base::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 pub use client::{ControlError, RunSummary, RunningEmulation, attached_environment, find, send_request};
-pub(super) use server::ControlServer;
-pub(super) use server::{ControlSocket, SideEnvironment, open_socket, open_socket_in};
+pub(super) use listener::{ControlSocket, open_socket, open_socket_in};
+pub(super) use server::{ControlServer, SideEnvironment};
 
 use super::accuracy::DirectionReport;
 

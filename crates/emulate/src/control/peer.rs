@@ -1,161 +1,128 @@
 //! A client connection of the control server: reads the request, then writes the response.
 //!
-//! Nothing here blocks, so that the [`server`](super::server) can serve any number of connections at once. A request is
-//! one line of limited length. A client has one second to send the request and one second to read the response.
+//! A request is one line of limited length. A client has one second to send the request and one second to read the
+//! response.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags};
-
 use super::MAX_REQUEST;
-use crate::network::SideName;
 
 /// Bytes that are read at a time.
 const READ_CHUNK: usize = 64 << 10;
 /// Maximum time for a request, and for reading its response.
 pub(super) const PEER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connected client of the control server.
-pub(super) struct Peer {
-    stream: UnixStream,
-    state: PeerState,
-    /// Side of the link that the client is on, if it is on one.
-    pub(super) side: Option<SideName>,
-    /// Time when the connection is closed.
-    pub(super) deadline: Instant,
-}
-
-enum PeerState {
-    /// The part of the line that has arrived.
-    ReadingRequest(Vec<u8>),
-    /// The part of the response that is not written yet.
-    WritingResponse(Vec<u8>),
-}
-
-impl Peer {
-    /// Accepts a connection without a request yet.
-    pub(super) fn new(stream: UnixStream, side: Option<SideName>, now: Instant) -> io::Result<Peer> {
-        stream.set_nonblocking(true)?;
-        Ok(Peer { stream, state: PeerState::ReadingRequest(Vec::new()), side, deadline: now + PEER_TIMEOUT })
-    }
-
-    /// Returns the event to wait for.
-    pub(super) fn poll_fd(&self) -> PollFd<'_> {
-        let flags = match self.state {
-            PeerState::ReadingRequest(_) => PollFlags::IN,
-            PeerState::WritingResponse(_) => PollFlags::OUT,
-        };
-        PollFd::from_borrowed_fd(self.stream.as_fd(), flags)
-    }
-
-    /// Continues as far as possible without waiting. Calls `respond` once, with the complete request line. Returns
-    /// false when the connection is finished.
-    pub(super) fn advance(&mut self, respond: impl FnOnce(&[u8]) -> Vec<u8>) -> io::Result<bool> {
-        if let PeerState::ReadingRequest(line) = &mut self.state {
-            match read_line(&self.stream, line)? {
-                LineProgress::Incomplete => return Ok(true),
-                LineProgress::Invalid => return Ok(false),
-                LineProgress::Complete => self.state = PeerState::WritingResponse(respond(line)),
-            }
-            self.deadline = Instant::now() + PEER_TIMEOUT;
-        }
-        match &mut self.state {
-            PeerState::ReadingRequest(_) => Ok(true),
-            PeerState::WritingResponse(remaining) => write_some(&self.stream, remaining),
-        }
+/// Calls `respond` with the complete request line, without its end, and writes the response. Reading and writing may
+/// each last for `timeout`.
+pub(super) fn serve(
+    stream: &UnixStream,
+    timeout: Duration,
+    respond: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
+) -> io::Result<()> {
+    let line = read_line(stream, Instant::now() + timeout)?;
+    match respond(&line) {
+        Some(response) => write(stream, &response, Instant::now() + timeout),
+        None => Ok(()),
     }
 }
 
-/// State of the request line.
-enum LineProgress {
-    Incomplete,
-    /// Complete, without the line end.
-    Complete,
-    /// End of file, or too long.
-    Invalid,
-}
-
-fn read_line(mut stream: &UnixStream, line: &mut Vec<u8>) -> io::Result<LineProgress> {
+/// Reads to the first line end. The error is `InvalidData` if the line is too long or incomplete.
+fn read_line(mut stream: &UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
     let mut part = vec![0; READ_CHUNK];
     while line.len() < MAX_REQUEST {
+        stream.set_read_timeout(Some(time_left(deadline)?))?;
         let length = match stream.read(&mut part) {
-            Ok(0) => return Ok(LineProgress::Invalid),
+            Ok(0) => break,
             Ok(length) => length,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(LineProgress::Incomplete),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
         let end = part[..length].iter().position(|byte| *byte == b'\n');
         line.extend_from_slice(&part[..end.unwrap_or(length)]);
         if end.is_some() {
-            return Ok(LineProgress::Complete);
+            return Ok(line);
         }
     }
-    Ok(LineProgress::Invalid)
+    Err(ErrorKind::InvalidData.into())
 }
 
-/// Writes a part of the response. Returns false when nothing remains.
-fn write_some(mut stream: &UnixStream, remaining: &mut Vec<u8>) -> io::Result<bool> {
+fn write(mut stream: &UnixStream, mut remaining: &[u8], deadline: Instant) -> io::Result<()> {
     while !remaining.is_empty() {
+        stream.set_write_timeout(Some(time_left(deadline)?))?;
         match stream.write(remaining) {
-            Ok(0) => return Ok(false),
-            Ok(length) => drop(remaining.drain(..length)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+            Ok(length) => remaining = &remaining[length..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(false)
+    Ok(())
+}
+
+/// Returns the time until the deadline. The error is `TimedOut` after it.
+fn time_left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
-    fn pair() -> (UnixStream, Peer) {
-        let (client, other) = UnixStream::pair().unwrap();
-        (client, Peer::new(other, None, Instant::now()).unwrap())
-    }
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
-    fn no_response(_: &[u8]) -> Vec<u8> {
+    fn no_response(_: &[u8]) -> Option<Vec<u8>> {
         panic!("no request was sent")
     }
 
     #[test]
     fn request_and_response_may_arrive_in_parts() {
-        let (mut client, mut peer) = pair();
-        assert!(peer.advance(no_response).unwrap());
-        client.write_all(b"how ").unwrap();
-        assert!(peer.advance(no_response).unwrap());
-        client.write_all(b"are you?\nand").unwrap();
+        let (mut client, server) = UnixStream::pair().unwrap();
         let long = vec![b'x'; 4 << 20];
         let respond = |line: &[u8]| {
             assert_eq!(line, b"how are you?");
-            long.clone()
+            Some(long.clone())
         };
-        let old_deadline = peer.deadline;
-        assert!(peer.advance(respond).unwrap(), "a socket does not hold so much");
-        assert!(peer.deadline > old_deadline);
-        let mut received = vec![0; long.len()];
-        let reading = std::thread::spawn(move || client.read_exact(&mut received).map(|()| received));
-        while peer.advance(no_response).unwrap() {
-            std::thread::yield_now();
-        }
-        assert_eq!(reading.join().unwrap().unwrap(), long);
+        thread::scope(|scope| {
+            let serving = scope.spawn(|| serve(&server, TIMEOUT, respond));
+            client.write_all(b"how ").unwrap();
+            thread::sleep(Duration::from_millis(5));
+            client.write_all(b"are you?\nand").unwrap();
+            let mut received = vec![0; long.len()];
+            client.read_exact(&mut received).unwrap();
+            assert_eq!(received, long);
+            serving.join().unwrap().unwrap();
+        });
     }
 
     #[test]
     fn closed_or_endless_requests_are_dropped() {
-        let (client, mut peer) = pair();
+        let (client, server) = UnixStream::pair().unwrap();
         drop(client);
-        assert!(!peer.advance(no_response).unwrap());
-        let (mut client, mut peer) = pair();
-        let writing = std::thread::spawn(move || client.write_all(&vec![b'x'; 2 * MAX_REQUEST]));
-        while peer.advance(no_response).unwrap() {
-            std::thread::yield_now();
-        }
-        drop(peer);
+        assert!(serve(&server, TIMEOUT, no_response).is_err());
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let writing = thread::spawn(move || client.write_all(&vec![b'x'; 2 * MAX_REQUEST]));
+        assert!(serve(&server, TIMEOUT, no_response).is_err());
+        drop(server);
         assert!(writing.join().unwrap().is_err());
+    }
+
+    #[test]
+    fn slow_peers_are_dropped_after_the_timeout() {
+        let timeout = Duration::from_millis(30);
+        let (mut client, server) = UnixStream::pair().unwrap();
+        client.write_all(b"half a requ").unwrap();
+        assert!(is_timeout(serve(&server, timeout, no_response)));
+        client.write_all(b"est\n").unwrap();
+        let long = vec![b'x'; 4 << 20];
+        assert!(is_timeout(serve(&server, timeout, |_| Some(long.clone()))), "the response is not read");
+    }
+
+    fn is_timeout(served: io::Result<()>) -> bool {
+        served.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
     }
 }

@@ -1,4 +1,4 @@
-//! Server of the control socket: a thread of the child process that serves several connections at once.
+//! Server of the control socket: an accept loop in the child process, and a thread for each connection.
 //!
 //! The server closes connections of other users, and of users that it cannot distinguish. Connections of the same user
 //! ([`peer`](super::peer)) are served concurrently. Silent clients can delay the next client by at most one second,
@@ -6,23 +6,23 @@
 //! is late. The data path never waits for the server.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use lfn_link::settings::{HopSettings, SettingsError};
 use lfn_link::{EmulatedPath, LinkConfig};
 use lfn_session::clock::now;
-use lfn_sys::namespace::NetNamespace;
+use lfn_session::limits::connection_table::{ConnectionLimits, ConnectionTable};
+use lfn_session::server::accept::{
+    AcceptLoop, AcceptSettings, AcceptedConnection, ConnectionServer, RefusedConnection, StopSignal, WhenFull,
+};
 use lfn_sys::process;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 
-use super::peer::Peer;
-use super::{ControlAddress, DirectionStatus, EnvironmentResponse, PathStatus, Refusal, Request, Response, RunStatus};
+use super::listener::{ControlConnection, ControlSocket};
+use super::peer::{self, PEER_TIMEOUT};
+use super::{DirectionStatus, EnvironmentResponse, PathStatus, Refusal, Request, Response, RunStatus};
 use crate::Setup;
 use crate::accuracy::LinkChange;
 use crate::data_path::{ControlChannel, Snapshot};
@@ -31,16 +31,12 @@ use crate::network::SideName;
 
 /// Maximum number of connections. Each may hold a long request in memory.
 const MAX_PEERS: usize = 16;
+/// Stack of a connection's thread, bytes.
+const STACK_SIZE: usize = 512 << 10;
+/// Interval of the accept loop. The loop notices connections and the stop at once.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of changes of a path in the accuracy report. A script may make a change every millisecond for a day.
 const MAX_CHANGES: usize = 1000;
-
-/// Listener of a run.
-#[derive(Debug)]
-pub(crate) struct ControlSocket {
-    pub(crate) listener: UnixListener,
-    /// Side of the link in this network namespace. `None` where the run was started.
-    pub(crate) side: Option<SideName>,
-}
 
 /// Environment variables of the commands, for processes that do not inherit them.
 pub(crate) struct SideEnvironment {
@@ -56,7 +52,8 @@ pub(crate) struct ControlServer {
     seed: u64,
     /// Changes are reported with the time since then.
     started_at: lfn_base::time::Instant,
-    paths: Vec<ControlledPath>,
+    /// `None` after the stop: then requests get no response.
+    paths: Mutex<Option<Vec<ControlledPath>>>,
     environment: SideEnvironment,
 }
 
@@ -66,18 +63,6 @@ struct ControlledPath {
     channels: [ControlChannel; 2],
     /// Changes so far, in order.
     changes: Vec<LinkChange>,
-}
-
-/// Listens in the network namespace of the calling thread.
-pub(crate) fn open_socket(address: ControlAddress) -> io::Result<UnixListener> {
-    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(address.name())?)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
-/// Listens in another network namespace.
-pub(crate) fn open_socket_in(namespace: &NetNamespace, address: ControlAddress) -> io::Result<UnixListener> {
-    namespace.run(|| open_socket(address))?
 }
 
 impl ControlServer {
@@ -91,62 +76,62 @@ impl ControlServer {
     ) -> Self {
         let paths = setup.paths.iter().cloned().zip(channels);
         let controlled = |(path, channels)| ControlledPath { path, channels, changes: Vec::new() };
-        let paths = paths.map(controlled).collect();
+        let paths = Mutex::new(Some(paths.map(controlled).collect()));
         ControlServer { pid, seed: setup.seed, started_at: now(), paths, environment }
     }
 
-    /// Serves requests until the other end of `stop` is closed, or until waiting fails. Returns the changes of each
-    /// path.
-    pub(crate) fn serve(mut self, sockets: &[ControlSocket], stop: BorrowedFd) -> Vec<Vec<LinkChange>> {
-        // If serving fails, the path keeps its settings.
-        let _ = self.answer_all(sockets, stop);
-        self.paths.into_iter().map(|controlled| controlled.changes).collect()
+    /// Serves requests until the other end of `stop` is closed. Returns the changes of each path.
+    pub(crate) fn run(self, sockets: &[ControlSocket], stop: BorrowedFd) -> Vec<Vec<LinkChange>> {
+        let limits =
+            ConnectionLimits { max_connections: MAX_PEERS, max_unauthenticated: MAX_PEERS, ..Default::default() };
+        let server = Arc::new(self);
+        let accept_loop = AcceptLoop {
+            server: server.clone(),
+            connections: ConnectionTable::new(limits),
+            settings: AcceptSettings {
+                thread_name: "control",
+                stack_size: STACK_SIZE,
+                poll_interval: POLL_INTERVAL,
+                when_full: WhenFull::Wait,
+            },
+        };
+        accept_loop.run(sockets, StopSignal::Closed(stop));
+        // A request that is being answered is finished first.
+        let paths = server.lock().take().unwrap_or_default();
+        paths.into_iter().map(|controlled| controlled.changes).collect()
     }
 
-    fn answer_all(&mut self, sockets: &[ControlSocket], stop: BorrowedFd) -> io::Result<()> {
-        let mut peers: Vec<Peer> = Vec::new();
-        loop {
-            let Some(ready) = wait(sockets, &peers, stop)? else { return Ok(()) };
-            let (now, mut ready) = (Instant::now(), ready.into_iter());
-            peers.retain_mut(|peer| {
-                // A failed connection does not affect the others.
-                let side = peer.side;
-                let goes_on =
-                    ready.next() != Some(true) || peer.advance(|line| self.reply(line, side)).unwrap_or(false);
-                goes_on && now < peer.deadline
-            });
-            for socket in sockets {
-                if peers.len() < MAX_PEERS {
-                    peers.extend(accept(socket).unwrap_or_default());
-                }
-            }
-        }
-    }
-
-    /// Returns the response line to a request line that arrived on this side.
-    fn reply(&mut self, line: &[u8], side: Option<SideName>) -> Vec<u8> {
+    /// Returns the response line to a request line that arrived on this side; `None` after the stop.
+    fn reply(&self, line: &[u8], side: Option<SideName>) -> Option<Vec<u8>> {
         let invalid = |error| Refusal { message: format!("not a request: {error}"), hint: None, is_usage: true };
         let response = match serde_json::from_slice(line).map_err(invalid) {
             Ok(Request::Environment) => serde_json::to_vec(&self.environment.of(side)),
-            request => serde_json::to_vec(&request.and_then(|request| self.answer(&request))),
+            Ok(request) => serde_json::to_vec(&self.answer(self.lock().as_mut()?, &request)),
+            Err(refusal) => serde_json::to_vec(&Response::Err(refusal)),
         };
         // Serialisation cannot fail: the response has no map with keys that are not text.
-        response.unwrap_or_default()
+        Some(response.unwrap_or_default())
     }
 
-    fn answer(&mut self, request: &Request) -> Response {
+    fn answer(&self, paths: &mut [ControlledPath], request: &Request) -> Response {
         if let Request::Set { path, link, settings, traces } = request {
-            self.set(*path, *link, &parse_change(settings, traces)?)?;
+            self.set(paths, *path, *link, &parse_change(settings, traces)?)?;
         }
-        let paths = self.paths.iter().map(ControlledPath::status).collect::<Result<_, _>>()?;
+        let paths = paths.iter().map(ControlledPath::status).collect::<Result<_, _>>()?;
         Ok(RunStatus { pid: self.pid, paths })
     }
 
-    fn set(&mut self, number: u32, link: Option<u32>, change: &HopSettings) -> Result<(), Refusal> {
-        let count = self.paths.len();
+    fn set(
+        &self,
+        paths: &mut [ControlledPath],
+        number: u32,
+        link: Option<u32>,
+        change: &HopSettings,
+    ) -> Result<(), Refusal> {
+        let count = paths.len();
         let index =
             index(number).filter(|index| *index < count).ok_or_else(|| unknown_number("path", number, count))?;
-        let ControlledPath { path, channels, changes } = &mut self.paths[index];
+        let ControlledPath { path, channels, changes } = &mut paths[index];
         let count = path.forward.len();
         let hop = match link {
             None => None,
@@ -165,6 +150,26 @@ impl ControlServer {
             changes.push(LinkChange { at, link, settings: change.to_string(), base_rtt });
         }
         Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<ControlledPath>>> {
+        // After a panic, the path keeps its settings.
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ConnectionServer for ControlServer {
+    type Listener = ControlSocket;
+
+    fn serve(self: Arc<Self>, accepted: AcceptedConnection<ControlConnection>) -> Result<(), RefusedConnection> {
+        let ControlConnection { stream, side, .. } = accepted.connection;
+        // A failed connection does not affect the others.
+        let _ = peer::serve(&stream, PEER_TIMEOUT, |line| self.reply(line, side));
+        Ok(())
+    }
+
+    fn permits(&self, connection: &ControlConnection, _peer: SocketAddr) -> bool {
+        process::is_peer_same_user(&connection.stream).unwrap_or(false)
     }
 }
 
@@ -229,35 +234,6 @@ fn apply(
         }
     }
     Ok(())
-}
-
-/// Waits for a connection, for progress of a connection, or for a time-out. Returns for each connection if it is ready.
-/// Returns `None` when the other end of `stop` is closed.
-fn wait(sockets: &[ControlSocket], peers: &[Peer], stop: BorrowedFd) -> io::Result<Option<Vec<bool>>> {
-    let mut files = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-    files.extend(peers.iter().map(Peer::poll_fd));
-    if peers.len() < MAX_PEERS {
-        let listeners = sockets.iter().map(|socket| socket.listener.as_fd());
-        files.extend(listeners.map(|listener| PollFd::from_borrowed_fd(listener, PollFlags::IN)));
-    }
-    let first = peers.iter().map(|peer| peer.deadline.saturating_duration_since(Instant::now())).min();
-    let timeout = first.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
-    match poll(&mut files, timeout.as_ref()) {
-        // After an interruption or a time-out, no event is set.
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let is_ready: Vec<_> = files.iter().map(|file| !file.revents().is_empty()).collect();
-    Ok((!is_ready[0]).then(|| is_ready[1..=peers.len()].to_vec()))
-}
-
-/// Accepts a connection if it belongs to the same user. The caller ignores errors, which affect only this connection.
-fn accept(socket: &ControlSocket) -> io::Result<Option<Peer>> {
-    let (stream, _) = socket.listener.accept()?;
-    match process::is_peer_same_user(&stream)? {
-        true => Peer::new(stream, socket.side, Instant::now()).map(Some),
-        false => Ok(None),
-    }
 }
 
 /// Converts a number that counts from 1 to an index.

@@ -332,7 +332,8 @@ impl Unauthenticated {
 }
 
 impl ConnectionSlot {
-    pub(crate) fn id(&self) -> u64 {
+    /// Returns the number of the connection, in the order of their arrival.
+    pub fn id(&self) -> u64 {
         self.id
     }
 

@@ -11,13 +11,12 @@ use crate::wire::copy::{CopyJob, RemoteDestination, RemoteSource};
 use crate::wire::{Credentials, HELLO_LIMIT, Hello, Refusal, RefusalCode, Request};
 use crate::{PROTOCOL, Rights, SessionId, WriteAccess};
 
-use super::accept::STACK_SIZE;
 use super::event::{RefusedReason, ServerEvent, SessionInfo};
 use super::queue_wait;
 use super::registry::SessionStreams;
 use super::running_session::RunningSessionGuard;
 use super::session::ServerSession;
-use super::state::ServerState;
+use super::state::{STACK_SIZE, ServerState};
 use super::tokens::TokenHolder;
 use crate::limits::admission::{AdmissionOutcome, Grant};
 use crate::limits::connection_table::ConnectionSlot;
@@ -74,7 +73,7 @@ pub(super) fn serve(
             // The session runs on a new thread: the stack that the handshake used stays in memory for the life of its
             // thread.
             let work = move || {
-                let (_slot, _alive) = (slot, shared.count_open_session());
+                let (_slot, _alive) = (slot, shared.open_sessions.open());
                 serve_control(service, &shared, control, peer, holder, session, &request);
             };
             let spawned = thread::Builder::new().name("session".into()).stack_size(STACK_SIZE).spawn(work);

@@ -6,7 +6,7 @@
 //! requests its session at [`limits`](crate::limits) and may have to wait in the queue. A [`Service`] decides about the
 //! contents of a session (`lfn_api::service`).
 
-mod accept;
+pub mod accept;
 pub mod audit;
 pub mod audit_line;
 mod config;
@@ -31,7 +31,7 @@ pub use session::{ServerSession, SessionLimits};
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -44,11 +44,11 @@ use crate::transport::tcp::Listener;
 use crate::wire::{Refusal, RefusalCode};
 use crate::written_files::WrittenFilesByCopy;
 use crate::{Ticket, Token, server_config};
-use accept::accept_until;
+use accept::{OpenSessions, StopSignal};
 use expected_streams::ExpectedStreams;
 use metrics::Metrics;
 use registry::Registry;
-use state::{POLL_INTERVAL, ServerState};
+use state::ServerState;
 use tokens::TokenSet;
 
 /// Time in which the sessions of a stopped server remove their unfinished state.
@@ -99,8 +99,8 @@ impl Server {
             running_sessions: Arc::default(),
             written_files: WrittenFilesByCopy::default(),
             metrics: Metrics::default(),
-            open_sessions: AtomicUsize::new(0),
-            accept_rounds: AtomicU64::new(0),
+            open_sessions: OpenSessions::default(),
+            accept_intervals: AtomicU64::new(0),
             event_log: Box::new(log),
         };
         Ok(Server { listener, udp_socket: datagrams, shared: Arc::new(shared) })
@@ -141,7 +141,7 @@ impl Server {
     /// Returns a counter that grows while the server accepts connections. A watchdog polls it.
     pub fn heartbeat(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
         let shared = self.shared.clone();
-        move || shared.accept_rounds.load(Ordering::Relaxed)
+        move || shared.accept_intervals.load(Ordering::Relaxed)
     }
 
     /// Serves until `stop` is set, and then accepts no new session. Running sessions may continue for
@@ -158,14 +158,16 @@ impl Server {
     fn run_until_stopped(&self, stop: &AtomicBool, now: &AtomicBool) {
         let Server { listener, shared, .. } = self;
         let set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        accept_until(listener, shared, || set(stop));
+        let accept_loop = shared.accept_loop();
+        let listeners = std::slice::from_ref(listener);
+        accept_loop.run(listeners, StopSignal::When(&|| set(stop)));
         let drain = shared.config.drain;
         shared.log(ServerEvent::Stopping { running: shared.admission.running(), drain });
         shared.admission.stop();
         let deadline = Instant::now() + drain;
         // Running sessions may still open data streams. New clients get the refusal "the server is stopping".
         let is_over = || set(now) || shared.admission.running() == 0 || Instant::now() >= deadline;
-        accept_until(listener, shared, is_over);
+        accept_loop.run(listeners, StopSignal::When(&is_over));
         let when =
             if set(now) { "immediately".into() } else { format!("after the drain time of {}", show_duration(drain)) };
         let text = format!("the server was stopped; running sessions were ended {when}");
@@ -174,10 +176,7 @@ impl Server {
         if terminated > 0 {
             shared.log(ServerEvent::Terminated(terminated));
         }
-        let deadline = Instant::now() + CLEANUP_TIMEOUT;
-        while shared.open_sessions.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
-            thread::sleep(POLL_INTERVAL / 20);
-        }
+        shared.open_sessions.join(CLEANUP_TIMEOUT);
     }
 }
 

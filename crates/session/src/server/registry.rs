@@ -6,7 +6,6 @@
 //! descriptors are short.
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +16,6 @@ use crate::wire::{Refusal, RefusalCode};
 
 use crate::limits::admission::ServerLimits;
 use crate::limits::connection_table::{ConnectionLimits, ConnectionSlot, ConnectionTable};
-use crate::transport::Handle;
 use crate::{DataStream, SessionError};
 
 /// Maximum time that a data stream waits for its control connection.
@@ -79,24 +77,13 @@ impl Registry {
         }
     }
 
-    /// Adds a connection; `None` if all slots are in use. A parked stream or an unauthenticated connection may be
-    /// closed for it.
-    pub(crate) fn add_connection(&self, connection: &Arc<dyn Handle>, peer: IpAddr) -> Option<ConnectionSlot> {
-        if self.connections.is_full() {
-            self.evict_parked();
-        }
-        self.connections.add(connection, peer)
+    /// Returns the table of all connections.
+    pub(crate) fn connections(&self) -> &ConnectionTable {
+        &self.connections
     }
 
-    /// Returns the number of open connections, and of the unauthenticated ones among them.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        self.connections.counts()
-    }
-
-    /// Closes a quarter of the unauthenticated connections and of the parked streams, because the process has no free
-    /// file descriptors.
-    pub(crate) fn evict_quarter(&self) {
-        self.connections.evict_quarter();
+    /// Closes a quarter of the parked streams.
+    pub(crate) fn evict_parked_quarter(&self) {
         for _ in 0..self.connections.parked_count().div_ceil(4) {
             self.evict_parked();
         }
@@ -206,7 +193,7 @@ impl Registry {
     }
 
     /// Closes one parked stream: the oldest one of the client with the most.
-    fn evict_parked(&self) {
+    pub(crate) fn evict_parked(&self) {
         let mut sessions = lock(&self.sessions);
         if let Some((session, connection)) = self.connections.parked_to_evict() {
             close_parked(&mut sessions, session, connection);

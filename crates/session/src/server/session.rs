@@ -12,7 +12,7 @@ use std::{io, thread};
 use lfn_base::units::BitRate;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::accept::accept_until;
+use super::accept::StopSignal;
 use super::event::CopySummary;
 use super::expected_streams::DatagramStreams;
 use super::registry::SessionStreams;
@@ -229,7 +229,10 @@ impl ServerSession {
         let (shared, is_over) = (self.shared.clone(), self.is_over.clone());
         thread::Builder::new()
             .name("session listener".into())
-            .spawn(move || accept_until(&listener, &shared, || is_over.load(Ordering::Relaxed)))
+            .spawn(move || {
+                let is_over = || is_over.load(Ordering::Relaxed);
+                shared.accept_loop().run(&[listener], StopSignal::When(&is_over));
+            })
             .map_err(failed)?;
         Ok(port)
     }

@@ -2,11 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::wire::Refusal;
 
+use super::accept::{
+    AcceptLoop, AcceptSettings, AcceptedConnection, ConnectionServer, OpenSessions, RefusedConnection, WhenFull,
+};
 use super::audit::AuditError;
 use super::config::ServerConfig;
 use super::event::{RefusedReason, ServerEvent};
@@ -19,10 +22,16 @@ use crate::SessionError;
 use crate::limits::admission::Admission;
 use crate::limits::connection_table::ConnectionSlot;
 use crate::transport::Connection;
+use crate::transport::tcp::{Listener, TcpConnection};
 use crate::written_files::WrittenFilesByCopy;
 
 /// Maximum time that the accept loop waits before it checks for a stop and for overdue connections.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Stack of a connection's thread. A TLS handshake and the loops of a session need a fraction of it. The size is less
+/// than a quarter of the 2 MiB of other threads, so that a session never inherits the used stack of another thread (as
+/// in `tester::load`).
+pub(super) const STACK_SIZE: usize = 400 << 10;
 
 /// Serves a connection to its end. An error belongs to a connection that did not join a session.
 pub(super) type ConnectionHandler = Box<
@@ -50,20 +59,10 @@ pub(crate) struct ServerState {
     pub(super) tokens: TokenSet,
     pub(super) metrics: Metrics,
     /// Sessions that run, wait in the queue, or still send their last message.
-    pub(super) open_sessions: AtomicUsize,
-    /// Rounds of the accept loop, for a watchdog.
-    pub(super) accept_rounds: AtomicU64,
+    pub(super) open_sessions: OpenSessions,
+    /// Intervals of the accept loop, for a watchdog.
+    pub(super) accept_intervals: AtomicU64,
     pub(super) event_log: Box<dyn Fn(&ServerEvent<'_>) + Send + Sync>,
-}
-
-/// Counts a session until it is dropped; the stop of the server waits for all of them.
-#[derive(Debug)]
-pub(crate) struct OpenSessionGuard(Arc<ServerState>);
-
-impl Drop for OpenSessionGuard {
-    fn drop(&mut self) {
-        self.0.open_sessions.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 impl std::fmt::Debug for ServerState {
@@ -73,6 +72,20 @@ impl std::fmt::Debug for ServerState {
 }
 
 impl ServerState {
+    /// Returns an accept loop for the connections of this server.
+    pub(super) fn accept_loop(self: &Arc<Self>) -> AcceptLoop<ServerState> {
+        AcceptLoop {
+            server: self.clone(),
+            connections: self.registry.connections().clone(),
+            settings: AcceptSettings {
+                thread_name: "connection",
+                stack_size: STACK_SIZE,
+                poll_interval: POLL_INTERVAL,
+                when_full: WhenFull::Refuse,
+            },
+        }
+    }
+
     pub(super) fn log(&self, event: ServerEvent<'_>) {
         // Callers that must not continue without the audit log use `record` instead.
         let _ = self.record(event);
@@ -89,13 +102,8 @@ impl ServerState {
         recorded.map_err(|_| AuditError::refusal())
     }
 
-    pub(super) fn count_open_session(self: &Arc<Self>) -> OpenSessionGuard {
-        self.open_sessions.fetch_add(1, Ordering::SeqCst);
-        OpenSessionGuard(self.clone())
-    }
-
     pub(super) fn gauges(&self) -> Gauges {
-        let (connections, unauthenticated) = self.registry.counts();
+        let (connections, unauthenticated) = self.registry.connections().counts();
         Gauges {
             running: self.admission.running(),
             waiting: self.admission.waiting(),
@@ -110,5 +118,42 @@ impl ServerState {
         if let Some(error) = self.tokens.reload(&self.config) {
             self.log(ServerEvent::FileError(&format!("only the server's own ticket is accepted: {error}")));
         }
+    }
+}
+
+impl ConnectionServer for ServerState {
+    type Listener = Listener;
+
+    fn serve(self: Arc<Self>, accepted: AcceptedConnection<TcpConnection>) -> Result<(), RefusedConnection> {
+        let AcceptedConnection { connection, peer, slot } = accepted;
+        (self.serve_connection)(&self, Box::new(connection), peer, slot)
+            .map_err(|(reason, error)| RefusedConnection { reason, text: error.to_string() })
+    }
+
+    fn permits(&self, _connection: &TcpConnection, peer: SocketAddr) -> bool {
+        self.config.access.permits(peer.ip())
+    }
+
+    fn log(&self, event: ServerEvent<'_>) {
+        self.log(event);
+    }
+
+    fn on_accepted(&self) {
+        self.metrics.count_connection();
+    }
+
+    fn on_full(&self) {
+        self.registry.evict_parked();
+    }
+
+    fn on_shortage(&self) {
+        self.registry.evict_parked_quarter();
+    }
+
+    fn on_interval(&self) {
+        self.accept_intervals.fetch_add(1, Ordering::Relaxed);
+        self.registry.close_overdue();
+        self.reload_tokens();
+        self.running_sessions.end_invalid(&self.tokens);
     }
 }

@@ -15,8 +15,6 @@ use crate::proto::iperf3::Cookie;
 /// A connection that has sent a cookie.
 #[derive(Debug)]
 pub(super) struct ArrivedConnection {
-    /// Position in the order of acceptance.
-    pub number: u64,
     pub control: IperfControl,
     pub slot: ConnectionSlot,
 }
@@ -93,7 +91,7 @@ impl ExpectedTcpStreams<'_> {
     /// Returns the streams in the order of acceptance, which is the order in which the client opened them.
     pub(super) fn take(mut self) -> Vec<(TcpSocket, ConnectionSlot)> {
         let mut arrived = std::mem::take(&mut self.arrived);
-        arrived.sort_by_key(|connection| connection.number);
+        arrived.sort_by_key(|connection| connection.slot.id());
         arrived.into_iter().map(|connection| (connection.control.into_socket(), connection.slot)).collect()
     }
 }

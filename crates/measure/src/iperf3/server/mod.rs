@@ -16,12 +16,13 @@ mod udp;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use lfn_session::limits::access::Access;
 use lfn_session::limits::admission::Admission;
 use lfn_session::limits::connection_table::{ConnectionLimits, ConnectionTable};
+use lfn_session::server::accept::OpenSessions;
 use lfn_session::server::{BACKLOG, ServerEvent};
 use lfn_session::transport::tcp::Listener;
 
@@ -97,7 +98,7 @@ struct IperfServerState {
     stopping: AtomicBool,
     connections: ConnectionTable,
     /// Number of running sessions, see [`IperfServer::sessions`].
-    sessions: AtomicUsize,
+    sessions: OpenSessions,
     log: Box<dyn Fn(ServerEvent<'_>) + Send + Sync>,
 }
 
@@ -119,7 +120,7 @@ impl IperfServer {
             arrivals: StreamRendezvous::default(),
             udp: udp::UdpStreamQueue::default(),
             stopping: AtomicBool::new(false),
-            sessions: AtomicUsize::new(0),
+            sessions: OpenSessions::default(),
             log: Box::new(log),
         };
         Ok(IperfServer { listener, udp, shared: Arc::new(shared) })
@@ -132,6 +133,6 @@ impl IperfServer {
 
     /// Returns the number of clients that request a test, wait in the queue, or run a test.
     pub fn sessions(&self) -> usize {
-        self.shared.sessions.load(Ordering::SeqCst)
+        self.shared.sessions.count()
     }
 }

@@ -1,19 +1,21 @@
 //! The part of HTTP/1.1 that a scrape needs: `GET /metrics`, one request per connection, and few connections.
 //! Connections without a request are closed for newer ones.
+//!
+//! Written by hand: a web server has an accept loop of its own, and does not limit the time and the number of silent
+//! connections as this one does.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr};
-use std::os::fd::AsFd;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_sys::clock;
-
-use crate::transport::tcp::{DEFAULT_BACKLOG, Listener, TcpSocket};
-use crate::transport::{Handle, Stream};
+use crate::limits::connection_table::{ConnectionLimits, ConnectionSlot, ConnectionTable};
+use crate::server::accept::{
+    AcceptLoop, AcceptSettings, AcceptedConnection, ConnectionServer, RefusedConnection, StopSignal, WhenFull,
+};
+use crate::transport::Stream;
+use crate::transport::tcp::{DEFAULT_BACKLOG, Listener, TcpConnection, TcpSocket};
 
 /// Maximum time for a request and its answer together.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,8 +23,11 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a request's head.
 const MAX_HEAD_BYTES: usize = 4096;
 
-/// Maximum number of scrapes at once.
-const MAX_SCRAPES: usize = 4;
+/// Maximum number of connections without a request.
+const MAX_SILENT: usize = 4;
+
+/// Maximum number of connections. Closed connections count until their threads have ended.
+const MAX_CONNECTIONS: usize = 32;
 
 /// Interval at which the accept loop checks its stop flag.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -55,84 +60,50 @@ impl MetricsServer {
 
     /// Answers scrapes with the text that `page` returns, until `stop` is set.
     pub fn run<P: Fn() -> String + Send + Sync + 'static>(&self, page: P, stop: &AtomicBool) {
-        let (page, open) = (Arc::new(page), Arc::new(Mutex::new(OpenScrapes::default())));
-        let mut number = 0;
-        while !stop.load(Ordering::Relaxed) {
-            // After an error, accept() reports it again.
-            let _ = clock::wait_readable([self.listener.as_fd()], Some(POLL_INTERVAL));
-            let accepted = self.listener.accept().and_then(|(connection, _)| connection.into_socket());
-            let socket = match accepted {
-                Ok(socket) => socket,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(_) => {
-                    // The process may be out of file descriptors; connections that are open now will be closed.
-                    thread::sleep(POLL_INTERVAL / 2);
-                    continue;
-                }
-            };
-            number += 1;
-            if let Some(slot) = ScrapeSlot::claim(&open, number, socket.handle()) {
-                answer_in_thread(socket, slot, Arc::clone(&page));
-            }
-        }
+        let limits = ConnectionLimits {
+            max_connections: MAX_CONNECTIONS,
+            max_unauthenticated: MAX_SILENT,
+            ..ConnectionLimits::default()
+        };
+        let accept_loop = AcceptLoop {
+            server: Arc::new(MetricsPage(page)),
+            connections: ConnectionTable::new(limits),
+            settings: AcceptSettings {
+                thread_name: "scrape",
+                stack_size: 256 << 10,
+                poll_interval: POLL_INTERVAL,
+                when_full: WhenFull::Refuse,
+            },
+        };
+        let stop = || stop.load(Ordering::Relaxed);
+        accept_loop.run(std::slice::from_ref(&self.listener), StopSignal::When(&stop));
     }
 }
 
-fn answer_in_thread<P: Fn() -> String + Send + Sync + 'static>(socket: TcpSocket, slot: ScrapeSlot, page: Arc<P>) {
-    // If the thread does not start, the socket is dropped; the scraper sees the close.
-    let _ = thread::Builder::new().name("scrape".into()).stack_size(256 << 10).spawn(move || {
+/// Function that returns the page of metrics.
+struct MetricsPage<P>(P);
+
+impl<P: Fn() -> String + Send + Sync + 'static> ConnectionServer for MetricsPage<P> {
+    type Listener = Listener;
+
+    fn serve(self: Arc<Self>, accepted: AcceptedConnection<TcpConnection>) -> Result<(), RefusedConnection> {
+        let AcceptedConnection { connection, slot, .. } = accepted;
         // The scraper may have disconnected.
-        let _ = answer(socket, page.as_ref(), &slot);
-    });
-}
-
-/// Open connections in the order of arrival, each with its handle until its request is read.
-#[derive(Default)]
-struct OpenScrapes(BTreeMap<u64, Option<Arc<dyn Handle>>>);
-
-/// Slot of a scrape, freed however its thread ends.
-struct ScrapeSlot {
-    open: Arc<Mutex<OpenScrapes>>,
-    number: u64,
-}
-
-impl ScrapeSlot {
-    /// Takes a slot; `None` if all connections are being answered. The oldest connection without a request is closed
-    /// for the new one.
-    fn claim(open: &Arc<Mutex<OpenScrapes>>, number: u64, connection: &Arc<dyn Handle>) -> Option<ScrapeSlot> {
-        let mut places = lock(open);
-        if places.0.len() >= MAX_SCRAPES {
-            let oldest = places.0.iter().find(|(_, silent)| silent.is_some()).map(|(number, _)| *number)?;
-            // The thread of the closed connection then reads the end of the stream.
-            let _ = places.0.remove(&oldest).flatten()?.shut_down(Shutdown::Both);
-        }
-        places.0.insert(number, Some(connection.clone()));
-        Some(ScrapeSlot { open: open.clone(), number })
+        let _ = connection.into_socket().and_then(|socket| answer(socket, &self.0, &slot));
+        Ok(())
     }
 
-    /// Records that the request was read.
-    fn mark_requested(&self) {
-        if let Some(slot) = lock(&self.open).0.get_mut(&self.number) {
-            *slot = None;
-        }
+    fn permits(&self, _connection: &TcpConnection, _peer: SocketAddr) -> bool {
+        true
     }
 }
 
-impl Drop for ScrapeSlot {
-    fn drop(&mut self) {
-        lock(&self.open).0.remove(&self.number);
-    }
-}
-
-/// No thread panics while it holds the lock.
-fn lock(open: &Mutex<OpenScrapes>) -> MutexGuard<'_, OpenScrapes> {
-    open.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn answer(mut socket: TcpSocket, page: &dyn Fn() -> String, slot: &ScrapeSlot) -> io::Result<()> {
+fn answer(mut socket: TcpSocket, page: &dyn Fn() -> String, slot: &ConnectionSlot) -> io::Result<()> {
     socket.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let head = head(&mut socket, Instant::now() + REQUEST_TIMEOUT)?;
-    slot.mark_requested();
+    if !slot.authenticate() {
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
     let (status, kind, body) = match head.as_deref().map(request) {
         Some(Some(("GET", "/metrics"))) => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", page()),
         Some(Some(("GET", _))) => ("404 Not Found", "text/plain", "metrics are at /metrics\n".into()),
