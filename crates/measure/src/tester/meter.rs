@@ -1,48 +1,39 @@
 //! Clock and figures of one end: the start of the test, its intervals, and its report.
 
-use std::net::Shutdown;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use lfn_base::units::BitRate;
 use lfn_results::host::socket_warnings;
 use lfn_results::measure::{
-    Cpu, EndReport, Interval, IntervalPart, Kernel, StreamReport, StreamSample, TestLoad, TestRequest,
+    EndReport, Interval, IntervalPart, Kernel, PayloadData, StreamReport, StreamSample, TestDirection, TestLoad,
+    TestRequest,
 };
+use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::Handle;
 use lfn_sys::clock::monotonic_nanos;
 use lfn_sys::tcp;
 
 use super::TestError;
 use super::host::HostWatch;
-use super::load::{LoadState, LoadStream, PayloadResult, StreamEvent};
 use super::options::{CLAMP_INTERVAL, SocketOptions};
+use crate::load::{LoadEngine, LoadOptions, LoadState, LoadStream, PayloadKind, StreamEvent};
 
 /// Maximum sleep of the control thread, so that it notices the start and the end soon.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum time in which streams must end after the stop flag is set.
-const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Streams of one end and their figures.
 #[derive(Debug)]
 pub(super) struct Meter {
-    shared: Arc<LoadState>,
+    engine: LoadEngine,
     options: Arc<SocketOptions>,
-    events: Receiver<StreamEvent>,
     sends: bool,
     expected: u16,
     load: TestLoad,
     interval: Duration,
     /// Number of parts per interval.
     parts_per_interval: u16,
-    streams: Vec<LoadStream>,
-    ended: u16,
-    /// Results of streams that ended.
-    payload_results: Vec<(u16, PayloadResult)>,
-    cpu: Cpu,
     /// The load was ended before its time.
     is_stopped: bool,
     /// Time from the origin to the first payload byte.
@@ -65,30 +56,51 @@ pub(super) struct Meter {
     origin_nanos: u64,
 }
 
+/// Returns the state of a load at its sending or its receiving end. `max_time` limits the streams' time from now on, if
+/// the streams themselves do not know their end.
+pub(super) fn new_load(
+    request: &TestRequest,
+    sends: bool,
+    origin: Instant,
+    rate_limiter: Arc<RateLimiter>,
+    max_time: Option<Duration>,
+) -> Arc<LoadState> {
+    let is_near = sends == (request.direction == TestDirection::Forward);
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let options = LoadOptions {
+        sends,
+        block_bytes: size(request.record.0),
+        read_bytes: size(request.read.0),
+        mode: if is_near { request.modes.near } else { request.modes.far },
+        payload: match request.data {
+            PayloadData::Random => PayloadKind::Seeded,
+            PayloadData::Zero => PayloadKind::Zero,
+        },
+        check: request.check,
+        with_block_times: request.blocks,
+        end_after: max_time.map_or(Duration::MAX, |max_time| origin.elapsed().saturating_add(max_time)),
+        ..LoadOptions::default()
+    };
+    let load = LoadState::new(options, origin, rate_limiter);
+    if let Some(bytes) = request.load.bytes(request.record) {
+        load.limit(bytes);
+    }
+    load
+}
+
 impl Meter {
-    pub(super) fn new(
-        request: &TestRequest,
-        sends: bool,
-        shared: Arc<LoadState>,
-        options: Arc<SocketOptions>,
-        events: Receiver<StreamEvent>,
-    ) -> Self {
-        let clamp_set_at = shared.origin;
-        let since_origin = u64::try_from(shared.origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    pub(super) fn new(request: &TestRequest, load: Arc<LoadState>, options: Arc<SocketOptions>) -> Self {
+        let clamp_set_at = load.origin;
+        let since_origin = u64::try_from(load.origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let origin_nanos = monotonic_nanos().saturating_sub(since_origin);
         Meter {
-            shared,
+            sends: load.options.sends,
+            engine: LoadEngine::new(load),
             options,
-            events,
-            sends,
             expected: request.streams,
             load: request.load,
             interval: request.interval,
             parts_per_interval: request.slices_per_interval.max(1),
-            streams: Vec::new(),
-            ended: 0,
-            payload_results: Vec::new(),
-            cpu: Cpu::default(),
             is_stopped: false,
             start: None,
             intervals_end: Duration::ZERO,
@@ -137,27 +149,29 @@ impl Meter {
         }
         let even_pace = BitRate((rate.0 / u64::from(self.expected.max(1))).max(1));
         self.pace_limit = Some(even_pace);
-        self.streams.iter().for_each(|stream| self.apply_pace(stream));
+        self.engine.streams().iter().for_each(|stream| apply_pace(stream, even_pace, &self.options));
     }
 
-    fn apply_pace(&self, stream: &LoadStream) {
-        let Some(even_pace) = self.pace_limit else { return };
-        let pace = self.options.pacing_of(stream.number).map_or(even_pace, |requested| requested.min(even_pace));
-        // Pacing only smooths the flow. The server's rate limiter enforces the limit in any case.
-        let _ = stream.handle.require_socket().and_then(|socket| tcp::set_pacing(socket, pace.0));
+    /// Returns the channel for the events of the streams' threads.
+    pub(super) fn sender(&self) -> Sender<StreamEvent> {
+        self.engine.sender()
     }
 
     /// Handles the events of the streams, and sets window clamps again.
     pub(super) fn collect(&mut self) -> Result<(), TestError> {
-        while let Ok(event) = self.events.try_recv() {
-            self.handle_event(event)?;
-        }
+        let (options, even_pace, counted_bytes) = (&self.options, self.pace_limit, &mut self.counted_bytes);
+        self.engine.collect(|stream, index| {
+            if let Some(even_pace) = even_pace {
+                apply_pace(stream, even_pace, options);
+            }
+            counted_bytes.insert(index, 0);
+        })?;
         if self.start.is_none() {
-            self.start = self.streams.iter().filter_map(|s| s.counter.first()).min().map(Duration::from_nanos);
+            self.start = self.engine.streams().iter().filter_map(|stream| stream.counter.first()).min();
         }
         if self.options.has_clamp() && self.clamp_set_at.elapsed() >= CLAMP_INTERVAL {
             self.clamp_set_at = Instant::now();
-            for stream in &self.streams {
+            for stream in self.engine.streams() {
                 // A closed stream needs no clamp.
                 let _ = stream.handle.require_socket().and_then(|socket| self.options.set_clamp(socket));
             }
@@ -179,7 +193,7 @@ impl Meter {
 
     /// Returns whether every stream has ended by itself.
     pub(super) fn have_all_ended(&self) -> bool {
-        self.ended == self.expected
+        self.engine.ended() == usize::from(self.expected)
     }
 
     /// Ends the load early.
@@ -194,12 +208,12 @@ impl Meter {
 
     /// Returns the time at which the first stream was opened.
     pub(super) fn opened(&self) -> Option<Instant> {
-        self.streams.iter().map(|stream| stream.opened).min()
+        self.engine.streams().iter().map(|stream| stream.opened).min()
     }
 
     /// Returns the origin of all times, here and in the streams' figures.
     pub(super) fn origin(&self) -> Instant {
-        self.shared.origin
+        self.engine.load().origin
     }
 
     /// Returns whether the time of a timed test is over.
@@ -209,7 +223,7 @@ impl Meter {
 
     /// Returns the time since the start; `None` before the start.
     pub(super) fn now(&self) -> Option<Duration> {
-        self.start.map(|start| self.shared.origin.elapsed().saturating_sub(start))
+        self.start.map(|start| self.engine.load().origin.elapsed().saturating_sub(start))
     }
 
     /// Closes the current interval if it is over, and returns it. The last interval is closed by [`Meter::finish`].
@@ -247,24 +261,22 @@ impl Meter {
         self.close_last_interval(elapsed);
         let bytes = self.counted_bytes.iter().sum();
         let mut streams: Vec<_> =
-            self.streams.iter().zip(&self.counted_bytes).map(|(s, &b)| self.report(s, b)).collect();
+            self.engine.streams().iter().zip(&self.counted_bytes).map(|(s, &b)| self.report(s, b)).collect();
         let (host, mut notes) = match &mut self.host {
             Some(watch) => watch.finish(),
             None => Default::default(),
         };
         notes.extend(socket_warnings(&streams, host.as_ref()));
-        self.stop()?;
+        self.engine.stop()?;
         for stream in &mut streams {
-            let result =
-                self.payload_results.iter().find(|(number, _)| *number == stream.stream).map(|(_, result)| *result);
-            let result = result.unwrap_or_default();
+            let result = self.engine.payload_result(stream.stream);
             (stream.check, stream.blocks) = (result.check, result.blocks);
         }
         Ok(EndReport {
             elapsed,
             bytes,
-            mode: Some(self.shared.mode),
-            cpu: Some(self.cpu),
+            mode: Some(self.engine.load().options.mode),
+            cpu: Some(self.engine.cpu()),
             kernel: Some(kernel),
             lfn_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             rate_limit: None,
@@ -286,9 +298,9 @@ impl Meter {
     fn elapsed(&self) -> Duration {
         let start = self.start.unwrap_or_default();
         let last = if self.may_have_data_in_flight() {
-            self.shared.origin.elapsed()
+            self.engine.load().origin.elapsed()
         } else {
-            Duration::from_nanos(self.streams.iter().map(|stream| stream.counter.last()).max().unwrap_or(0))
+            self.engine.streams().iter().map(|stream| stream.counter.last()).max().unwrap_or_default()
         };
         last.saturating_sub(start)
     }
@@ -296,27 +308,6 @@ impl Meter {
     /// Returns whether data may be in flight at the end: after a timed test or an early end.
     fn may_have_data_in_flight(&self) -> bool {
         self.is_stopped || matches!(self.load, TestLoad::TimeSeconds(_))
-    }
-
-    fn handle_event(&mut self, event: StreamEvent) -> Result<(), TestError> {
-        match event {
-            StreamEvent::Opened(stream) => {
-                self.apply_pace(&stream);
-                // Sorted by number, because every list of streams has this order.
-                let index = self.streams.partition_point(|other| other.number < stream.number);
-                self.counted_bytes.insert(index, 0);
-                self.streams.insert(index, *stream);
-            }
-            StreamEvent::Ended { stream, cpu, payload, result } => {
-                self.ended += 1;
-                self.payload_results.push((stream, *payload));
-                self.cpu.user += cpu.user;
-                self.cpu.system += cpu.system;
-                result.map_err(|source| TestError::Stream { stream, source })?;
-            }
-            StreamEvent::Failed(error) => return Err((*error).into()),
-        }
-        Ok(())
     }
 
     fn next_boundary(&self) -> Duration {
@@ -335,18 +326,15 @@ impl Meter {
     }
 
     fn close_part(&mut self, now: Duration) {
-        let total = self.total();
+        let total = self.engine.bytes();
         let bytes = total - std::mem::replace(&mut self.counted_in_parts, total);
         self.parts.push(IntervalPart { end: now, bytes });
     }
 
-    fn total(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.counter.bytes.load(Ordering::Relaxed)).sum()
-    }
-
     fn close_interval(&mut self, now: Duration) {
         let streams: Vec<_> = self
-            .streams
+            .engine
+            .streams()
             .iter()
             .zip(&mut self.counted_bytes)
             .map(|(stream, counted_bytes)| sample(stream, counted_bytes, self.sends, self.host.as_mut()))
@@ -368,7 +356,7 @@ impl Meter {
     fn close_last_interval(&mut self, elapsed: Duration) {
         if self.may_have_data_in_flight()
             || self.closed_intervals == 0
-            || self.total() > self.counted_bytes.iter().sum()
+            || self.engine.bytes() > self.counted_bytes.iter().sum()
         {
             self.close_interval(elapsed.max(self.intervals_end));
         }
@@ -382,39 +370,21 @@ impl Meter {
         let thread = self.host.as_ref().and_then(|host| host.thread_total(stream.number, stream.counter.thread()));
         StreamReport { stream: stream.number, bytes, socket, tcp_info, thread, ..StreamReport::default() }
     }
-
-    fn stop(&mut self) -> Result<(), TestError> {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        // A shutdown of the read side wakes a reader without any effect on the peer; a writer needs a shutdown of the
-        // write side.
-        let side = if self.sends { Shutdown::Write } else { Shutdown::Read };
-        for stream in &self.streams {
-            let _ = stream.handle.shut_down(side);
-        }
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        while self.ended < self.streams.len() as u16 {
-            match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(event) => self.handle_event(event)?,
-                // The stream's processor time is then missing. Its own deadlines end it.
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        // Threads must also end after an error.
-        self.shared.stop.store(true, Ordering::Relaxed);
-        for stream in &self.streams {
-            if self.may_have_data_in_flight() || self.ended < self.expected {
-                // Data in flight is useless: the kernel need not deliver it.
-                stream.handle.abort();
-            }
-            let _ = stream.handle.shut_down(Shutdown::Both);
+        if self.may_have_data_in_flight() || !self.have_all_ended() {
+            // Data in flight is useless: the kernel need not deliver it.
+            self.engine.abort();
         }
     }
+}
+
+fn apply_pace(stream: &LoadStream, even_pace: BitRate, options: &SocketOptions) {
+    let pace = options.pacing_of(stream.number).map_or(even_pace, |requested| requested.min(even_pace));
+    // Pacing only smooths the flow. The server's rate limiter enforces the limit in any case.
+    let _ = stream.handle.require_socket().and_then(|socket| tcp::set_pacing(socket, pace.0));
 }
 
 /// Returns the next multiple of `step` after `last`, so that a late boundary does not shift the later ones.
@@ -425,7 +395,7 @@ pub(super) fn next_multiple(last: Duration, step: Duration) -> Duration {
 }
 
 fn sample(stream: &LoadStream, counted_bytes: &mut u64, sends: bool, host: Option<&mut HostWatch>) -> StreamSample {
-    let total = stream.counter.bytes.load(Ordering::Relaxed);
+    let total = stream.counter.bytes();
     let bytes = total - std::mem::replace(counted_bytes, total);
     let unread_bytes =
         if sends { None } else { stream.handle.socket().and_then(|socket| tcp::unread_bytes(socket).ok()) };

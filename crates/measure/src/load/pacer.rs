@@ -17,19 +17,19 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Pacing rate of one stream.
 #[derive(Debug)]
-pub(super) struct SendPacer {
+pub(crate) struct SendPacer {
     rate: Option<BitRate>,
     /// Time at which all data sent so far is due at the rate.
     due: Instant,
 }
 
 impl SendPacer {
-    pub(super) fn new(rate: Option<BitRate>, now: Instant) -> Self {
+    pub(crate) fn new(rate: Option<BitRate>, now: Instant) -> Self {
         SendPacer { rate: rate.filter(|rate| rate.0 > 0), due: now }
     }
 
     /// Sleeps until the next block may be sent.
-    pub(super) fn wait(&mut self, stop: &AtomicBool) {
+    pub(crate) fn wait(&mut self, stop: &AtomicBool) {
         if self.rate.is_none() {
             return;
         }
@@ -45,7 +45,7 @@ impl SendPacer {
     }
 
     /// Counts the bytes of a sent block.
-    pub(super) fn count(&mut self, bytes: u64) {
+    pub(crate) fn count(&mut self, bytes: u64) {
         if let Some(rate) = self.rate {
             self.due += rate.time_for(Bytes(bytes));
         }
