@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lfn_base::tcp_info::TcpInfo;
 use lfn_results::iperf3_report::LoadProtocol;
-use lfn_results::measure::Cpu;
+use lfn_results::measure::{Cpu, Interval, StreamSample};
 use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_sys::tcp;
 
 use super::Error;
 use super::stream::{ArrivedDatagrams, OpenStream, load_options, lock};
-use crate::load::{LoadEngine, LoadError, LoadState, LoadStream};
+use crate::load::{IntervalMeter, LoadEngine, LoadError, LoadState, LoadStream, MeteredStream, StreamTotals};
 use crate::proto::iperf3::datagram::{CounterWidth, DatagramCounts};
 use crate::proto::iperf3::results::CpuPercent;
 use crate::proto::iperf3::{Parameters, Results, StreamResult};
@@ -33,15 +32,9 @@ pub(super) struct IperfFigures {
     start: Duration,
     /// Duration of the warm-up; `None` when it is over.
     omit: Option<Duration>,
-    interval: Duration,
-    /// End of the current interval, from the start.
-    next_interval_end: Duration,
-    /// End of the last closed interval, from the start.
-    last_interval_end: Duration,
+    intervals: IntervalMeter,
     /// State of each stream at the start of the count.
     baselines: Vec<Baseline>,
-    /// Bytes of each stream at the end of the last interval.
-    counted_bytes: Vec<u64>,
     /// End of the count, from the start.
     ended_at: Option<Duration>,
     /// Bytes received on each stream at the end of the count.
@@ -71,17 +64,12 @@ struct Baseline {
     acked: u64,
 }
 
-/// Counts of one interval.
+/// Figures of one interval, with the streams of both directions.
 #[derive(Debug, Clone)]
 pub(super) struct IntervalFigures {
-    /// Time from the start.
-    pub(super) start: Duration,
-    /// Time from the start.
-    pub(super) ended_at: Duration,
+    pub(super) interval: Interval,
     /// The interval belongs to the warm-up.
     pub(super) omitted: bool,
-    /// Bytes and TCP_INFO of each stream.
-    pub(super) streams: Vec<(u64, Option<TcpInfo>)>,
 }
 
 impl IperfFigures {
@@ -108,6 +96,8 @@ impl IperfFigures {
                 engine.add(stream);
             }
         }
+        let mut intervals = IntervalMeter::new(interval.max(Duration::from_millis(10)), 1);
+        (0..count).for_each(|index| intervals.add_stream(index));
         IperfFigures {
             protocol: parameters.protocol,
             width: parameters.width,
@@ -117,11 +107,8 @@ impl IperfFigures {
             arrivals: (0..count).map(|_| ArrivedDatagrams::default()).collect(),
             start: origin.elapsed(),
             omit: Some(omit).filter(|omit| !omit.is_zero()),
-            interval: interval.max(Duration::from_millis(10)),
-            next_interval_end: interval.max(Duration::from_millis(10)),
-            last_interval_end: Duration::ZERO,
+            intervals,
             baselines,
-            counted_bytes: vec![0; count],
             ended_at: None,
             received_at_end: None,
             delivered_at: None,
@@ -145,10 +132,7 @@ impl IperfFigures {
 
     /// Returns the streams in the order of their ids.
     pub(super) fn streams(&self) -> impl Iterator<Item = IperfStream<'_>> {
-        self.engines.iter().flat_map(|engine| {
-            let sends = engine.sends();
-            engine.streams().iter().map(move |stream| IperfStream { sends, stream })
-        })
+        streams(&self.engines)
     }
 
     /// Returns the ids of the streams.
@@ -198,7 +182,7 @@ impl IperfFigures {
 
     /// Returns the time until there is something to do.
     pub(super) fn time_to_next_event(&self) -> Duration {
-        let next = self.omit.map_or(self.next_interval_end, |omit| omit.min(self.next_interval_end));
+        let next = self.omit.unwrap_or(Duration::MAX).min(self.intervals.next_end());
         next.saturating_sub(self.now())
     }
 
@@ -217,14 +201,9 @@ impl IperfFigures {
             self.end_warm_up();
             return Some(interval);
         }
-        if now < self.next_interval_end {
-            return None;
-        }
-        let interval = self.close_interval(now);
-        // A late end of an interval does not shift the next ones.
-        let passed = now.as_nanos() / self.interval.as_nanos().max(1);
-        self.next_interval_end = self.interval.saturating_mul(u32::try_from(passed + 1).unwrap_or(u32::MAX));
-        Some(interval)
+        let omitted = self.is_warming_up();
+        let interval = self.intervals.take_due(now, streams(&self.engines))?;
+        Some(IntervalFigures { interval, omitted })
     }
 
     /// Ends the count. Returns the rest since the last interval, if it has data or is long enough.
@@ -232,10 +211,9 @@ impl IperfFigures {
         let now = self.now();
         self.ended_at = Some(now);
         self.received_at_end = Some(self.streams().map(|stream| stream.bytes()).collect());
-        let interval = (now > self.last_interval_end).then(|| self.close_interval(now));
-        interval.filter(|interval| {
-            interval.streams.iter().any(|(bytes, _)| *bytes > 0)
-                || interval.ended_at - interval.start > self.interval / 2
+        let interval = (now > self.intervals.last_end()).then(|| self.close_interval(now));
+        interval.filter(|IntervalFigures { interval, .. }| {
+            interval.bytes > 0 || interval.end - interval.start > self.intervals.interval() / 2
         })
     }
 
@@ -260,7 +238,7 @@ impl IperfFigures {
 
     /// Returns the length of the intervals.
     pub(super) fn interval(&self) -> Duration {
-        self.interval
+        self.intervals.interval()
     }
 
     /// Returns the counted time.
@@ -347,15 +325,8 @@ impl IperfFigures {
     }
 
     fn close_interval(&mut self, now: Duration) -> IntervalFigures {
-        let mut counted_bytes = std::mem::take(&mut self.counted_bytes);
-        let streams = self.streams().zip(&mut counted_bytes).map(|(stream, counted)| {
-            let total = stream.bytes();
-            (total.saturating_sub(std::mem::replace(counted, total)), stream.stream.handle.info())
-        });
-        let streams = streams.collect();
-        self.counted_bytes = counted_bytes;
-        let start = std::mem::replace(&mut self.last_interval_end, now);
-        IntervalFigures { start, ended_at: now, omitted: self.is_warming_up(), streams }
+        let interval = self.intervals.take(now, streams(&self.engines));
+        IntervalFigures { interval, omitted: self.is_warming_up() }
     }
 
     fn end_warm_up(&mut self) {
@@ -363,7 +334,6 @@ impl IperfFigures {
         self.start = self.origin.elapsed();
         self.engines.iter().for_each(|engine| engine.load().end_warm_up());
         self.cpu_before = tcp::thread_cpu();
-        (self.last_interval_end, self.next_interval_end) = (Duration::ZERO, self.interval);
         let baselines = self.streams().zip(&self.arrivals).map(|(stream, arrivals)| {
             lock(arrivals).reset_jitter();
             Baseline {
@@ -376,7 +346,7 @@ impl IperfFigures {
         });
         self.baselines = baselines.collect();
         // The first interval starts where the results start.
-        self.counted_bytes = self.baselines.iter().map(|baseline| baseline.bytes).collect();
+        self.intervals.restart(self.baselines.iter().map(|baseline| StreamTotals::of_bytes(baseline.bytes)).collect());
     }
 }
 
@@ -393,6 +363,32 @@ impl IperfStream<'_> {
     fn retransmits(&self) -> Option<u64> {
         self.stream.handle.info().map(|info| info.retransmitted_segments.into())
     }
+}
+
+impl MeteredStream for IperfStream<'_> {
+    fn number(&self) -> u16 {
+        self.stream.number
+    }
+
+    fn thread(&self) -> i32 {
+        self.stream.counter.thread()
+    }
+
+    fn totals(&self, _before: &StreamTotals) -> StreamTotals {
+        StreamTotals::of_bytes(self.bytes())
+    }
+
+    fn sample(&self, added: &StreamTotals) -> StreamSample {
+        let tcp_info = self.stream.handle.info();
+        StreamSample { stream: self.stream.number, bytes: added.bytes, tcp_info, ..StreamSample::default() }
+    }
+}
+
+fn streams(engines: &[LoadEngine]) -> impl Iterator<Item = IperfStream<'_>> {
+    engines.iter().flat_map(|engine| {
+        let sends = engine.sends();
+        engine.streams().iter().map(move |stream| IperfStream { sends, stream })
+    })
 }
 
 impl From<LoadError> for Error {

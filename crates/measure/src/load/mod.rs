@@ -10,6 +10,7 @@
 //!   finished, when its time is over, or when the load is stopped and its socket shut down.
 //! - [`StreamCounter`] is the progress of one stream. The loops that move blocks take no lock: they use one buffer and a
 //!   blocking socket. `copying` and `no_copy` move the blocks, `payload` creates and verifies them.
+//! - [`IntervalMeter`] closes the intervals and samples the streams, and [`HostWatch`] this host.
 //! - [`SendPacer`] keeps the rate of a stream.
 //!
 //! The server's limits are enforced by waiting, at a reader too: a full receive window then stops a peer that ignores the
@@ -19,6 +20,8 @@ mod blocks;
 mod copying;
 mod counter;
 mod engine;
+mod host;
+mod intervals;
 mod no_copy;
 mod pacer;
 mod payload;
@@ -27,6 +30,8 @@ mod state;
 pub(crate) use blocks::{move_blocks, run_blocks};
 pub(crate) use counter::StreamCounter;
 pub(crate) use engine::{LoadEngine, LoadError, LoadStream, STACK_SIZE, StreamEvent};
+pub(crate) use host::HostWatch;
+pub(crate) use intervals::{IntervalMeter, MeteredStream, StreamTotals};
 pub(crate) use pacer::SendPacer;
 pub(crate) use payload::{PayloadKind, fill_payload};
 pub(crate) use state::{LoadOptions, LoadState};

@@ -26,12 +26,11 @@ use super::client_end::{server_reason, unexpected_message};
 use super::clock::{self, ClockProbes};
 use super::convergence::ConvergenceBarrier;
 use super::deadline::{INTERRUPT_TIMEOUT, ReportDeadline};
-use super::host::HostWatch;
 use super::measurement::{Test, TestProgress};
 use super::meter::{self, Meter};
 use super::options::{self, SocketOptions};
 use super::probe::LatencyProbes;
-use crate::load::{LoadState, LoadStream, StreamCounter, StreamEvent, run_blocks};
+use crate::load::{HostWatch, LoadState, LoadStream, StreamCounter, StreamEvent, run_blocks};
 
 /// Maximum sleep of the client, so that it notices an interrupt soon.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

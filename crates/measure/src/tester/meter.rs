@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use lfn_base::units::BitRate;
 use lfn_results::host::socket_warnings;
 use lfn_results::measure::{
-    EndReport, Interval, IntervalPart, Kernel, PayloadData, StreamReport, StreamSample, TestDirection, TestLoad,
-    TestRequest,
+    EndReport, Interval, Kernel, PayloadData, StreamReport, StreamSample, TestDirection, TestLoad, TestRequest,
 };
 use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::Handle;
@@ -16,9 +15,11 @@ use lfn_sys::clock::monotonic_nanos;
 use lfn_sys::tcp;
 
 use super::TestError;
-use super::host::HostWatch;
 use super::options::{CLAMP_INTERVAL, SocketOptions};
-use crate::load::{LoadEngine, LoadOptions, LoadState, LoadStream, PayloadKind, StreamEvent};
+use crate::load::{
+    HostWatch, IntervalMeter, LoadEngine, LoadOptions, LoadState, LoadStream, MeteredStream, PayloadKind, StreamEvent,
+    StreamTotals,
+};
 
 /// Maximum sleep of the control thread, so that it notices the start and the end soon.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -31,27 +32,14 @@ pub(super) struct Meter {
     sends: bool,
     expected: u16,
     load: TestLoad,
-    interval: Duration,
-    /// Number of parts per interval.
-    parts_per_interval: u16,
+    intervals: IntervalMeter,
     /// The load was ended before its time.
     is_stopped: bool,
     /// Time from the origin to the first payload byte.
     start: Option<Duration>,
-    /// End of the last closed interval, counted from the start.
-    intervals_end: Duration,
-    /// Bytes of each stream in closed intervals.
-    counted_bytes: Vec<u64>,
-    /// Parts of the current interval.
-    parts: Vec<IntervalPart>,
-    /// Bytes of all streams in closed parts.
-    counted_in_parts: u64,
-    intervals: Vec<Interval>,
-    closed_intervals: usize,
     clamp_set_at: Instant,
     /// Pacing rate of each stream under the server's limit.
     pace_limit: Option<BitRate>,
-    host: Option<HostWatch>,
     /// Origin on the monotonic clock, nanoseconds.
     origin_nanos: u64,
 }
@@ -99,39 +87,32 @@ impl Meter {
             options,
             expected: request.streams,
             load: request.load,
-            interval: request.interval,
-            parts_per_interval: request.slices_per_interval.max(1),
+            intervals: IntervalMeter::new(request.interval, request.slices_per_interval),
             is_stopped: false,
             start: None,
-            intervals_end: Duration::ZERO,
-            counted_bytes: Vec::new(),
-            parts: Vec::new(),
-            counted_in_parts: 0,
-            intervals: Vec::new(),
-            closed_intervals: 0,
             clamp_set_at,
             pace_limit: None,
-            host: None,
             origin_nanos,
         }
     }
 
     /// Changes the interval, before the first one is closed.
     pub(super) fn set_interval(&mut self, interval: Duration) {
-        self.interval = interval;
+        self.intervals.set_interval(interval);
     }
 
     /// Watches the interface of the connection, if it is not the expected one.
     pub(super) fn confirm_interface(&mut self, connection: &dyn Handle) {
-        self.host = Some(match self.host.take() {
+        let watch = match self.intervals.take_host_watch() {
             Some(watch) => watch.for_connected(connection),
             None => HostWatch::begin(connection),
-        });
+        };
+        self.intervals.set_host_watch(watch);
     }
 
     /// Sets the watch of this host.
     pub(super) fn set_host_watch(&mut self, watch: HostWatch) {
-        self.host = Some(watch);
+        self.intervals.set_host_watch(watch);
     }
 
     /// Sets the start to the origin: the data arrived with the hello, even if it is still unread.
@@ -159,12 +140,12 @@ impl Meter {
 
     /// Handles the events of the streams, and sets window clamps again.
     pub(super) fn collect(&mut self) -> Result<(), TestError> {
-        let (options, even_pace, counted_bytes) = (&self.options, self.pace_limit, &mut self.counted_bytes);
+        let (options, even_pace, intervals) = (&self.options, self.pace_limit, &mut self.intervals);
         self.engine.collect(|stream, index| {
             if let Some(even_pace) = even_pace {
                 apply_pace(stream, even_pace, options);
             }
-            counted_bytes.insert(index, 0);
+            intervals.add_stream(index);
         })?;
         if self.start.is_none() {
             self.start = self.engine.streams().iter().filter_map(|stream| stream.counter.first()).min();
@@ -182,7 +163,7 @@ impl Meter {
     /// Returns the time until the meter has something to do.
     pub(super) fn time_to_next_event(&self) -> Duration {
         let Some(now) = self.now() else { return POLL_INTERVAL };
-        let next = self.next_boundary().min(self.next_part_end()).saturating_sub(now);
+        let next = self.intervals.next_end().saturating_sub(now);
         let left = match self.load {
             TestLoad::TimeSeconds(time) => time.saturating_sub(now),
             TestLoad::Records(_) | TestLoad::Bytes(_) => POLL_INTERVAL,
@@ -228,30 +209,19 @@ impl Meter {
 
     /// Closes the current interval if it is over, and returns it. The last interval is closed by [`Meter::finish`].
     pub(super) fn close_due_interval(&mut self) -> Option<&Interval> {
-        let now = self.now()?;
-        if self.is_time_over() {
-            return None;
-        }
-        if now < self.next_boundary() {
-            if now >= self.next_part_end() {
-                self.close_part(now);
-            }
-            return None;
-        }
-        self.close_interval(now);
-        self.closed_intervals += 1;
-        self.intervals.last()
+        let now = self.now().filter(|_| !self.is_time_over())?;
+        self.intervals.close_due(now, metered(&self.engine))
     }
 
     /// Like [`Meter::close_due_interval`], for callers that send the interval at once: it is not kept.
     pub(super) fn take_interval(&mut self) -> Option<Interval> {
-        self.close_due_interval()?;
-        self.intervals.pop()
+        let now = self.now().filter(|_| !self.is_time_over())?;
+        self.intervals.take_due(now, metered(&self.engine))
     }
 
     /// Returns the number of intervals that were closed.
     pub(super) fn closed_intervals(&self) -> usize {
-        self.closed_intervals
+        self.intervals.closed_count()
     }
 
     /// Ends the streams and returns the report with the intervals that were not sent. The sockets stay open until the
@@ -259,13 +229,10 @@ impl Meter {
     pub(super) fn finish(&mut self, kernel: Kernel) -> Result<EndReport, TestError> {
         let elapsed = self.elapsed();
         self.close_last_interval(elapsed);
-        let bytes = self.counted_bytes.iter().sum();
+        let bytes = self.intervals.counted_bytes().sum();
         let mut streams: Vec<_> =
-            self.engine.streams().iter().zip(&self.counted_bytes).map(|(s, &b)| self.report(s, b)).collect();
-        let (host, mut notes) = match &mut self.host {
-            Some(watch) => watch.finish(),
-            None => Default::default(),
-        };
+            self.engine.streams().iter().zip(self.intervals.counted_bytes()).map(|(s, b)| self.report(s, b)).collect();
+        let (host, mut notes) = self.intervals.finish_host_watch();
         notes.extend(socket_warnings(&streams, host.as_ref()));
         self.engine.stop()?;
         for stream in &mut streams {
@@ -284,7 +251,7 @@ impl Meter {
             host,
             notes,
             streams,
-            intervals: std::mem::take(&mut self.intervals),
+            intervals: self.intervals.take_intervals(),
         })
     }
 
@@ -310,55 +277,13 @@ impl Meter {
         self.is_stopped || matches!(self.load, TestLoad::TimeSeconds(_))
     }
 
-    fn next_boundary(&self) -> Duration {
-        next_multiple(self.intervals_end, self.interval)
-    }
-
-    /// Returns the end of the current part; never, if intervals have no parts.
-    fn next_part_end(&self) -> Duration {
-        if self.parts_per_interval == 1 {
-            return Duration::MAX;
-        }
-        next_multiple(
-            self.parts.last().map_or(self.intervals_end, |part| part.end),
-            self.interval / u32::from(self.parts_per_interval),
-        )
-    }
-
-    fn close_part(&mut self, now: Duration) {
-        let total = self.engine.bytes();
-        let bytes = total - std::mem::replace(&mut self.counted_in_parts, total);
-        self.parts.push(IntervalPart { end: now, bytes });
-    }
-
-    fn close_interval(&mut self, now: Duration) {
-        let streams: Vec<_> = self
-            .engine
-            .streams()
-            .iter()
-            .zip(&mut self.counted_bytes)
-            .map(|(stream, counted_bytes)| sample(stream, counted_bytes, self.sends, self.host.as_mut()))
-            .collect();
-        let bytes = streams.iter().map(|sample| sample.bytes).sum();
-        let mut parts = std::mem::take(&mut self.parts);
-        if self.parts_per_interval > 1 {
-            let total = self.counted_bytes.iter().sum();
-            let bytes = total - std::mem::replace(&mut self.counted_in_parts, total);
-            parts.push(IntervalPart { end: now, bytes });
-        }
-        let host = self.host.as_mut().and_then(HostWatch::sample);
-        let (start, end) = (self.intervals_end, now);
-        self.intervals.push(Interval { start, end, bytes, streams, slices: parts, host, ..Interval::default() });
-        self.intervals_end = now;
-    }
-
     /// Closes the rest as a last, shorter interval.
     fn close_last_interval(&mut self, elapsed: Duration) {
         if self.may_have_data_in_flight()
-            || self.closed_intervals == 0
-            || self.engine.bytes() > self.counted_bytes.iter().sum()
+            || self.intervals.closed_count() == 0
+            || self.engine.bytes() > self.intervals.counted_bytes().sum()
         {
-            self.close_interval(elapsed.max(self.intervals_end));
+            self.intervals.close(elapsed.max(self.intervals.last_end()), metered(&self.engine));
         }
     }
 
@@ -367,7 +292,8 @@ impl Meter {
         let socket = stream.handle.socket().and_then(|socket| self.options.report(socket, stream.number).ok());
         let socket = socket.or_else(|| stream.granted.clone());
         let tcp_info = stream.handle.info();
-        let thread = self.host.as_ref().and_then(|host| host.thread_total(stream.number, stream.counter.thread()));
+        let watch = self.intervals.host_watch();
+        let thread = watch.and_then(|host| host.thread_total(stream.number, stream.counter.thread()));
         StreamReport { stream: stream.number, bytes, socket, tcp_info, thread, ..StreamReport::default() }
     }
 }
@@ -387,19 +313,39 @@ fn apply_pace(stream: &LoadStream, even_pace: BitRate, options: &SocketOptions) 
     let _ = stream.handle.require_socket().and_then(|socket| tcp::set_pacing(socket, pace.0));
 }
 
-/// Returns the next multiple of `step` after `last`, so that a late boundary does not shift the later ones.
-pub(super) fn next_multiple(last: Duration, step: Duration) -> Duration {
-    let passed = last.as_nanos() / step.as_nanos().max(1);
-    let next = (passed + 1).saturating_mul(step.as_nanos());
-    Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX))
+/// Returns the streams for the meter of intervals.
+fn metered(engine: &LoadEngine) -> impl Iterator<Item = MeteredTcp<'_>> {
+    let sends = engine.sends();
+    engine.streams().iter().map(move |stream| MeteredTcp { stream, sends })
 }
 
-fn sample(stream: &LoadStream, counted_bytes: &mut u64, sends: bool, host: Option<&mut HostWatch>) -> StreamSample {
-    let total = stream.counter.bytes();
-    let bytes = total - std::mem::replace(counted_bytes, total);
-    let unread_bytes =
-        if sends { None } else { stream.handle.socket().and_then(|socket| tcp::unread_bytes(socket).ok()) };
-    let thread = host.and_then(|host| host.thread(stream.number, stream.counter.thread()));
-    let (stream, tcp_info) = (stream.number, stream.handle.info());
-    StreamSample { stream, bytes, unread_bytes, tcp_info, thread, ..StreamSample::default() }
+/// A stream with the samples of its socket.
+struct MeteredTcp<'a> {
+    stream: &'a LoadStream,
+    sends: bool,
+}
+
+impl MeteredStream for MeteredTcp<'_> {
+    fn number(&self) -> u16 {
+        self.stream.number
+    }
+
+    fn thread(&self) -> i32 {
+        self.stream.counter.thread()
+    }
+
+    fn totals(&self, _before: &StreamTotals) -> StreamTotals {
+        StreamTotals::of_bytes(self.stream.counter.bytes())
+    }
+
+    fn sample(&self, added: &StreamTotals) -> StreamSample {
+        let socket = self.stream.handle.socket().filter(|_| !self.sends);
+        StreamSample {
+            stream: self.stream.number,
+            bytes: added.bytes,
+            unread_bytes: socket.and_then(|socket| tcp::unread_bytes(socket).ok()),
+            tcp_info: self.stream.handle.info(),
+            ..StreamSample::default()
+        }
+    }
 }

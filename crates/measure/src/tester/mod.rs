@@ -11,7 +11,6 @@ mod client_end;
 mod clock;
 mod convergence;
 mod deadline;
-mod host;
 mod measurement;
 mod meter;
 mod options;

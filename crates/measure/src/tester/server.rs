@@ -13,12 +13,11 @@ use lfn_session::{DataStream, SessionError};
 
 use super::TestError;
 use super::clock::ClockReplies;
-use super::host::HostWatch;
 use super::meter::{self, Meter};
 use super::options::{self, SocketOptions};
 use super::probe::ProbeEcho;
 use super::server_end::{check_silence, too_long_refusal, wait_for_close};
-use crate::load::{LoadState, LoadStream, STACK_SIZE, StreamCounter, StreamEvent, run_blocks};
+use crate::load::{HostWatch, LoadState, LoadStream, STACK_SIZE, StreamCounter, StreamEvent, run_blocks};
 
 /// Maximum time in which the client must open its data streams.
 const STREAMS_TIMEOUT: Duration = Duration::from_secs(20);

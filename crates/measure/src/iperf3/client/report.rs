@@ -52,20 +52,15 @@ pub(super) fn near_interval(
     figures_of_interval: &IntervalFigures,
     sends: bool,
 ) -> Option<Interval> {
-    let flows = figures.streams().zip(&figures_of_interval.streams).filter(|(flow, _)| flow.sends == sends);
-    let streams: Vec<StreamSample> = (0..)
-        .zip(flows)
-        .map(|(stream, (_, (bytes, info)))| StreamSample {
-            stream,
-            bytes: *bytes,
-            tcp_info: info.clone(),
-            ..StreamSample::default()
-        })
-        .collect();
+    let whole = &figures_of_interval.interval;
+    let samples = figures.streams().zip(&whole.streams).filter(|(flow, _)| flow.sends == sends);
+    // The streams of a direction are numbered from 0.
+    let streams = (0..).zip(samples).map(|(stream, (_, sample))| StreamSample { stream, ..sample.clone() });
+    let streams: Vec<StreamSample> = streams.collect();
     let bytes = streams.iter().map(|sample| sample.bytes).sum();
     (!streams.is_empty()).then(|| Interval {
-        start: figures_of_interval.start,
-        end: figures_of_interval.ended_at,
+        start: whole.start,
+        end: whole.end,
         bytes,
         streams,
         ..Interval::default()
@@ -174,12 +169,14 @@ pub(super) fn far_interval(
     figures_of_interval: &IntervalFigures,
     sends: bool,
 ) -> Option<Interval> {
-    let empty = Interval { start: figures_of_interval.start, end: figures_of_interval.ended_at, ..Interval::default() };
+    let IntervalFigures { interval: Interval { start, end, .. }, .. } = *figures_of_interval;
+    let empty = Interval { start, end, ..Interval::default() };
     if !sends {
         return Some(empty);
     }
-    let acked =
-        |figures_of_interval: &IntervalFigures, at: usize| figures_of_interval.streams.get(at)?.1.as_ref()?.acked_bytes;
+    let acked = |figures_of_interval: &IntervalFigures, at: usize| {
+        figures_of_interval.interval.streams.get(at)?.tcp_info.as_ref()?.acked_bytes
+    };
     let senders = figures.streams().enumerate().filter(|(_, stream)| stream.sends).map(|(at, _)| at);
     let streams: Option<Vec<StreamSample>> = (0..)
         .zip(senders)

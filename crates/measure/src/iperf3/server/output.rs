@@ -79,23 +79,25 @@ impl OutputRecorder {
     }
 
     /// Adds a closed interval.
-    pub(super) fn add_interval(&mut self, interval: &IntervalFigures) {
+    pub(super) fn add_interval(&mut self, figures: &IntervalFigures) {
         let Some(builder) = &mut self.0 else { return };
+        let (interval, is_omitted) = (&figures.interval, figures.omitted);
         builder.rows += interval.streams.len();
         if builder.rows > MAX_ROWS {
             return;
         }
-        let (start, end) = (interval.start.as_secs_f64(), interval.ended_at.as_secs_f64());
+        let (start, end) = (interval.start.as_secs_f64(), interval.end.as_secs_f64());
         let mut streams = Vec::new();
-        for ((id, sends), (bytes, _)) in builder.flows.iter().zip(&interval.streams) {
-            let rate = Bytes(*bytes).per(interval.ended_at - interval.start);
-            let omitted = if interval.omitted { "(omitted)" } else { "" };
-            let (size, rate_text) = (Bytes(*bytes).to_string(), rate.to_string());
+        for ((id, sends), sample) in builder.flows.iter().zip(&interval.streams) {
+            let bytes = sample.bytes;
+            let rate = Bytes(bytes).per(interval.end - interval.start);
+            let omitted = if is_omitted { "(omitted)" } else { "" };
+            let (size, rate_text) = (Bytes(bytes).to_string(), rate.to_string());
             let _ =
                 writeln!(builder.text, "[{id:3}] {start:7.2}-{end:<7.2} sec  {size:>10}  {rate_text:>12} {omitted}");
             if builder.as_json {
                 streams.push(json!({"id": id, "start": start, "end": end, "seconds": end - start, "bytes": bytes,
-                    "bits_per_second": rate.0, "omitted": interval.omitted, "sender": sends}));
+                    "bits_per_second": rate.0, "omitted": is_omitted, "sender": sends}));
             }
         }
         if builder.as_json {

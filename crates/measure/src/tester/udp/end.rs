@@ -24,9 +24,8 @@ use lfn_sys::tcp;
 use super::flow::UdpFlow;
 use super::receiver;
 use super::sender::{SendUntil, UdpSender};
+use crate::load::{HostWatch, IntervalMeter, MeteredStream, StreamTotals};
 use crate::tester::TestError;
-use crate::tester::host::HostWatch;
-use crate::tester::meter::next_multiple;
 
 /// Maximum sleep of the control thread.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -63,24 +62,9 @@ pub(super) struct UdpEnd {
     sends: bool,
     /// Maximum rate per stream that the server allows.
     rate_limit: Option<BitRate>,
-    interval: Duration,
+    intervals: IntervalMeter,
     ended: usize,
-    host: Option<HostWatch>,
     cpu: Cpu,
-    counted: Vec<CountedStats>,
-    intervals_end: Duration,
-    intervals: Vec<Interval>,
-    closed_intervals: usize,
-}
-
-/// Counts of a stream in earlier intervals.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct CountedStats {
-    bytes: u64,
-    datagrams: u64,
-    lost: u64,
-    reordered: u64,
-    duplicates: u64,
 }
 
 impl UdpEnd {
@@ -97,10 +81,10 @@ impl UdpEnd {
         let (events_out, events) = channel();
         let mut end = UdpEnd::empty(request, sends, events);
         end.rate_limit = limit;
-        end.host = streams.first().map(|stream| {
+        if let Some(stream) = streams.first() {
             let local = stream.socket().local_addr().ok().map(|address| address.ip());
-            HostWatch::for_destination(stream.peer().ip(), local)
-        });
+            end.intervals.set_host_watch(HostWatch::for_destination(stream.peer().ip(), local));
+        }
         let highest = udp.ramp.map_or(udp.rate, |ramp| ramp.to);
         let rate_limit = limit.filter(|limit| sends && *limit < highest).map(|limit| (highest, limit));
         let left = Arc::new(AtomicU64::new(match request.load {
@@ -128,8 +112,8 @@ impl UdpEnd {
             let steps = end.steps_of(&udp);
             let work = move || job.run(sends, steps);
             end.threads.push(thread::Builder::new().name(format!("stream {number}")).spawn(work).map_err(failed)?);
+            end.intervals.add_stream(end.flows.len());
             end.flows.push(flow);
-            end.counted.push(CountedStats::default());
         }
         Ok(end)
     }
@@ -144,14 +128,9 @@ impl UdpEnd {
             sent_step: None,
             sends,
             rate_limit: None,
-            interval: request.interval,
+            intervals: IntervalMeter::new(request.interval, 1),
             ended: 0,
-            host: None,
             cpu: Cpu::default(),
-            counted: Vec::new(),
-            intervals_end: Duration::ZERO,
-            intervals: Vec::new(),
-            closed_intervals: 0,
         }
     }
 
@@ -244,29 +223,24 @@ impl UdpEnd {
     /// Returns the time until there is something to do.
     pub(super) fn time_to_next_event(&self) -> Duration {
         let Some(now) = self.now() else { return POLL_INTERVAL };
-        self.next_boundary().saturating_sub(now).min(POLL_INTERVAL).max(Duration::from_millis(1))
+        self.intervals.next_end().saturating_sub(now).min(POLL_INTERVAL).max(Duration::from_millis(1))
     }
 
     /// Closes the current interval if it is over, and returns it.
     pub(super) fn close_due_interval(&mut self) -> Option<&Interval> {
         let now = self.now()?;
-        if now < self.next_boundary() {
-            return None;
-        }
-        self.close_interval(now);
-        self.closed_intervals += 1;
-        self.intervals.last()
+        self.intervals.close_due(now, metered(&self.flows, self.sends))
     }
 
     /// Like [`UdpEnd::close_due_interval`], for callers that send the interval at once: it is not kept.
     pub(super) fn take_interval(&mut self) -> Option<Interval> {
-        self.close_due_interval()?;
-        self.intervals.pop()
+        let now = self.now()?;
+        self.intervals.take_due(now, metered(&self.flows, self.sends))
     }
 
     /// Returns the number of intervals that [`UdpEnd::close_due_interval`] closed.
     pub(super) fn closed_intervals(&self) -> usize {
-        self.closed_intervals
+        self.intervals.closed_count()
     }
 
     /// Returns the time since the first datagram.
@@ -287,13 +261,16 @@ impl UdpEnd {
             flow.incoming().stats.finish(sent);
         }
         let elapsed = self.elapsed();
-        if elapsed > self.intervals_end || self.closed_intervals == 0 {
-            self.close_interval(elapsed.max(self.intervals_end));
-        } else if self.has_uncounted() {
-            self.close_interval(self.now().unwrap_or(self.intervals_end));
+        let last_end = self.intervals.last_end();
+        let (flows, sends) = (&self.flows, self.sends);
+        if elapsed > last_end || self.intervals.closed_count() == 0 {
+            self.intervals.close(elapsed.max(last_end), metered(flows, sends));
+        } else if self.intervals.has_uncounted(metered(flows, sends)) {
+            // Losses of the last datagrams are known only now.
+            self.intervals.close(self.now().unwrap_or(last_end), metered(flows, sends));
         }
         let streams: Vec<StreamReport> = self.flows.iter().map(|flow| self.report(flow, ramp.clone())).collect();
-        let (host, mut notes) = self.host.as_mut().map(HostWatch::finish).unwrap_or_default();
+        let (host, mut notes) = self.intervals.finish_host_watch();
         notes.extend(socket_warnings(&streams, host.as_ref()));
         Ok(EndReport {
             host,
@@ -305,7 +282,7 @@ impl UdpEnd {
             lfn_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             started: self.first(),
             streams,
-            intervals: std::mem::take(&mut self.intervals),
+            intervals: self.intervals.take_intervals(),
             ..EndReport::default()
         })
     }
@@ -341,37 +318,6 @@ impl UdpEnd {
         Duration::from_nanos(end.saturating_sub(self.first().unwrap_or(end)))
     }
 
-    fn next_boundary(&self) -> Duration {
-        next_multiple(self.intervals_end, self.interval)
-    }
-
-    fn close_interval(&mut self, now: Duration) {
-        let sends = self.sends;
-        let streams: Vec<_> = self
-            .flows
-            .iter()
-            .zip(&mut self.counted)
-            .map(|(flow, counted)| sample(flow, counted, sends, self.host.as_mut()))
-            .collect();
-        let bytes = streams.iter().map(|sample| sample.bytes).sum();
-        let host = self.host.as_mut().and_then(HostWatch::sample);
-        self.intervals.push(Interval {
-            start: self.intervals_end,
-            end: now,
-            bytes,
-            streams,
-            host,
-            ..Interval::default()
-        });
-        self.intervals_end = now;
-    }
-
-    /// Returns whether a count has changed since the last interval: losses of the last datagrams are known only now.
-    fn has_uncounted(&self) -> bool {
-        let more = |(flow, counted): (&Arc<UdpFlow>, &CountedStats)| count_now(flow, counted, self.sends) != *counted;
-        self.flows.iter().zip(&self.counted).any(more)
-    }
-
     fn report(&self, flow: &UdpFlow, ramp: Option<RampReport>) -> StreamReport {
         let figures = match self.sends {
             true => UdpFigures { sent: Some(flow.sent()), ramp, ..UdpFigures::default() },
@@ -380,8 +326,8 @@ impl UdpEnd {
         StreamReport {
             stream: flow.stream.stream(),
             thread: self
-                .host
-                .as_ref()
+                .intervals
+                .host_watch()
                 .and_then(|host| host.thread_total(flow.stream.stream(), flow.thread.load(Ordering::Relaxed))),
             bytes: if self.sends { flow.outgoing().bytes } else { flow.incoming().bytes },
             socket: Some(flow.socket.clone()),
@@ -450,42 +396,53 @@ fn flow_end(first: Option<u64>, last: u64, datagrams: u64) -> u64 {
     last.saturating_add(gap)
 }
 
-/// Returns the counts of a stream so far.
-fn count_now(flow: &UdpFlow, counted: &CountedStats, sends: bool) -> CountedStats {
-    match sends {
-        true => {
-            let sent_so_far = flow.outgoing();
-            CountedStats { bytes: sent_so_far.bytes, datagrams: sent_so_far.datagrams, ..CountedStats::default() }
-        }
-        false => {
-            let incoming = flow.incoming();
-            let stats = &incoming.stats;
-            CountedStats {
-                bytes: incoming.bytes,
-                datagrams: stats.received(),
-                // A datagram that arrives late stays lost in the interval that missed it.
-                lost: stats.missing().max(counted.lost),
-                reordered: stats.reordered(),
-                duplicates: stats.duplicates(),
-            }
-        }
-    }
+/// Returns the streams for the meter of intervals.
+fn metered(flows: &[Arc<UdpFlow>], sends: bool) -> impl Iterator<Item = MeteredFlow<'_>> {
+    flows.iter().map(move |flow| MeteredFlow { flow, sends })
 }
 
-fn sample(flow: &UdpFlow, counted: &mut CountedStats, sends: bool, host: Option<&mut HostWatch>) -> StreamSample {
-    let now = count_now(flow, counted, sends);
-    let before = std::mem::replace(counted, now);
-    let udp = UdpSample {
-        datagrams: now.datagrams - before.datagrams,
-        lost: now.lost - before.lost,
-        reordered: now.reordered - before.reordered,
-        duplicates: now.duplicates - before.duplicates,
-        jitter: (!sends).then(|| flow.incoming().stats.jitter().smoothed()),
-    };
-    let bytes = now.bytes - before.bytes;
-    let stream = flow.stream.stream();
-    let thread = host.and_then(|host| host.thread(stream, flow.thread.load(Ordering::Relaxed)));
-    StreamSample { stream, bytes, thread, udp: Some(udp), ..StreamSample::default() }
+/// A stream with the statistics of its datagrams.
+struct MeteredFlow<'a> {
+    flow: &'a UdpFlow,
+    sends: bool,
+}
+
+impl MeteredStream for MeteredFlow<'_> {
+    fn number(&self) -> u16 {
+        self.flow.stream.stream()
+    }
+
+    fn thread(&self) -> i32 {
+        self.flow.thread.load(Ordering::Relaxed)
+    }
+
+    fn totals(&self, before: &StreamTotals) -> StreamTotals {
+        if self.sends {
+            let outgoing = self.flow.outgoing();
+            return StreamTotals { bytes: outgoing.bytes, datagrams: outgoing.datagrams, ..StreamTotals::default() };
+        }
+        let incoming = self.flow.incoming();
+        let stats = &incoming.stats;
+        StreamTotals {
+            bytes: incoming.bytes,
+            datagrams: stats.received(),
+            // A datagram that arrives late stays lost in the interval that missed it.
+            lost: stats.missing().max(before.lost),
+            reordered: stats.reordered(),
+            duplicates: stats.duplicates(),
+        }
+    }
+
+    fn sample(&self, added: &StreamTotals) -> StreamSample {
+        let udp = UdpSample {
+            datagrams: added.datagrams,
+            lost: added.lost,
+            reordered: added.reordered,
+            duplicates: added.duplicates,
+            jitter: (!self.sends).then(|| self.flow.incoming().stats.jitter().smoothed()),
+        };
+        StreamSample { stream: self.number(), bytes: added.bytes, udp: Some(udp), ..StreamSample::default() }
+    }
 }
 
 #[cfg(test)]
