@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use lfn_base::time;
 use lfn_results::iperf3_report::LoadProtocol;
 use lfn_results::measure::Mode;
 use lfn_session::DataStream;
 use lfn_session::transport::tcp::TcpSocket;
 use lfn_session::transport::{Handle, is_timeout};
+use lfn_sys::clock::monotonic_nanos;
 
-use crate::load::{LoadEngine, LoadOptions, LoadState, LoadStream, PayloadKind, SendPacer, StreamCounter};
+use crate::load::{LoadEngine, LoadOptions, LoadState, LoadStream, PayloadKind, StreamCounter};
 use crate::load::{fill_payload, move_blocks};
 use crate::proto::iperf3::Parameters;
 use crate::proto::iperf3::datagram::{CounterWidth, DatagramCounts, LoadHeader};
@@ -125,7 +127,7 @@ pub(super) fn load_options(parameters: &Parameters, sends: bool) -> LoadOptions 
         payload: if parameters.repeating { PayloadKind::Digits } else { PayloadKind::Unpredictable },
         with_last_byte: true,
         rate: parameters.rate,
-        burst: parameters.burst.map_or(1, u64::from),
+        burst: parameters.burst.unwrap_or(1),
         read_timeout: None,
         finish_sending: false,
         ..LoadOptions::default()
@@ -137,14 +139,14 @@ fn send_udp(socket: &UdpSocket, load: &LoadState, counter: &StreamCounter, width
     socket.set_write_timeout(Some(POLL_INTERVAL))?;
     let length = load.options.block_bytes;
     let mut datagram = fill_payload(load.options.payload, length, 0)?;
-    let mut pace = SendPacer::new(load.options.rate, Instant::now());
+    let mut pacer = load.pacer();
     // A datagram that could not be sent is tried again. It is never shortened.
     let mut is_pending = false;
     while !load.is_stopped() && (is_pending || load.take(length as u64) > 0) {
         is_pending = true;
         let number = counter.datagrams() + 1;
-        if (number - 1).is_multiple_of(load.options.burst) {
-            pace.wait(&load.stop);
+        if let Some(pacer) = &pacer {
+            load.wait_for_burst(pacer);
         }
         LoadHeader { sent: since_1970(), number }.write(&mut datagram, width);
         match socket.send(&datagram) {
@@ -152,7 +154,9 @@ fn send_udp(socket: &UdpSocket, load: &LoadState, counter: &StreamCounter, width
                 is_pending = false;
                 counter.count_datagrams(1, sent, load);
                 load.count_and_wait(sent as u64)?;
-                pace.count(length as u64);
+                if let Some(pacer) = &mut pacer {
+                    pacer.record_sent(1, time::Instant::from_nanos(monotonic_nanos()));
+                }
             }
             // The peer closed its socket, or a queue of this host is full.
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {

@@ -2,16 +2,16 @@
 
 use std::io::{self, ErrorKind};
 use std::sync::mpsc::Sender;
-use std::time::Instant;
 
+use lfn_base::time::Instant;
 use lfn_results::block_timing::BlockTimes;
 use lfn_results::measure::Mode;
 use lfn_session::DataStream;
 use lfn_session::transport::{Handle, is_timeout};
+use lfn_sys::clock::monotonic_nanos;
 
 use super::counter::StreamCounter;
 use super::engine::{PayloadResult, StreamEvent, run_stream};
-use super::pacer::SendPacer;
 use super::state::LoadState;
 use super::{copying, no_copy};
 
@@ -56,22 +56,19 @@ pub(super) fn send(
     mut write: impl FnMut(&mut DataStream, BlockPart) -> io::Result<usize>,
 ) -> io::Result<()> {
     counter.begin(load.now());
-    let (mut acked, mut sent, mut blocks) = (0, 0, 0u64);
+    let (mut acked, mut sent) = (0, 0);
     let mut times = load.options.with_block_times.then(BlockTimes::default);
-    let mut pacer = load.options.rate.map(|rate| SendPacer::new(Some(rate), Instant::now()));
+    let mut pacer = load.pacer();
     loop {
         let length = load.take(load.options.block_bytes as u64) as usize;
         if length == 0 {
             break;
         }
-        if let Some(pacer) = &mut pacer {
-            if blocks.is_multiple_of(load.options.burst) {
-                pacer.wait(&load.stop);
-            }
+        if let Some(pacer) = &pacer {
+            load.wait_for_burst(pacer);
             if load.is_stopped() {
                 return Ok(());
             }
-            blocks += 1;
         }
         let begun = times.map(|_| load.now());
         let mut offset = 0;
@@ -95,7 +92,7 @@ pub(super) fn send(
         }
         sent += length as u64;
         if let Some(pacer) = &mut pacer {
-            pacer.count(length as u64);
+            pacer.record_sent(1, Instant::from_nanos(monotonic_nanos()));
         }
         if let (Some(times), Some(begun)) = (&mut times, begun) {
             times.record(begun, load.now(), length as u64);
@@ -154,7 +151,7 @@ mod tests {
     use std::io::Read;
     use std::sync::mpsc::channel;
     use std::thread;
-    use std::time::{Duration, Instant};
+    use std::time::{self, Duration};
 
     use lfn_session::limits::rate_limiter::RateLimiter;
     use lfn_session::transport::{memory, tcp};
@@ -168,7 +165,7 @@ mod tests {
         let drained = thread::spawn(move || while far.read(&mut [0; 65_536]).unwrap_or(0) > 0 {});
         let end_after = Duration::from_millis(200);
         let options = LoadOptions { block_bytes: 1 << 17, end_after, ..LoadOptions::default() };
-        let load = LoadState::new(options, Instant::now(), RateLimiter::unlimited());
+        let load = LoadState::new(options, time::Instant::now(), RateLimiter::unlimited());
         let (events, ended) = channel();
         let counter = StreamCounter::default();
         run_blocks(DataStream::clear(0, Box::new(near)), &load, &counter, &events);
@@ -195,7 +192,7 @@ mod tests {
                         end_after: Duration::from_secs(20),
                         ..LoadOptions::default()
                     };
-                    let load = LoadState::new(options, Instant::now(), RateLimiter::unlimited());
+                    let load = LoadState::new(options, time::Instant::now(), RateLimiter::unlimited());
                     load.limit(10_000_000);
                     run_blocks(DataStream::clear(0, Box::new(stream)), &load, &StreamCounter::default(), &events);
                 });

@@ -11,7 +11,7 @@
 //! - [`StreamCounter`] is the progress of one stream. The loops that move blocks take no lock: they use one buffer and a
 //!   blocking socket. `copying` and `no_copy` move the blocks, `payload` creates and verifies them.
 //! - [`IntervalMeter`] closes the intervals and samples the streams, and [`HostWatch`] this host.
-//! - [`SendPacer`] keeps the rate of a stream.
+//! - [`Pacer`] is the schedule of a stream with a rate, and [`wait_until`] waits for it.
 //!
 //! The server's limits are enforced by waiting, at a reader too: a full receive window then stops a peer that ignores the
 //! limit.
@@ -26,12 +26,14 @@ mod no_copy;
 mod pacer;
 mod payload;
 mod state;
+mod wait;
 
 pub(crate) use blocks::{move_blocks, run_blocks};
 pub(crate) use counter::StreamCounter;
 pub(crate) use engine::{LoadEngine, LoadError, LoadStream, STACK_SIZE, StreamEvent};
 pub(crate) use host::HostWatch;
 pub(crate) use intervals::{IntervalMeter, MeteredStream, StreamTotals};
-pub(crate) use pacer::SendPacer;
+pub(crate) use pacer::{CatchUp, Pacer};
 pub(crate) use payload::{PayloadKind, fill_payload};
 pub(crate) use state::{LoadOptions, LoadState};
+pub(crate) use wait::{WaitPrecision, wait_until};

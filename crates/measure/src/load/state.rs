@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use lfn_base::units::BitRate;
+use lfn_base::time;
+use lfn_base::units::{BitRate, Bytes};
 use lfn_results::measure::Mode;
 use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::DEAD_PEER_TIMEOUT;
+use lfn_sys::clock::monotonic_nanos;
 
+use super::pacer::{CatchUp, Pacer};
 use super::payload::PayloadKind;
+use super::wait::{WaitPrecision, wait_until};
 
 /// Amount of a load without a limit.
 const UNLIMITED: u64 = u64::MAX;
@@ -31,7 +35,7 @@ pub(crate) struct LoadOptions {
     /// Rate of each stream.
     pub(crate) rate: Option<BitRate>,
     /// Blocks that leave together at a rate.
-    pub(crate) burst: u64,
+    pub(crate) burst: u32,
     /// Maximum time of a read.
     pub(crate) read_timeout: Option<Duration>,
     /// End the sending direction of a stream after its last block.
@@ -110,6 +114,21 @@ impl LoadState {
     /// Counts moved bytes, and waits as the server's limits require.
     pub(crate) fn count_and_wait(&self, bytes: u64) -> io::Result<()> {
         self.rate_limiter.count_and_wait(bytes, &self.stop).map_err(io::Error::other)
+    }
+
+    /// Returns the schedule of one stream from now on; `None` without a rate.
+    pub(crate) fn pacer(&self) -> Option<Pacer> {
+        let rate = self.options.rate.filter(|rate| rate.0 > 0)?;
+        let block = Bytes(self.options.block_bytes as u64);
+        let now = time::Instant::from_nanos(monotonic_nanos());
+        Some(Pacer::new(rate, block, self.options.burst, CatchUp::AtOnce, now))
+    }
+
+    /// Waits until the next block of a schedule may leave, or until the stop.
+    pub(crate) fn wait_for_burst(&self, pacer: &Pacer) {
+        if pacer.is_burst_start() {
+            wait_until(pacer.next(), WaitPrecision::Sleep, &self.stop);
+        }
     }
 
     /// Ends the streams at their next check.

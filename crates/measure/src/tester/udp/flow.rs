@@ -12,8 +12,8 @@ use lfn_sys::tcp;
 use lfn_sys::udp::{self, Fragmentation};
 use socket2::SockRef;
 
+use crate::load::Pacer;
 use crate::proto::udp::datagram;
-use crate::proto::udp::pace::UdpPace;
 use crate::proto::udp::receiver::DatagramReceiver;
 use crate::proto::udp::step::StepMeter;
 use crate::tester::options;
@@ -45,7 +45,7 @@ pub(super) struct UdpFlow {
 /// Counts of a sender.
 #[derive(Debug, Default)]
 pub(super) struct FlowSent {
-    pub(super) pace: Option<UdpPace>,
+    pub(super) pace: Option<Pacer>,
     pub(super) requested: BitRate,
     pub(super) datagrams: u64,
     pub(super) bytes: u64,
@@ -150,12 +150,12 @@ impl UdpFlow {
             limit: self.rate_limit.map(|(_, limit)| limit),
             // The time from the first to the last departure belongs to one datagram fewer than were sent.
             achieved: BitRate(if nanos == 0 { 0 } else { (bytes as f64 * 8.0 / seconds) as u64 }),
-            burst_datagrams: pace.map_or(1, UdpPace::burst),
+            burst_datagrams: pace.map_or(1, Pacer::burst),
             gso: out.gso_used,
             gso_refused: out.gso_refused,
-            lateness: pace.and_then(UdpPace::lateness),
+            lateness: pace.and_then(Pacer::lateness),
             behind_schedule_share: Ratio::new((behind / seconds).min(1.0)).unwrap_or_default(),
-            skipped: pace.map(UdpPace::given_up).unwrap_or_default(),
+            skipped: pace.map(Pacer::given_up).unwrap_or_default(),
             queue_full: out.queue_full,
             dont_fragment: self.dont_fragment,
             path_mtu_bytes: self.path_mtu,

@@ -1,6 +1,6 @@
 //! Send loop: waits for the schedule, passes a burst to the kernel, and handles the result.
 //!
-//! The loop sleeps until [`SPIN_NANOS`] before the time and then spins. `SO_TXTIME` and `SO_MAX_PACING_RATE` are not
+//! The loop sleeps until shortly before the time and then spins. `SO_TXTIME` and `SO_MAX_PACING_RATE` are not
 //! used: they need the fq or etf queueing discipline on the interface. Without it the kernel accepts them, but they
 //! have no effect.
 
@@ -13,20 +13,14 @@ use lfn_base::units::{BitRate, Bytes};
 use lfn_results::udp::ramp::StepSent;
 use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::is_timeout;
-use lfn_sys::clock::{monotonic_nanos, sleep_until};
+use lfn_sys::clock::monotonic_nanos;
 use lfn_sys::udp::batch::{self, MAX_GSO_BYTES, MAX_SEGMENTS};
 use lfn_sys::udp::{discard_error, max_payload, set_exact_timers};
 
 use super::datagram_too_long::DatagramTooLong;
 use super::flow::UdpFlow;
+use crate::load::{CatchUp, Pacer, WaitPrecision, wait_until};
 use crate::proto::udp::datagram::{DatagramHeader, DatagramKind};
-use crate::proto::udp::pace::UdpPace;
-
-/// Time that the loop spins before a departure: about the duration of a wake-up.
-const SPIN_NANOS: u64 = 20_000;
-
-/// Maximum sleep, so that the loop notices the stop flag.
-const POLL_INTERVAL_NANOS: u64 = 50_000_000;
 
 /// Pause after a full queue of this host.
 const QUEUE_FULL_WAIT: Duration = Duration::from_micros(200);
@@ -91,13 +85,13 @@ impl<'a> UdpSender<'a> {
     /// Sends at this rate until the end, and returns the number of sent datagrams.
     pub(super) fn run(&mut self, rate: BitRate, step: u32, until: SendUntil<'_>) -> io::Result<StepSent> {
         let datagram = Bytes(self.flow.datagram_bytes as u64);
-        let burst = UdpPace::burst_for(rate, datagram, max_datagrams_per_call(self.flow.datagram_bytes));
+        let burst = Pacer::burst_for(rate, datagram, max_datagrams_per_call(self.flow.datagram_bytes));
         let began = monotonic_nanos();
         self.begin(rate, burst, began);
         let (mut first, mut last, mut datagrams) = (None, began, 0);
         loop {
-            let due = self.flow.outgoing().pace.as_ref().map_or(began, |pace| pace.next().as_nanos());
-            self.wait(due);
+            let due = self.flow.outgoing().pace.as_ref().map(Pacer::next);
+            wait_until(due.unwrap_or(Instant::from_nanos(began)), WaitPrecision::Exact, self.stop);
             let now = monotonic_nanos();
             let over = matches!(until, SendUntil::Time(time) if now.saturating_sub(began) as u128 >= time.as_nanos());
             if over || self.stop.load(Ordering::Relaxed) {
@@ -124,20 +118,9 @@ impl<'a> UdpSender<'a> {
         out.requested = rate;
         match &mut out.pace {
             Some(pace) => pace.change(rate, burst, now),
-            none => *none = Some(UdpPace::new(rate, Bytes(self.flow.datagram_bytes as u64), burst, now)),
-        }
-    }
-
-    fn wait(&self, due: u64) {
-        loop {
-            let now = monotonic_nanos();
-            if now >= due || self.stop.load(Ordering::Relaxed) {
-                return;
-            }
-            if due - now > SPIN_NANOS {
-                sleep_until((due - SPIN_NANOS).min(now + POLL_INTERVAL_NANOS));
-            } else {
-                std::hint::spin_loop();
+            none => {
+                let datagram = Bytes(self.flow.datagram_bytes as u64);
+                *none = Some(Pacer::new(rate, datagram, burst, CatchUp::Doubled, now).with_lateness());
             }
         }
     }
