@@ -121,10 +121,11 @@ impl IperfFigures {
     pub(super) fn start_streams(&mut self) -> Result<(), Error> {
         for (open, arrivals) in std::mem::take(&mut self.waiting).into_iter().zip(&self.arrivals) {
             let id = open.id;
-            let engine = self.engines.iter().find(|engine| engine.sends() == open.sends);
+            let engine = self.engines.iter_mut().find(|engine| engine.sends() == open.sends);
             let Some(engine) = engine else { continue };
             let Some(stream) = engine.streams().iter().find(|stream| stream.number == id) else { continue };
-            let started = open.start(engine, stream.counter.clone(), self.width, arrivals.clone());
+            let counter = stream.counter.clone();
+            let started = open.start(engine, counter, self.width, arrivals.clone());
             started.map_err(|source| Error::Stream { id: id.into(), source })?;
         }
         Ok(())

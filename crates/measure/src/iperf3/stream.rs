@@ -77,7 +77,7 @@ impl OpenStream {
     /// Starts the stream's thread. `arrivals` counts the datagrams of a receiver.
     pub(super) fn start(
         self,
-        engine: &LoadEngine,
+        engine: &mut LoadEngine,
         counter: Arc<StreamCounter>,
         width: CounterWidth,
         arrivals: ArrivedDatagrams,

@@ -32,6 +32,8 @@ pub(crate) struct LoadEngine {
     events: Receiver<StreamEvent>,
     /// Open streams, in the order of their numbers.
     streams: Vec<LoadStream>,
+    /// Threads that have been started.
+    started: usize,
     ended: usize,
     cpu: Cpu,
     /// Results of streams that ended.
@@ -91,6 +93,7 @@ impl LoadEngine {
             sender,
             events,
             streams: Vec::new(),
+            started: 0,
             ended: 0,
             cpu: Cpu::default(),
             payload_results: Vec::new(),
@@ -126,7 +129,7 @@ impl LoadEngine {
 
     /// Starts the thread of a stream. `work` moves its data.
     pub(crate) fn start(
-        &self,
+        &mut self,
         number: u16,
         counter: Arc<StreamCounter>,
         work: impl FnOnce(&LoadState, &StreamCounter, &mut PayloadResult) -> io::Result<()> + Send + 'static,
@@ -135,7 +138,9 @@ impl LoadEngine {
         let work = move || {
             run_stream(number, &load, &counter, &sender, |payload| work(&load, &counter, payload));
         };
-        thread::Builder::new().name(format!("stream {number}")).spawn(work).map(drop)
+        thread::Builder::new().name(format!("stream {number}")).spawn(work)?;
+        self.started += 1;
+        Ok(())
     }
 
     /// Handles the events of the streams. `opened` gets each new stream and its index.
@@ -175,7 +180,7 @@ impl LoadEngine {
         self.shut_down(if self.load.options.sends { Shutdown::Write } else { Shutdown::Read });
         let deadline = Instant::now() + STOP_TIMEOUT;
         let mut result = Ok(());
-        while self.ended < self.streams.len() {
+        while self.ended < self.started {
             match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(event) => result = result.and(self.handle_event(event, &mut |_, _| ())),
                 // The stream's processor time is then missing. Its own deadlines end it.
@@ -205,6 +210,7 @@ impl LoadEngine {
     ) -> Result<(), LoadError> {
         match event {
             StreamEvent::Opened(stream) => {
+                self.started += 1;
                 let index = self.add(*stream);
                 opened(&self.streams[index], index);
             }

@@ -4,27 +4,24 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender as EventSender, channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use lfn_base::units::BitRate;
 use lfn_results::host::socket_warnings;
 use lfn_results::measure::{
-    Cpu, EndReport, Interval, Kernel, SocketRequest, StreamReport, StreamSample, TestLoad, TestRequest, UdpRequest,
+    EndReport, Interval, Kernel, SocketRequest, StreamReport, StreamSample, TestLoad, TestRequest, UdpRequest,
 };
 use lfn_results::udp::figures::{UdpFigures, UdpSample};
 use lfn_results::udp::ramp::{RampReport, StepReceived, StepSent};
 use lfn_session::DatagramStream;
 use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_sys::clock::monotonic_nanos;
-use lfn_sys::tcp;
 
 use super::flow::UdpFlow;
 use super::receiver;
 use super::sender::{SendUntil, UdpSender};
-use crate::load::{HostWatch, IntervalMeter, MeteredStream, StreamTotals};
+use crate::load::{HostWatch, IntervalMeter, LoadEngine, LoadOptions, LoadState, MeteredStream, StreamTotals};
 use crate::tester::TestError;
 
 /// Maximum sleep of the control thread.
@@ -44,27 +41,19 @@ pub(super) struct RampStep {
     pub(super) time: Duration,
 }
 
-/// Events of the threads.
-enum ThreadEvent {
-    StepSent(StepSent),
-    Ended { stream: u16, cpu: Cpu, result: io::Result<()> },
-}
-
 /// Streams of one end while they run.
 pub(super) struct UdpEnd {
     flows: Vec<Arc<UdpFlow>>,
-    threads: Vec<JoinHandle<()>>,
-    stop: Arc<AtomicBool>,
-    events: Receiver<ThreadEvent>,
+    engine: LoadEngine,
     /// Channel to the sender of a ramp.
-    steps: Option<EventSender<RampStep>>,
+    steps: Option<Sender<RampStep>>,
+    /// Channel from the sender of a ramp.
+    sent_steps: Option<Receiver<StepSent>>,
     sent_step: Option<StepSent>,
     sends: bool,
     /// Maximum rate per stream that the server allows.
     rate_limit: Option<BitRate>,
     intervals: IntervalMeter,
-    ended: usize,
-    cpu: Cpu,
 }
 
 impl UdpEnd {
@@ -78,19 +67,27 @@ impl UdpEnd {
         limit: Option<BitRate>,
     ) -> Result<UdpEnd, TestError> {
         let udp = request.udp.as_deref().copied().unwrap_or_default();
-        let (events_out, events) = channel();
-        let mut end = UdpEnd::empty(request, sends, events);
-        end.rate_limit = limit;
+        let options = LoadOptions { sends, ..LoadOptions::default() };
+        let load = LoadState::new(options, Instant::now(), rate_limiter.clone());
+        let mut end = UdpEnd {
+            flows: Vec::new(),
+            engine: LoadEngine::new(load.clone()),
+            steps: None,
+            sent_steps: None,
+            sent_step: None,
+            sends,
+            rate_limit: limit,
+            intervals: IntervalMeter::new(request.interval, 1),
+        };
         if let Some(stream) = streams.first() {
             let local = stream.socket().local_addr().ok().map(|address| address.ip());
             end.intervals.set_host_watch(HostWatch::for_destination(stream.peer().ip(), local));
         }
         let highest = udp.ramp.map_or(udp.rate, |ramp| ramp.to);
         let rate_limit = limit.filter(|limit| sends && *limit < highest).map(|limit| (highest, limit));
-        let left = Arc::new(AtomicU64::new(match request.load {
-            TestLoad::Records(count) => count,
-            _ => 0,
-        }));
+        if let TestLoad::Records(datagrams) = request.load {
+            load.limit(datagrams);
+        }
         for stream in streams {
             let number = stream.stream();
             let failed = |source| TestError::Stream { stream: number, source };
@@ -98,68 +95,38 @@ impl UdpEnd {
             flow.rate_limit = rate_limit;
             let flow = Arc::new(flow);
             if let (TestLoad::Bytes(bytes), true) = (request.load, end.flows.is_empty()) {
-                left.store(bytes.0.div_ceil(flow.datagram_bytes as u64), Ordering::Relaxed);
+                load.limit(bytes.0.div_ceil(flow.datagram_bytes as u64));
             }
-            let job = FlowJob {
-                flow: flow.clone(),
-                rate_limiter: rate_limiter.clone(),
-                stop: end.stop.clone(),
-                events_out: events_out.clone(),
-                rate: limit.map_or(udp.rate, |limit| udp.rate.min(limit)),
-                load: request.load,
-                remaining: left.clone(),
-            };
-            let steps = end.steps_of(&udp);
-            let work = move || job.run(sends, steps);
-            end.threads.push(thread::Builder::new().name(format!("stream {number}")).spawn(work).map_err(failed)?);
+            let rate = limit.map_or(udp.rate, |limit| udp.rate.min(limit));
+            let work = FlowWork { flow: flow.clone(), rate, load: request.load, ramp: end.open_ramp(&udp) };
+            let counter = flow.counter.clone();
+            end.engine.start(number, counter, move |load, _, _| work.run(load)).map_err(failed)?;
             end.intervals.add_stream(end.flows.len());
             end.flows.push(flow);
         }
         Ok(end)
     }
 
-    fn empty(request: &TestRequest, sends: bool, events: Receiver<ThreadEvent>) -> UdpEnd {
-        UdpEnd {
-            flows: Vec::new(),
-            threads: Vec::new(),
-            stop: Arc::default(),
-            events,
-            steps: None,
-            sent_step: None,
-            sends,
-            rate_limit: None,
-            intervals: IntervalMeter::new(request.interval, 1),
-            ended: 0,
-            cpu: Cpu::default(),
-        }
-    }
-
-    fn steps_of(&mut self, udp: &UdpRequest) -> Option<Receiver<RampStep>> {
+    /// Opens the channels to the sender of a ramp.
+    fn open_ramp(&mut self, udp: &UdpRequest) -> Option<RampChannels> {
         udp.ramp.filter(|_| self.sends)?;
-        let (events_out, steps) = channel();
-        self.steps = Some(events_out);
-        Some(steps)
+        let ((steps_out, steps), (sent_out, sent_steps)) = (channel(), channel());
+        (self.steps, self.sent_steps) = (Some(steps_out), Some(sent_steps));
+        Some(RampChannels { steps, sent: sent_out })
     }
 
     /// Handles the events of the threads. Returns an error if a thread failed.
     pub(super) fn collect(&mut self) -> Result<(), TestError> {
-        while let Ok(event) = self.events.try_recv() {
-            match event {
-                ThreadEvent::StepSent(sent) => self.sent_step = Some(sent),
-                ThreadEvent::Ended { stream, cpu, result } => {
-                    self.ended += 1;
-                    self.cpu.user += cpu.user;
-                    self.cpu.system += cpu.system;
-                    result.map_err(|source| TestError::Stream { stream, source })?;
-                }
-            }
+        self.engine.collect(|_, _| ())?;
+        if let Some(sent) = self.sent_steps.as_ref().and_then(|sent| sent.try_iter().last()) {
+            self.sent_step = Some(sent);
         }
         Ok(())
     }
 
     /// Returns whether every thread has ended by itself.
     pub(super) fn have_all_ended(&self) -> bool {
-        self.ended == self.flows.len()
+        self.engine.ended() == self.flows.len()
     }
 
     /// Returns the payload of each sent datagram, bytes.
@@ -170,7 +137,7 @@ impl UdpEnd {
     /// Ends the sending now.
     pub(super) fn stop_sending(&self) {
         if self.sends {
-            self.stop.store(true, Ordering::Relaxed);
+            self.engine.load().stop();
         }
     }
 
@@ -199,7 +166,7 @@ impl UdpEnd {
 
     /// Returns the number of datagrams that each stream sent.
     pub(super) fn sent(&self) -> Vec<u64> {
-        self.flows.iter().map(|flow| flow.outgoing().datagrams).collect()
+        self.flows.iter().map(|flow| flow.counter.datagrams()).collect()
     }
 
     /// Returns whether all sent datagrams have arrived, or no more are expected. `since` is the time of the message
@@ -255,8 +222,7 @@ impl UdpEnd {
         ramp: Option<RampReport>,
         kernel: Kernel,
     ) -> Result<EndReport, TestError> {
-        self.stop();
-        self.collect()?;
+        self.stop()?;
         for (flow, &sent) in self.flows.iter().zip(sent.unwrap_or(&[])) {
             flow.incoming().stats.finish(sent);
         }
@@ -277,7 +243,7 @@ impl UdpEnd {
             notes,
             elapsed,
             bytes: streams.iter().map(|stream| stream.bytes).sum(),
-            cpu: Some(self.cpu),
+            cpu: Some(self.engine.cpu()),
             kernel: Some(kernel),
             lfn_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             started: self.first(),
@@ -287,13 +253,10 @@ impl UdpEnd {
         })
     }
 
-    fn stop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+    /// Stops the threads, which check the flag twenty times a second. A send waits a second at most.
+    fn stop(&mut self) -> Result<(), TestError> {
         self.steps = None;
-        for thread in self.threads.drain(..) {
-            // The thread checks the flag twenty times a second, and a send waits a second at most.
-            let _ = thread.join();
-        }
+        Ok(self.engine.stop()?)
     }
 
     /// Returns the time at which the first datagram left or arrived.
@@ -306,8 +269,8 @@ impl UdpEnd {
     fn elapsed(&self) -> Duration {
         let end = |flow: &Arc<UdpFlow>| match self.sends {
             true => {
-                let sent_so_far = flow.outgoing();
-                flow_end(sent_so_far.first, sent_so_far.last, sent_so_far.datagrams)
+                let outgoing = flow.outgoing();
+                flow_end(outgoing.first, outgoing.last, flow.counter.datagrams())
             }
             false => {
                 let incoming = flow.incoming();
@@ -328,8 +291,8 @@ impl UdpEnd {
             thread: self
                 .intervals
                 .host_watch()
-                .and_then(|host| host.thread_total(flow.stream.stream(), flow.thread.load(Ordering::Relaxed))),
-            bytes: if self.sends { flow.outgoing().bytes } else { flow.incoming().bytes },
+                .and_then(|host| host.thread_total(flow.stream.stream(), flow.counter.thread())),
+            bytes: flow.counter.bytes(),
             socket: Some(flow.socket.clone()),
             udp: Some(Box::new(figures)),
             ..StreamReport::default()
@@ -339,50 +302,43 @@ impl UdpEnd {
 
 impl Drop for UdpEnd {
     fn drop(&mut self) {
-        self.stop();
+        // The test is over, so an error has no reader.
+        let _ = self.stop();
     }
 }
 
 /// Work of a stream's thread.
-struct FlowJob {
+struct FlowWork {
     flow: Arc<UdpFlow>,
-    rate_limiter: Arc<RateLimiter>,
-    stop: Arc<AtomicBool>,
-    events_out: EventSender<ThreadEvent>,
     rate: BitRate,
     load: TestLoad,
-    remaining: Arc<AtomicU64>,
+    ramp: Option<RampChannels>,
 }
 
-impl FlowJob {
-    fn run(self, sends: bool, steps: Option<Receiver<RampStep>>) {
-        self.flow.thread.store(lfn_sys::process::thread_id(), Ordering::Relaxed);
-        let before = tcp::thread_cpu();
-        let result = match (sends, steps) {
-            (false, _) => receiver::run(&self.flow, &self.rate_limiter, &self.stop),
-            (true, None) => self.send(),
-            (true, Some(steps)) => self.ramp(&steps),
-        };
-        let after = tcp::thread_cpu();
-        let cpu =
-            Cpu { user: after.user.saturating_sub(before.user), system: after.system.saturating_sub(before.system) };
-        let _ = self.events_out.send(ThreadEvent::Ended { stream: self.flow.stream.stream(), cpu, result });
-    }
+/// Channels of a ramp at its sender's thread.
+struct RampChannels {
+    steps: Receiver<RampStep>,
+    sent: Sender<StepSent>,
+}
 
-    fn send(&self) -> io::Result<()> {
-        let until = match self.load {
-            TestLoad::TimeSeconds(time) => SendUntil::Time(time),
-            _ => SendUntil::Count(&self.remaining),
+impl FlowWork {
+    fn run(self, load: &LoadState) -> io::Result<()> {
+        if !load.options.sends {
+            return receiver::run(&self.flow, load);
+        }
+        let mut sender = UdpSender::new(&self.flow, load)?;
+        let Some(ramp) = self.ramp else {
+            let until = match self.load {
+                TestLoad::TimeSeconds(time) => SendUntil::Time(time),
+                TestLoad::Records(_) | TestLoad::Bytes(_) => SendUntil::Count,
+            };
+            return sender.run(self.rate, 0, until).map(drop);
         };
-        UdpSender::new(&self.flow, &self.rate_limiter, &self.stop)?.run(self.rate, 0, until).map(|_| ())
-    }
-
-    fn ramp(&self, steps: &Receiver<RampStep>) -> io::Result<()> {
-        let mut sender = UdpSender::new(&self.flow, &self.rate_limiter, &self.stop)?;
         // The loop ends when the channel of steps is closed.
-        while let Ok(step) = steps.recv() {
+        while let Ok(step) = ramp.steps.recv() {
             let sent = sender.run(step.rate, step.number, SendUntil::Time(step.time))?;
-            let _ = self.events_out.send(ThreadEvent::StepSent(sent));
+            // At the end of the test nobody reads the result.
+            let _ = ramp.sent.send(sent);
         }
         Ok(())
     }
@@ -413,18 +369,19 @@ impl MeteredStream for MeteredFlow<'_> {
     }
 
     fn thread(&self) -> i32 {
-        self.flow.thread.load(Ordering::Relaxed)
+        self.flow.counter.thread()
     }
 
     fn totals(&self, before: &StreamTotals) -> StreamTotals {
         if self.sends {
-            let outgoing = self.flow.outgoing();
-            return StreamTotals { bytes: outgoing.bytes, datagrams: outgoing.datagrams, ..StreamTotals::default() };
+            let _lock = self.flow.outgoing();
+            let counter = &self.flow.counter;
+            return StreamTotals { bytes: counter.bytes(), datagrams: counter.datagrams(), ..StreamTotals::default() };
         }
         let incoming = self.flow.incoming();
         let stats = &incoming.stats;
         StreamTotals {
-            bytes: incoming.bytes,
+            bytes: self.flow.counter.bytes(),
             datagrams: stats.received(),
             // A datagram that arrives late stays lost in the interval that missed it.
             lost: stats.missing().max(before.lost),

@@ -4,14 +4,12 @@
 //! used: they need the fq or etf queueing discipline on the interface. Without it the kernel accepts them, but they
 //! have no effect.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use std::{io, thread};
 
 use lfn_base::time::Instant;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_results::udp::ramp::StepSent;
-use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::is_timeout;
 use lfn_sys::clock::monotonic_nanos;
 use lfn_sys::udp::batch::{self, MAX_GSO_BYTES, MAX_SEGMENTS};
@@ -19,7 +17,7 @@ use lfn_sys::udp::{discard_error, max_payload, set_exact_timers};
 
 use super::datagram_too_long::DatagramTooLong;
 use super::flow::UdpFlow;
-use crate::load::{CatchUp, Pacer, WaitPrecision, wait_until};
+use crate::load::{CatchUp, LoadState, Pacer, WaitPrecision, wait_until};
 use crate::proto::udp::datagram::{DatagramHeader, DatagramKind};
 
 /// Pause after a full queue of this host.
@@ -37,18 +35,17 @@ const REFUSAL_EXPIRY_NANOS: u64 = 2_000_000_000;
 const NO_ROUTE_WAIT: Duration = Duration::from_millis(1);
 
 /// End of a send loop.
-#[derive(Debug)]
-pub(super) enum SendUntil<'a> {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum SendUntil {
     Time(Duration),
-    /// Sends while datagrams are left; all streams of the test share the count.
-    Count(&'a AtomicU64),
+    /// Sends while datagrams of the load are left.
+    Count,
 }
 
 /// Sender of one stream.
 pub(super) struct UdpSender<'a> {
     flow: &'a UdpFlow,
-    rate_limiter: &'a RateLimiter,
-    stop: &'a AtomicBool,
+    load: &'a LoadState,
     buffer: Vec<u8>,
     sequence: u64,
     gso: bool,
@@ -74,16 +71,16 @@ impl Refusals {
 }
 
 impl<'a> UdpSender<'a> {
-    pub(super) fn new(flow: &'a UdpFlow, rate_limiter: &'a RateLimiter, stop: &'a AtomicBool) -> io::Result<Self> {
+    pub(super) fn new(flow: &'a UdpFlow, load: &'a LoadState) -> io::Result<Self> {
         set_exact_timers();
         let mut buffer = vec![0; flow.datagram_bytes * max_datagrams_per_call(flow.datagram_bytes) as usize];
         // Random bytes: zeros would be compressed by some tunnels and give wrong results.
         getrandom::fill(&mut buffer)?;
-        Ok(UdpSender { flow, rate_limiter, stop, buffer, sequence: 0, gso: flow.gso, refusals: Refusals::default() })
+        Ok(UdpSender { flow, load, buffer, sequence: 0, gso: flow.gso, refusals: Refusals::default() })
     }
 
     /// Sends at this rate until the end, and returns the number of sent datagrams.
-    pub(super) fn run(&mut self, rate: BitRate, step: u32, until: SendUntil<'_>) -> io::Result<StepSent> {
+    pub(super) fn run(&mut self, rate: BitRate, step: u32, until: SendUntil) -> io::Result<StepSent> {
         let datagram = Bytes(self.flow.datagram_bytes as u64);
         let burst = Pacer::burst_for(rate, datagram, max_datagrams_per_call(self.flow.datagram_bytes));
         let began = monotonic_nanos();
@@ -91,15 +88,15 @@ impl<'a> UdpSender<'a> {
         let (mut first, mut last, mut datagrams) = (None, began, 0);
         loop {
             let due = self.flow.outgoing().pace.as_ref().map(Pacer::next);
-            wait_until(due.unwrap_or(Instant::from_nanos(began)), WaitPrecision::Exact, self.stop);
+            wait_until(due.unwrap_or(Instant::from_nanos(began)), WaitPrecision::Exact, &self.load.stop);
             let now = monotonic_nanos();
             let over = matches!(until, SendUntil::Time(time) if now.saturating_sub(began) as u128 >= time.as_nanos());
-            if over || self.stop.load(Ordering::Relaxed) {
+            if over || self.load.is_stopped() {
                 break;
             }
             let count = match until {
                 SendUntil::Time(_) => burst,
-                SendUntil::Count(left) => take_count(left, burst),
+                SendUntil::Count => self.load.take(burst.into()) as u32,
             };
             if count == 0 {
                 break;
@@ -128,7 +125,7 @@ impl<'a> UdpSender<'a> {
     /// Sends a burst with as many calls as necessary. Stops early if the stop flag is set.
     fn send_all(&mut self, count: u32, step: u32) -> io::Result<u32> {
         let mut left = count;
-        while left > 0 && !self.stop.load(Ordering::Relaxed) {
+        while left > 0 && !self.load.is_stopped() {
             let now = monotonic_nanos();
             let length = self.fill(left, step, now);
             match batch::send(self.flow.stream.socket(), &self.buffer[..length], self.flow.datagram_bytes, self.gso) {
@@ -136,8 +133,7 @@ impl<'a> UdpSender<'a> {
                     let sent = (sent as u32).min(left);
                     self.record(sent, left > 1, now);
                     left -= sent;
-                    let bytes = u64::from(sent) * self.flow.datagram_bytes as u64;
-                    self.rate_limiter.count_and_wait(bytes, self.stop).map_err(io::Error::other)?;
+                    self.load.count_and_wait(u64::from(sent) * self.flow.datagram_bytes as u64)?;
                 }
                 Err(error) => self.handle_error(error)?,
             }
@@ -160,8 +156,8 @@ impl<'a> UdpSender<'a> {
         let mut out = self.flow.outgoing();
         out.first.get_or_insert(now);
         out.last = now;
-        out.datagrams += u64::from(sent);
-        out.bytes += u64::from(sent) * self.flow.datagram_bytes as u64;
+        // Readers of the figures hold the lock, so that all counts belong to the same datagrams.
+        self.flow.counter.count_datagrams(sent.into(), sent as usize * self.flow.datagram_bytes, self.load);
         out.gso_used |= self.gso && several;
         if let Some(pace) = &mut out.pace {
             pace.record_sent(sent, Instant::from_nanos(now));
@@ -213,28 +209,9 @@ fn max_datagrams_per_call(datagram: usize) -> u32 {
     (MAX_GSO_BYTES / datagram).clamp(1, MAX_SEGMENTS) as u32
 }
 
-/// Takes up to `most` datagrams from those that are left.
-fn take_count(left: &AtomicU64, most: u32) -> u32 {
-    let mut taken = 0;
-    let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-        taken = left.min(most.into());
-        left.checked_sub(taken).filter(|_| taken > 0)
-    });
-    taken as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn remaining_datagrams_are_taken_once() {
-        let left = AtomicU64::new(10);
-        assert_eq!(
-            [take_count(&left, 4), take_count(&left, 4), take_count(&left, 4), take_count(&left, 4)],
-            [4, 4, 2, 0]
-        );
-    }
 
     #[test]
     fn repeated_refusals_fail_and_old_ones_expire() {
