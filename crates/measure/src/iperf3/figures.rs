@@ -19,6 +19,7 @@ use crate::proto::iperf3::{Parameters, Results, StreamResult};
 #[derive(Debug)]
 pub(super) struct IperfFigures {
     protocol: LoadProtocol,
+    block_bytes: u64,
     width: CounterWidth,
     /// Origin of all times.
     origin: Instant,
@@ -100,6 +101,7 @@ impl IperfFigures {
         (0..count).for_each(|index| intervals.add_stream(index));
         IperfFigures {
             protocol: parameters.protocol,
+            block_bytes: parameters.length.0,
             width: parameters.width,
             origin,
             engines,
@@ -158,7 +160,12 @@ impl IperfFigures {
 
     /// Limits the bytes that are sent from now on.
     pub(super) fn limit_bytes(&self, bytes: u64) {
-        self.engines.iter().filter(|engine| engine.sends()).for_each(|engine| engine.load().limit(bytes));
+        // A datagram is never shortened.
+        let amount = match self.protocol {
+            LoadProtocol::Tcp => bytes,
+            LoadProtocol::Udp => bytes.div_ceil(self.block_bytes.max(1)),
+        };
+        self.engines.iter().filter(|engine| engine.sends()).for_each(|engine| engine.load().limit(amount));
     }
 
     /// Ends the sending at the senders' next block.

@@ -15,8 +15,8 @@ use lfn_session::transport::tcp::TcpSocket;
 use lfn_session::transport::{Handle, is_timeout};
 use lfn_sys::clock::monotonic_nanos;
 
-use crate::load::{LoadEngine, LoadOptions, LoadState, LoadStream, PayloadKind, StreamCounter};
-use crate::load::{fill_payload, move_blocks};
+use crate::load::{BurstSender, SendUntil, WaitPrecision, fill_payload, move_blocks, receive_datagrams, send_bursts};
+use crate::load::{LoadEngine, LoadOptions, LoadState, LoadStream, Pacer, PayloadKind, StreamCounter};
 use crate::proto::iperf3::Parameters;
 use crate::proto::iperf3::datagram::{CounterWidth, DatagramCounts, LoadHeader};
 
@@ -25,6 +25,9 @@ const MIN_READ_BYTES: usize = 256 * 1024;
 
 /// Interval at which a datagram thread checks its stop flag.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Datagrams between two looks at the schedule, if there is no rate.
+const BURST_WITHOUT_RATE: u32 = 16;
 
 /// A stream that is open and does not move data yet.
 #[derive(Debug)]
@@ -134,42 +137,58 @@ pub(super) fn load_options(parameters: &Parameters, sends: bool) -> LoadOptions 
     }
 }
 
+/// Sender of iperf3's datagrams.
+struct IperfDatagramSender<'a> {
+    socket: &'a UdpSocket,
+    load: &'a LoadState,
+    counter: &'a StreamCounter,
+    width: CounterWidth,
+    datagram: Vec<u8>,
+    pacer: Option<Pacer>,
+}
+
 fn send_udp(socket: &UdpSocket, load: &LoadState, counter: &StreamCounter, width: CounterWidth) -> io::Result<()> {
     // The time-out lets the thread check its stop flag, even if a queue of this host does not drain.
     socket.set_write_timeout(Some(POLL_INTERVAL))?;
-    let length = load.options.block_bytes;
-    let mut datagram = fill_payload(load.options.payload, length, 0)?;
-    let mut pacer = load.pacer();
-    // A datagram that could not be sent is tried again. It is never shortened.
-    let mut is_pending = false;
-    while !load.is_stopped() && (is_pending || load.take(length as u64) > 0) {
-        is_pending = true;
-        let number = counter.datagrams() + 1;
-        if let Some(pacer) = &pacer {
-            load.wait_for_burst(pacer);
-        }
-        LoadHeader { sent: since_1970(), number }.write(&mut datagram, width);
-        match socket.send(&datagram) {
-            Ok(sent) => {
-                is_pending = false;
-                counter.count_datagrams(1, sent, load);
-                load.count_and_wait(sent as u64)?;
-                if let Some(pacer) = &mut pacer {
-                    pacer.record_sent(1, time::Instant::from_nanos(monotonic_nanos()));
-                }
-            }
-            // The peer closed its socket, or a queue of this host is full.
-            Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {
-                thread::sleep(Duration::from_millis(1));
-            }
-            Err(error) if is_timeout(&error) => {}
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {
-                thread::sleep(Duration::from_micros(100));
-            }
-            Err(error) => return Err(error),
-        }
+    let datagram = fill_payload(load.options.payload, load.options.block_bytes, 0)?;
+    let mut sender = IperfDatagramSender { socket, load, counter, width, datagram, pacer: load.pacer() };
+    let burst = if sender.pacer.is_some() { load.options.burst } else { BURST_WITHOUT_RATE };
+    send_bursts(&mut sender, load, burst, WaitPrecision::Sleep, SendUntil::Count).map(drop)
+}
+
+impl BurstSender for IperfDatagramSender<'_> {
+    fn next_burst(&self) -> Option<time::Instant> {
+        self.pacer.as_ref().map(Pacer::next)
     }
-    Ok(())
+
+    /// A datagram that could not be sent is tried again. It is never shortened.
+    fn send_burst(&mut self, count: u32) -> io::Result<u32> {
+        let mut left = count;
+        while left > 0 && !self.load.is_stopped() {
+            let number = self.counter.datagrams() + 1;
+            LoadHeader { sent: since_1970(), number }.write(&mut self.datagram, self.width);
+            match self.socket.send(&self.datagram) {
+                Ok(sent) => {
+                    left -= 1;
+                    self.counter.count_datagrams(1, sent, self.load);
+                    if let Some(pacer) = &mut self.pacer {
+                        pacer.record_sent(1, time::Instant::from_nanos(monotonic_nanos()));
+                    }
+                    self.load.count_and_wait(sent as u64)?;
+                }
+                // The peer closed its socket, or a queue of this host is full.
+                Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) if is_timeout(&error) => {}
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {
+                    thread::sleep(Duration::from_micros(100));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(count - left)
+    }
 }
 
 fn receive_udp(
@@ -179,23 +198,15 @@ fn receive_udp(
     width: CounterWidth,
     arrivals: &Mutex<DatagramCounts>,
 ) -> io::Result<()> {
-    socket.set_read_timeout(Some(POLL_INTERVAL))?;
     let mut buffer = vec![0; 1 << 16];
-    while !load.is_stopped() {
-        let length = match socket.recv(&mut buffer) {
-            Ok(length) => length,
-            // A time-out, or the error of an earlier answer that reached no socket.
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
-            Err(error) if error.kind() == ErrorKind::Interrupted || is_timeout(&error) => continue,
-            Err(error) => return Err(error),
-        };
+    receive_datagrams(socket, load, || {
+        let length = socket.recv(&mut buffer)?;
         // Too short for a header: a repeated request for the stream.
-        let Some(header) = LoadHeader::read(&buffer[..length], width) else { continue };
+        let Some(header) = LoadHeader::read(&buffer[..length], width) else { return Ok(0) };
         lock(arrivals).record(&header, since_1970());
         counter.count_datagrams(1, length, load);
-        load.count_and_wait(length as u64)?;
-    }
-    Ok(())
+        Ok(length as u64)
+    })
 }
 
 fn since_1970() -> Duration {
@@ -222,7 +233,7 @@ mod tests {
         socket.connect(peer).unwrap();
         let parameters = Parameters { protocol: LoadProtocol::Udp, length: Bytes(100), ..Parameters::default() };
         let load = LoadState::new(load_options(&parameters, true), Instant::now(), RateLimiter::unlimited());
-        load.limit(2000);
+        load.limit(20);
         let counter = StreamCounter::default();
         send_udp(&socket, &load, &counter, parameters.width).unwrap();
         assert_eq!((counter.datagrams(), counter.bytes()), (20, 2000));

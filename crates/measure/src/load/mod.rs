@@ -10,8 +10,9 @@
 //!   finished, when its time is over, or when the load is stopped and its socket shut down.
 //! - [`StreamCounter`] is the progress of one stream. The loops that move blocks take no lock: they use one buffer and a
 //!   blocking socket. `copying` and `no_copy` move the blocks, `payload` creates and verifies them.
+//! - [`send_bursts`] and [`receive_datagrams`] move the datagrams of a stream.
 //! - [`IntervalMeter`] closes the intervals and samples the streams, and [`HostWatch`] this host.
-//! - [`Pacer`] is the schedule of a stream with a rate, and [`wait_until`] waits for it.
+//! - [`Pacer`] is the schedule of a stream with a rate, and `wait` waits for it.
 //!
 //! The server's limits are enforced by waiting, at a reader too: a full receive window then stops a peer that ignores the
 //! limit.
@@ -19,6 +20,7 @@
 mod blocks;
 mod copying;
 mod counter;
+mod datagrams;
 mod engine;
 mod host;
 mod intervals;
@@ -30,10 +32,11 @@ mod wait;
 
 pub(crate) use blocks::{move_blocks, run_blocks};
 pub(crate) use counter::StreamCounter;
+pub(crate) use datagrams::{BurstSender, SendUntil, receive_datagrams, send_bursts};
 pub(crate) use engine::{LoadEngine, LoadError, LoadStream, STACK_SIZE, StreamEvent};
 pub(crate) use host::HostWatch;
 pub(crate) use intervals::{IntervalMeter, MeteredStream, StreamTotals};
 pub(crate) use pacer::{CatchUp, Pacer};
 pub(crate) use payload::{PayloadKind, fill_payload};
 pub(crate) use state::{LoadOptions, LoadState};
-pub(crate) use wait::{WaitPrecision, wait_until};
+pub(crate) use wait::WaitPrecision;

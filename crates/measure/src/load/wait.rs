@@ -24,7 +24,7 @@ pub(crate) enum WaitPrecision {
 }
 
 /// Waits until `due` or until `stop` is set.
-pub(crate) fn wait_until(due: Instant, precision: WaitPrecision, stop: &AtomicBool) {
+pub(super) fn wait_until(due: Instant, precision: WaitPrecision, stop: &AtomicBool) {
     let due = due.as_nanos();
     loop {
         let now = monotonic_nanos();

@@ -20,8 +20,10 @@ use lfn_sys::clock::monotonic_nanos;
 
 use super::flow::UdpFlow;
 use super::receiver;
-use super::sender::{SendUntil, UdpSender};
-use crate::load::{HostWatch, IntervalMeter, LoadEngine, LoadOptions, LoadState, MeteredStream, StreamTotals};
+use super::sender::UdpSender;
+use crate::load::{
+    HostWatch, IntervalMeter, LoadEngine, LoadOptions, LoadState, MeteredStream, SendUntil, StreamTotals,
+};
 use crate::tester::TestError;
 
 /// Maximum sleep of the control thread.

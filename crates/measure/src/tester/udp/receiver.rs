@@ -1,37 +1,23 @@
-//! Receive loop: reads all waiting datagrams in one call and counts them.
+//! Statistics of received datagrams: all waiting datagrams are read in one call.
 
-use std::io;
-use std::time::Duration;
-
-use lfn_session::transport::is_timeout;
 use lfn_sys::clock::{monotonic_nanos, wall_nanos};
 use lfn_sys::udp::batch::{MergedDatagrams, ReceiveBuffers};
 
 use super::flow::{FlowReceived, UdpFlow};
-use crate::load::LoadState;
+use crate::load::{LoadState, receive_datagrams};
 use crate::proto::udp::datagram::{DatagramHeader, DatagramKind};
 use crate::proto::udp::receiver::ArrivalKind;
 use crate::proto::udp::step::StepMeter;
-
-/// Interval at which the stop flag is checked.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum messages per call. GRO may have merged each message from several datagrams, up to 64 KiB in total.
 const BATCH_MESSAGES: usize = 8;
 
 /// Receives on one stream until the stop flag is set.
-pub(super) fn run(flow: &UdpFlow, load: &LoadState) -> io::Result<()> {
+pub(super) fn run(flow: &UdpFlow, load: &LoadState) -> std::io::Result<()> {
     let socket = flow.stream.socket();
-    socket.set_read_timeout(Some(POLL_INTERVAL))?;
     let mut inbox = ReceiveBuffers::new(BATCH_MESSAGES, 65_536);
-    while !load.is_stopped() {
-        match inbox.receive(socket) {
-            Ok(_) => {}
-            Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => continue,
-            // The peer's socket is closed or not open yet; the control connection knows which.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
-            Err(error) => return Err(error),
-        }
+    receive_datagrams(socket, load, || {
+        inbox.receive(socket)?;
         let (now, wall) = (monotonic_nanos(), wall_nanos());
         let mut incoming = flow.incoming();
         // Every arrival counts for the rate limiter, also duplicates.
@@ -43,10 +29,8 @@ pub(super) fn run(flow: &UdpFlow, load: &LoadState) -> io::Result<()> {
         }
         // Readers of the figures hold the lock, so that all counts belong to the same datagrams.
         flow.counter.count_datagrams(accepted.datagrams, accepted.bytes, load);
-        drop(incoming);
-        load.count_and_wait(bytes)?;
-    }
-    Ok(())
+        Ok(bytes)
+    })
 }
 
 /// Datagrams of one call that are not duplicates.

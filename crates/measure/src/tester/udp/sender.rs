@@ -17,7 +17,7 @@ use lfn_sys::udp::{discard_error, max_payload, set_exact_timers};
 
 use super::datagram_too_long::DatagramTooLong;
 use super::flow::UdpFlow;
-use crate::load::{CatchUp, LoadState, Pacer, WaitPrecision, wait_until};
+use crate::load::{BurstSender, CatchUp, LoadState, Pacer, SendUntil, WaitPrecision, send_bursts};
 use crate::proto::udp::datagram::{DatagramHeader, DatagramKind};
 
 /// Pause after a full queue of this host.
@@ -34,20 +34,14 @@ const REFUSAL_EXPIRY_NANOS: u64 = 2_000_000_000;
 /// Pause when there is no route to the peer.
 const NO_ROUTE_WAIT: Duration = Duration::from_millis(1);
 
-/// End of a send loop.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum SendUntil {
-    Time(Duration),
-    /// Sends while datagrams of the load are left.
-    Count,
-}
-
 /// Sender of one stream.
 pub(super) struct UdpSender<'a> {
     flow: &'a UdpFlow,
     load: &'a LoadState,
     buffer: Vec<u8>,
     sequence: u64,
+    /// Number of the ramp's step.
+    step: u32,
     gso: bool,
     refusals: Refusals,
 }
@@ -76,37 +70,18 @@ impl<'a> UdpSender<'a> {
         let mut buffer = vec![0; flow.datagram_bytes * max_datagrams_per_call(flow.datagram_bytes) as usize];
         // Random bytes: zeros would be compressed by some tunnels and give wrong results.
         getrandom::fill(&mut buffer)?;
-        Ok(UdpSender { flow, load, buffer, sequence: 0, gso: flow.gso, refusals: Refusals::default() })
+        Ok(UdpSender { flow, load, buffer, sequence: 0, step: 0, gso: flow.gso, refusals: Refusals::default() })
     }
 
     /// Sends at this rate until the end, and returns the number of sent datagrams.
     pub(super) fn run(&mut self, rate: BitRate, step: u32, until: SendUntil) -> io::Result<StepSent> {
         let datagram = Bytes(self.flow.datagram_bytes as u64);
         let burst = Pacer::burst_for(rate, datagram, max_datagrams_per_call(self.flow.datagram_bytes));
-        let began = monotonic_nanos();
-        self.begin(rate, burst, began);
-        let (mut first, mut last, mut datagrams) = (None, began, 0);
-        loop {
-            let due = self.flow.outgoing().pace.as_ref().map(Pacer::next);
-            wait_until(due.unwrap_or(Instant::from_nanos(began)), WaitPrecision::Exact, &self.load.stop);
-            let now = monotonic_nanos();
-            let over = matches!(until, SendUntil::Time(time) if now.saturating_sub(began) as u128 >= time.as_nanos());
-            if over || self.load.is_stopped() {
-                break;
-            }
-            let count = match until {
-                SendUntil::Time(_) => burst,
-                SendUntil::Count => self.load.take(burst.into()) as u32,
-            };
-            if count == 0 {
-                break;
-            }
-            let sent = self.send_all(count, step)?;
-            (first, last) = (first.or(Some(now)), now);
-            datagrams += u64::from(sent);
-        }
-        let time = Duration::from_nanos(last.saturating_sub(first.unwrap_or(last)));
-        Ok(StepSent { datagrams, datagram_bytes: datagram.0, time })
+        self.begin(rate, burst, monotonic_nanos());
+        self.step = step;
+        let load = self.load;
+        let sent = send_bursts(self, load, burst, WaitPrecision::Exact, until)?;
+        Ok(StepSent { datagrams: sent.datagrams, datagram_bytes: datagram.0, time: sent.time })
     }
 
     fn begin(&self, rate: BitRate, burst: u32, now: u64) {
@@ -122,27 +97,9 @@ impl<'a> UdpSender<'a> {
         }
     }
 
-    /// Sends a burst with as many calls as necessary. Stops early if the stop flag is set.
-    fn send_all(&mut self, count: u32, step: u32) -> io::Result<u32> {
-        let mut left = count;
-        while left > 0 && !self.load.is_stopped() {
-            let now = monotonic_nanos();
-            let length = self.fill(left, step, now);
-            match batch::send(self.flow.stream.socket(), &self.buffer[..length], self.flow.datagram_bytes, self.gso) {
-                Ok(sent) => {
-                    let sent = (sent as u32).min(left);
-                    self.record(sent, left > 1, now);
-                    left -= sent;
-                    self.load.count_and_wait(u64::from(sent) * self.flow.datagram_bytes as u64)?;
-                }
-                Err(error) => self.handle_error(error)?,
-            }
-        }
-        Ok(count - left)
-    }
-
     /// Writes the headers of a burst, and returns its length in bytes.
-    fn fill(&mut self, count: u32, step: u32, now: u64) -> usize {
+    fn fill(&mut self, count: u32, now: u64) -> usize {
+        let step = self.step;
         let length = self.flow.datagram_bytes * count as usize;
         for (sequence, datagram) in (self.sequence..).zip(self.buffer[..length].chunks_mut(self.flow.datagram_bytes)) {
             DatagramHeader { kind: DatagramKind::Load, tag: self.flow.stream.tag(), sequence, sent: now, extra: step }
@@ -202,6 +159,31 @@ impl<'a> UdpSender<'a> {
         let mtu = lfn_sys::udp::path_mtu(self.flow.stream.socket()).ok().or(self.flow.path_mtu);
         let peer = self.flow.stream.peer();
         DatagramTooLong { datagram: self.flow.datagram_bytes, mtu: mtu.map(|mtu| (mtu, max_payload(mtu, &peer))) }
+    }
+}
+
+impl BurstSender for UdpSender<'_> {
+    fn next_burst(&self) -> Option<Instant> {
+        self.flow.outgoing().pace.as_ref().map(Pacer::next)
+    }
+
+    /// Sends a burst with as many calls as necessary.
+    fn send_burst(&mut self, count: u32) -> io::Result<u32> {
+        let mut left = count;
+        while left > 0 && !self.load.is_stopped() {
+            let now = monotonic_nanos();
+            let length = self.fill(left, now);
+            match batch::send(self.flow.stream.socket(), &self.buffer[..length], self.flow.datagram_bytes, self.gso) {
+                Ok(sent) => {
+                    let sent = (sent as u32).min(left);
+                    self.record(sent, left > 1, now);
+                    left -= sent;
+                    self.load.count_and_wait(u64::from(sent) * self.flow.datagram_bytes as u64)?;
+                }
+                Err(error) => self.handle_error(error)?,
+            }
+        }
+        Ok(count - left)
     }
 }
 
