@@ -31,7 +31,6 @@ use socket2::{Domain, Socket, Type};
 use super::Error;
 use super::control::IperfControl;
 use super::figures::{IntervalFigures, IperfFigures};
-use super::stream::Load;
 use crate::proto::iperf3::auth::IperfCredentials;
 use crate::proto::iperf3::{COOKIE_LENGTH, Cookie, ErrorCode, Parameters, Results, TestEnd, TestState, frame};
 use streams::bind;
@@ -70,10 +69,9 @@ pub fn run(
     expect_state(&mut control, TestState::ParamExchange, test.step_timeout, "after the cookie")?;
     control.send_json(&parameters.write(), frame::MAX_PARAMETERS, "while the parameters were sent")?;
     expect_state(&mut control, TestState::CreateStreams, test.queue_timeout, "after the parameters")?;
-    let load = Load::new(&parameters, parameters.rate, RateLimiter::unlimited());
-    let streams = streams::open(address, &cookie, &parameters, &load, test)?;
+    let streams = streams::open(address, &cookie, &parameters, test)?;
     expect_state(&mut control, TestState::TestStart, test.step_timeout, "after the streams")?;
-    let figures = IperfFigures::new(load.clone(), streams, parameters.omit, test.interval);
+    let figures = IperfFigures::new(&parameters, &RateLimiter::unlimited(), streams, test.interval);
     expect_state(&mut control, TestState::TestRunning, test.step_timeout, "before the test")?;
     watch(IperfProgress::Connected(rtt));
     control.set_interrupt_flag(test.stop.clone());
@@ -81,7 +79,6 @@ pub fn run(
     IperfTestClient {
         parameters,
         control,
-        load,
         figures,
         intervals: Vec::new(),
         timeout,
@@ -97,7 +94,6 @@ pub fn run(
 struct IperfTestClient<'a> {
     parameters: Parameters,
     control: IperfControl,
-    load: Arc<Load>,
     figures: IperfFigures,
     intervals: Vec<IntervalFigures>,
     timeout: Duration,
@@ -112,9 +108,7 @@ impl IperfTestClient<'_> {
         if self.parameters.omit.is_zero() {
             self.limit_bytes();
         }
-        for stream in &mut self.figures.streams {
-            stream.start()?;
-        }
+        self.figures.start_streams()?;
         while !self.is_over()? {
             self.poll()?;
         }
@@ -124,7 +118,7 @@ impl IperfTestClient<'_> {
         if let Some(interval) = self.figures.finish() {
             self.add_interval(interval);
         }
-        self.load.stop_sending();
+        self.figures.stop_sending();
         self.control.send(TestState::TestEnd, "at the end")?;
         expect_state(&mut self.control, TestState::ExchangeResults, self.timeout, "after the test")?;
         self.figures.stop(true);
@@ -132,8 +126,7 @@ impl IperfTestClient<'_> {
         let near = self.figures.results();
         self.control.send_json(&near.write(), frame::MAX_SERVER_OUTPUT, "while the results were sent")?;
         let value = self.control.json(frame::MAX_SERVER_OUTPUT, self.timeout, "before its results")?;
-        let ids: Vec<u32> = self.figures.streams.iter().map(|stream| stream.id).collect();
-        let far = Results::read(&value, &ids)?;
+        let far = Results::read(&value, &self.figures.ids())?;
         expect_state(&mut self.control, TestState::DisplayResults, self.timeout, "after the results")?;
         self.control.send(TestState::IperfDone, "at the end")?;
         let mut outcome = report::outcome(&self.parameters, self.rtt, &self.figures, &self.intervals, &near, &far);
@@ -144,7 +137,7 @@ impl IperfTestClient<'_> {
     /// Limits the bytes to send, for a test of a fixed amount.
     fn limit_bytes(&self) {
         if let Some(bytes) = self.requested_bytes() {
-            self.load.limit_bytes(bytes);
+            self.figures.limit_bytes(bytes);
         }
     }
 
@@ -158,15 +151,9 @@ impl IperfTestClient<'_> {
 
     /// Returns whether the load is complete.
     fn is_over(&mut self) -> Result<bool, Error> {
-        let mut sender_count = 0;
-        let mut ended = 0;
-        for stream in &self.figures.streams {
-            let is_over = stream.ended()?;
-            sender_count += usize::from(stream.sends);
-            ended += usize::from(is_over && stream.sends);
-            if is_over && !stream.sends && self.parameters.protocol == LoadProtocol::Tcp {
-                return Err(Error::Closed { peer: "the iperf3 server", step: "on a data stream" });
-            }
+        self.figures.check_streams()?;
+        if self.figures.has_any_ended(false) && self.parameters.protocol == LoadProtocol::Tcp {
+            return Err(Error::Closed { peer: "the iperf3 server", step: "on a data stream" });
         }
         if self.stop.load(Ordering::Relaxed) {
             self.ended = EndReason::Interrupted;
@@ -177,7 +164,7 @@ impl IperfTestClient<'_> {
         }
         Ok(match (self.parameters.end, self.requested_bytes()) {
             (TestEnd::Time(time), _) => self.figures.now() >= time,
-            (_, Some(bytes)) => (sender_count > 0 && ended == sender_count) || self.figures.bytes(false) >= bytes,
+            (_, Some(bytes)) => self.figures.have_all_ended(true) || self.figures.bytes(false) >= bytes,
             _ => false,
         })
     }
@@ -211,8 +198,8 @@ impl IperfTestClient<'_> {
         }
         let (mut last_progress, mut before) = (Instant::now(), u64::MAX);
         loop {
-            let infos =
-                self.figures.streams.iter().filter(|stream| stream.sends).filter_map(|stream| stream.socket.info());
+            let senders = self.figures.streams().filter(|stream| stream.sends);
+            let infos = senders.filter_map(|stream| stream.stream.handle.info());
             let left: u64 = infos.map(|info| u64::from(info.unacked_segments) + unsent(&info)).sum();
             if left == 0 {
                 break;
@@ -232,7 +219,7 @@ impl IperfTestClient<'_> {
             }
             self.poll()?;
         }
-        if self.figures.streams.iter().all(|stream| !stream.sends) {
+        if self.figures.streams().all(|stream| !stream.sends) {
             return Ok(());
         }
         self.figures.mark_delivered();

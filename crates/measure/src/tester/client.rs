@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,12 +26,11 @@ use super::client_end::{server_reason, unexpected_message};
 use super::clock::{self, ClockProbes};
 use super::convergence::ConvergenceBarrier;
 use super::deadline::{INTERRUPT_TIMEOUT, ReportDeadline};
-use super::host::HostWatch;
-use super::load::{self, LoadState, LoadStream, StreamCounter, StreamEvent};
 use super::measurement::{Test, TestProgress};
-use super::meter::Meter;
+use super::meter::{self, Meter};
 use super::options::{self, SocketOptions};
 use super::probe::LatencyProbes;
+use crate::load::{HostWatch, LoadState, LoadStream, StreamCounter, StreamEvent, run_blocks};
 
 /// Maximum sleep of the client, so that it notices an interrupt soon.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -141,13 +140,12 @@ fn dial_streams(
 ) -> Result<(Meter, StreamDialer), TestError> {
     let sends = request.direction == TestDirection::Forward;
     let options = Arc::new(SocketOptions::new(near, sends, kernel)?);
-    let shared = LoadState::new(request, sends, Instant::now(), RateLimiter::unlimited(), None);
-    let (sender, events) = channel();
-    let mut meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
+    let load = meter::new_load(request, sends, Instant::now(), RateLimiter::unlimited(), None);
+    let mut meter = Meter::new(request, load.clone(), options.clone());
     if let Some(address) = target.first_address() {
         meter.set_host_watch(HostWatch::for_destination(address.ip(), None));
     }
-    let dialer = StreamDialer { target: target.clone(), session, sends, shared, options, events: sender };
+    let dialer = StreamDialer { target: target.clone(), session, load, options, events: meter.sender() };
     // Latency probes run first, on an idle path.
     if !request.needs_own_listener() && request.latency.is_none() {
         dialer.dial(request.streams, None)?;
@@ -435,8 +433,7 @@ impl<'a> TcpTestClient<'a> {
 struct StreamDialer {
     target: Target,
     session: SessionId,
-    sends: bool,
-    shared: Arc<LoadState>,
+    load: Arc<LoadState>,
     options: Arc<SocketOptions>,
     events: Sender<StreamEvent>,
 }
@@ -444,8 +441,8 @@ struct StreamDialer {
 impl StreamDialer {
     fn dial(&self, streams: u16, port: Option<u16>) -> Result<(), TestError> {
         for number in 0..streams {
-            let (target, session, sends) = (self.target.clone(), self.session, self.sends);
-            let (shared, options, events) = (self.shared.clone(), self.options.clone(), self.events.clone());
+            let (target, session) = (self.target.clone(), self.session);
+            let (load, options, events) = (self.load.clone(), self.options.clone(), self.events.clone());
             let work = move || {
                 let opened = dial::open_data(&target, session, number, Protection::Clear, port, |socket| {
                     options.apply(socket, number)
@@ -463,7 +460,7 @@ impl StreamDialer {
                         let counter = stream.counter.clone();
                         // After a failure elsewhere the receiver is gone.
                         let _ = events.send(StreamEvent::Opened(Box::new(stream)));
-                        load::run(data, sends, &shared, &counter, &events);
+                        run_blocks(data, &load, &counter, &events);
                     }
                     Err(error) => drop(events.send(StreamEvent::Failed(Box::new(error)))),
                 }

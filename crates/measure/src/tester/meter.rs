@@ -1,125 +1,118 @@
 //! Clock and figures of one end: the start of the test, its intervals, and its report.
 
-use std::net::Shutdown;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use lfn_base::units::BitRate;
 use lfn_results::host::socket_warnings;
 use lfn_results::measure::{
-    Cpu, EndReport, Interval, IntervalPart, Kernel, StreamReport, StreamSample, TestLoad, TestRequest,
+    EndReport, Interval, Kernel, PayloadData, StreamReport, StreamSample, TestDirection, TestLoad, TestRequest,
 };
+use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::Handle;
 use lfn_sys::clock::monotonic_nanos;
 use lfn_sys::tcp;
 
 use super::TestError;
-use super::host::HostWatch;
-use super::load::{LoadState, LoadStream, PayloadResult, StreamEvent};
 use super::options::{CLAMP_INTERVAL, SocketOptions};
+use crate::load::{
+    HostWatch, IntervalMeter, LoadEngine, LoadOptions, LoadState, LoadStream, MeteredStream, PayloadKind, StreamEvent,
+    StreamTotals,
+};
 
 /// Maximum sleep of the control thread, so that it notices the start and the end soon.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum time in which streams must end after the stop flag is set.
-const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Streams of one end and their figures.
 #[derive(Debug)]
 pub(super) struct Meter {
-    shared: Arc<LoadState>,
+    engine: LoadEngine,
     options: Arc<SocketOptions>,
-    events: Receiver<StreamEvent>,
     sends: bool,
     expected: u16,
     load: TestLoad,
-    interval: Duration,
-    /// Number of parts per interval.
-    parts_per_interval: u16,
-    streams: Vec<LoadStream>,
-    ended: u16,
-    /// Results of streams that ended.
-    payload_results: Vec<(u16, PayloadResult)>,
-    cpu: Cpu,
+    intervals: IntervalMeter,
     /// The load was ended before its time.
     is_stopped: bool,
     /// Time from the origin to the first payload byte.
     start: Option<Duration>,
-    /// End of the last closed interval, counted from the start.
-    intervals_end: Duration,
-    /// Bytes of each stream in closed intervals.
-    counted_bytes: Vec<u64>,
-    /// Parts of the current interval.
-    parts: Vec<IntervalPart>,
-    /// Bytes of all streams in closed parts.
-    counted_in_parts: u64,
-    intervals: Vec<Interval>,
-    closed_intervals: usize,
     clamp_set_at: Instant,
     /// Pacing rate of each stream under the server's limit.
     pace_limit: Option<BitRate>,
-    host: Option<HostWatch>,
     /// Origin on the monotonic clock, nanoseconds.
     origin_nanos: u64,
 }
 
+/// Returns the state of a load at its sending or its receiving end. `max_time` limits the streams' time from now on, if
+/// the streams themselves do not know their end.
+pub(super) fn new_load(
+    request: &TestRequest,
+    sends: bool,
+    origin: Instant,
+    rate_limiter: Arc<RateLimiter>,
+    max_time: Option<Duration>,
+) -> Arc<LoadState> {
+    let is_near = sends == (request.direction == TestDirection::Forward);
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let options = LoadOptions {
+        sends,
+        block_bytes: size(request.record.0),
+        read_bytes: size(request.read.0),
+        mode: if is_near { request.modes.near } else { request.modes.far },
+        payload: match request.data {
+            PayloadData::Random => PayloadKind::Seeded,
+            PayloadData::Zero => PayloadKind::Zero,
+        },
+        check: request.check,
+        with_block_times: request.blocks,
+        end_after: max_time.map_or(Duration::MAX, |max_time| origin.elapsed().saturating_add(max_time)),
+        ..LoadOptions::default()
+    };
+    let load = LoadState::new(options, origin, rate_limiter);
+    if let Some(bytes) = request.load.bytes(request.record) {
+        load.limit(bytes);
+    }
+    load
+}
+
 impl Meter {
-    pub(super) fn new(
-        request: &TestRequest,
-        sends: bool,
-        shared: Arc<LoadState>,
-        options: Arc<SocketOptions>,
-        events: Receiver<StreamEvent>,
-    ) -> Self {
-        let clamp_set_at = shared.origin;
-        let since_origin = u64::try_from(shared.origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    pub(super) fn new(request: &TestRequest, load: Arc<LoadState>, options: Arc<SocketOptions>) -> Self {
+        let clamp_set_at = load.origin;
+        let since_origin = u64::try_from(load.origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let origin_nanos = monotonic_nanos().saturating_sub(since_origin);
         Meter {
-            shared,
+            sends: load.options.sends,
+            engine: LoadEngine::new(load),
             options,
-            events,
-            sends,
             expected: request.streams,
             load: request.load,
-            interval: request.interval,
-            parts_per_interval: request.slices_per_interval.max(1),
-            streams: Vec::new(),
-            ended: 0,
-            payload_results: Vec::new(),
-            cpu: Cpu::default(),
+            intervals: IntervalMeter::new(request.interval, request.slices_per_interval),
             is_stopped: false,
             start: None,
-            intervals_end: Duration::ZERO,
-            counted_bytes: Vec::new(),
-            parts: Vec::new(),
-            counted_in_parts: 0,
-            intervals: Vec::new(),
-            closed_intervals: 0,
             clamp_set_at,
             pace_limit: None,
-            host: None,
             origin_nanos,
         }
     }
 
     /// Changes the interval, before the first one is closed.
     pub(super) fn set_interval(&mut self, interval: Duration) {
-        self.interval = interval;
+        self.intervals.set_interval(interval);
     }
 
     /// Watches the interface of the connection, if it is not the expected one.
     pub(super) fn confirm_interface(&mut self, connection: &dyn Handle) {
-        self.host = Some(match self.host.take() {
+        let watch = match self.intervals.take_host_watch() {
             Some(watch) => watch.for_connected(connection),
             None => HostWatch::begin(connection),
-        });
+        };
+        self.intervals.set_host_watch(watch);
     }
 
     /// Sets the watch of this host.
     pub(super) fn set_host_watch(&mut self, watch: HostWatch) {
-        self.host = Some(watch);
+        self.intervals.set_host_watch(watch);
     }
 
     /// Sets the start to the origin: the data arrived with the hello, even if it is still unread.
@@ -137,27 +130,29 @@ impl Meter {
         }
         let even_pace = BitRate((rate.0 / u64::from(self.expected.max(1))).max(1));
         self.pace_limit = Some(even_pace);
-        self.streams.iter().for_each(|stream| self.apply_pace(stream));
+        self.engine.streams().iter().for_each(|stream| apply_pace(stream, even_pace, &self.options));
     }
 
-    fn apply_pace(&self, stream: &LoadStream) {
-        let Some(even_pace) = self.pace_limit else { return };
-        let pace = self.options.pacing_of(stream.number).map_or(even_pace, |requested| requested.min(even_pace));
-        // Pacing only smooths the flow. The server's rate limiter enforces the limit in any case.
-        let _ = stream.handle.require_socket().and_then(|socket| tcp::set_pacing(socket, pace.0));
+    /// Returns the channel for the events of the streams' threads.
+    pub(super) fn sender(&self) -> Sender<StreamEvent> {
+        self.engine.sender()
     }
 
     /// Handles the events of the streams, and sets window clamps again.
     pub(super) fn collect(&mut self) -> Result<(), TestError> {
-        while let Ok(event) = self.events.try_recv() {
-            self.handle_event(event)?;
-        }
+        let (options, even_pace, intervals) = (&self.options, self.pace_limit, &mut self.intervals);
+        self.engine.collect(|stream, index| {
+            if let Some(even_pace) = even_pace {
+                apply_pace(stream, even_pace, options);
+            }
+            intervals.add_stream(index);
+        })?;
         if self.start.is_none() {
-            self.start = self.streams.iter().filter_map(|s| s.counter.first()).min().map(Duration::from_nanos);
+            self.start = self.engine.streams().iter().filter_map(|stream| stream.counter.first()).min();
         }
         if self.options.has_clamp() && self.clamp_set_at.elapsed() >= CLAMP_INTERVAL {
             self.clamp_set_at = Instant::now();
-            for stream in &self.streams {
+            for stream in self.engine.streams() {
                 // A closed stream needs no clamp.
                 let _ = stream.handle.require_socket().and_then(|socket| self.options.set_clamp(socket));
             }
@@ -168,7 +163,7 @@ impl Meter {
     /// Returns the time until the meter has something to do.
     pub(super) fn time_to_next_event(&self) -> Duration {
         let Some(now) = self.now() else { return POLL_INTERVAL };
-        let next = self.next_boundary().min(self.next_part_end()).saturating_sub(now);
+        let next = self.intervals.next_end().saturating_sub(now);
         let left = match self.load {
             TestLoad::TimeSeconds(time) => time.saturating_sub(now),
             TestLoad::Records(_) | TestLoad::Bytes(_) => POLL_INTERVAL,
@@ -179,7 +174,7 @@ impl Meter {
 
     /// Returns whether every stream has ended by itself.
     pub(super) fn have_all_ended(&self) -> bool {
-        self.ended == self.expected
+        self.engine.ended() == usize::from(self.expected)
     }
 
     /// Ends the load early.
@@ -194,12 +189,12 @@ impl Meter {
 
     /// Returns the time at which the first stream was opened.
     pub(super) fn opened(&self) -> Option<Instant> {
-        self.streams.iter().map(|stream| stream.opened).min()
+        self.engine.streams().iter().map(|stream| stream.opened).min()
     }
 
     /// Returns the origin of all times, here and in the streams' figures.
     pub(super) fn origin(&self) -> Instant {
-        self.shared.origin
+        self.engine.load().origin
     }
 
     /// Returns whether the time of a timed test is over.
@@ -209,35 +204,24 @@ impl Meter {
 
     /// Returns the time since the start; `None` before the start.
     pub(super) fn now(&self) -> Option<Duration> {
-        self.start.map(|start| self.shared.origin.elapsed().saturating_sub(start))
+        self.start.map(|start| self.engine.load().origin.elapsed().saturating_sub(start))
     }
 
     /// Closes the current interval if it is over, and returns it. The last interval is closed by [`Meter::finish`].
     pub(super) fn close_due_interval(&mut self) -> Option<&Interval> {
-        let now = self.now()?;
-        if self.is_time_over() {
-            return None;
-        }
-        if now < self.next_boundary() {
-            if now >= self.next_part_end() {
-                self.close_part(now);
-            }
-            return None;
-        }
-        self.close_interval(now);
-        self.closed_intervals += 1;
-        self.intervals.last()
+        let now = self.now().filter(|_| !self.is_time_over())?;
+        self.intervals.close_due(now, metered(&self.engine))
     }
 
     /// Like [`Meter::close_due_interval`], for callers that send the interval at once: it is not kept.
     pub(super) fn take_interval(&mut self) -> Option<Interval> {
-        self.close_due_interval()?;
-        self.intervals.pop()
+        let now = self.now().filter(|_| !self.is_time_over())?;
+        self.intervals.take_due(now, metered(&self.engine))
     }
 
     /// Returns the number of intervals that were closed.
     pub(super) fn closed_intervals(&self) -> usize {
-        self.closed_intervals
+        self.intervals.closed_count()
     }
 
     /// Ends the streams and returns the report with the intervals that were not sent. The sockets stay open until the
@@ -245,26 +229,21 @@ impl Meter {
     pub(super) fn finish(&mut self, kernel: Kernel) -> Result<EndReport, TestError> {
         let elapsed = self.elapsed();
         self.close_last_interval(elapsed);
-        let bytes = self.counted_bytes.iter().sum();
+        let bytes = self.intervals.counted_bytes().sum();
         let mut streams: Vec<_> =
-            self.streams.iter().zip(&self.counted_bytes).map(|(s, &b)| self.report(s, b)).collect();
-        let (host, mut notes) = match &mut self.host {
-            Some(watch) => watch.finish(),
-            None => Default::default(),
-        };
+            self.engine.streams().iter().zip(self.intervals.counted_bytes()).map(|(s, b)| self.report(s, b)).collect();
+        let (host, mut notes) = self.intervals.finish_host_watch();
         notes.extend(socket_warnings(&streams, host.as_ref()));
-        self.stop()?;
+        self.engine.stop()?;
         for stream in &mut streams {
-            let result =
-                self.payload_results.iter().find(|(number, _)| *number == stream.stream).map(|(_, result)| *result);
-            let result = result.unwrap_or_default();
+            let result = self.engine.payload_result(stream.stream);
             (stream.check, stream.blocks) = (result.check, result.blocks);
         }
         Ok(EndReport {
             elapsed,
             bytes,
-            mode: Some(self.shared.mode),
-            cpu: Some(self.cpu),
+            mode: Some(self.engine.load().options.mode),
+            cpu: Some(self.engine.cpu()),
             kernel: Some(kernel),
             lfn_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             rate_limit: None,
@@ -272,7 +251,7 @@ impl Meter {
             host,
             notes,
             streams,
-            intervals: std::mem::take(&mut self.intervals),
+            intervals: self.intervals.take_intervals(),
         })
     }
 
@@ -286,9 +265,9 @@ impl Meter {
     fn elapsed(&self) -> Duration {
         let start = self.start.unwrap_or_default();
         let last = if self.may_have_data_in_flight() {
-            self.shared.origin.elapsed()
+            self.engine.load().origin.elapsed()
         } else {
-            Duration::from_nanos(self.streams.iter().map(|stream| stream.counter.last()).max().unwrap_or(0))
+            self.engine.streams().iter().map(|stream| stream.counter.last()).max().unwrap_or_default()
         };
         last.saturating_sub(start)
     }
@@ -298,79 +277,13 @@ impl Meter {
         self.is_stopped || matches!(self.load, TestLoad::TimeSeconds(_))
     }
 
-    fn handle_event(&mut self, event: StreamEvent) -> Result<(), TestError> {
-        match event {
-            StreamEvent::Opened(stream) => {
-                self.apply_pace(&stream);
-                // Sorted by number, because every list of streams has this order.
-                let index = self.streams.partition_point(|other| other.number < stream.number);
-                self.counted_bytes.insert(index, 0);
-                self.streams.insert(index, *stream);
-            }
-            StreamEvent::Ended { stream, cpu, payload, result } => {
-                self.ended += 1;
-                self.payload_results.push((stream, *payload));
-                self.cpu.user += cpu.user;
-                self.cpu.system += cpu.system;
-                result.map_err(|source| TestError::Stream { stream, source })?;
-            }
-            StreamEvent::Failed(error) => return Err((*error).into()),
-        }
-        Ok(())
-    }
-
-    fn next_boundary(&self) -> Duration {
-        next_multiple(self.intervals_end, self.interval)
-    }
-
-    /// Returns the end of the current part; never, if intervals have no parts.
-    fn next_part_end(&self) -> Duration {
-        if self.parts_per_interval == 1 {
-            return Duration::MAX;
-        }
-        next_multiple(
-            self.parts.last().map_or(self.intervals_end, |part| part.end),
-            self.interval / u32::from(self.parts_per_interval),
-        )
-    }
-
-    fn close_part(&mut self, now: Duration) {
-        let total = self.total();
-        let bytes = total - std::mem::replace(&mut self.counted_in_parts, total);
-        self.parts.push(IntervalPart { end: now, bytes });
-    }
-
-    fn total(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.counter.bytes.load(Ordering::Relaxed)).sum()
-    }
-
-    fn close_interval(&mut self, now: Duration) {
-        let streams: Vec<_> = self
-            .streams
-            .iter()
-            .zip(&mut self.counted_bytes)
-            .map(|(stream, counted_bytes)| sample(stream, counted_bytes, self.sends, self.host.as_mut()))
-            .collect();
-        let bytes = streams.iter().map(|sample| sample.bytes).sum();
-        let mut parts = std::mem::take(&mut self.parts);
-        if self.parts_per_interval > 1 {
-            let total = self.counted_bytes.iter().sum();
-            let bytes = total - std::mem::replace(&mut self.counted_in_parts, total);
-            parts.push(IntervalPart { end: now, bytes });
-        }
-        let host = self.host.as_mut().and_then(HostWatch::sample);
-        let (start, end) = (self.intervals_end, now);
-        self.intervals.push(Interval { start, end, bytes, streams, slices: parts, host, ..Interval::default() });
-        self.intervals_end = now;
-    }
-
     /// Closes the rest as a last, shorter interval.
     fn close_last_interval(&mut self, elapsed: Duration) {
         if self.may_have_data_in_flight()
-            || self.closed_intervals == 0
-            || self.total() > self.counted_bytes.iter().sum()
+            || self.intervals.closed_count() == 0
+            || self.engine.bytes() > self.intervals.counted_bytes().sum()
         {
-            self.close_interval(elapsed.max(self.intervals_end));
+            self.intervals.close(elapsed.max(self.intervals.last_end()), metered(&self.engine));
         }
     }
 
@@ -379,57 +292,60 @@ impl Meter {
         let socket = stream.handle.socket().and_then(|socket| self.options.report(socket, stream.number).ok());
         let socket = socket.or_else(|| stream.granted.clone());
         let tcp_info = stream.handle.info();
-        let thread = self.host.as_ref().and_then(|host| host.thread_total(stream.number, stream.counter.thread()));
+        let watch = self.intervals.host_watch();
+        let thread = watch.and_then(|host| host.thread_total(stream.number, stream.counter.thread()));
         StreamReport { stream: stream.number, bytes, socket, tcp_info, thread, ..StreamReport::default() }
-    }
-
-    fn stop(&mut self) -> Result<(), TestError> {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        // A shutdown of the read side wakes a reader without any effect on the peer; a writer needs a shutdown of the
-        // write side.
-        let side = if self.sends { Shutdown::Write } else { Shutdown::Read };
-        for stream in &self.streams {
-            let _ = stream.handle.shut_down(side);
-        }
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        while self.ended < self.streams.len() as u16 {
-            match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(event) => self.handle_event(event)?,
-                // The stream's processor time is then missing. Its own deadlines end it.
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-            }
-        }
-        Ok(())
     }
 }
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        // Threads must also end after an error.
-        self.shared.stop.store(true, Ordering::Relaxed);
-        for stream in &self.streams {
-            if self.may_have_data_in_flight() || self.ended < self.expected {
-                // Data in flight is useless: the kernel need not deliver it.
-                stream.handle.abort();
-            }
-            let _ = stream.handle.shut_down(Shutdown::Both);
+        if self.may_have_data_in_flight() || !self.have_all_ended() {
+            // Data in flight is useless: the kernel need not deliver it.
+            self.engine.abort();
         }
     }
 }
 
-/// Returns the next multiple of `step` after `last`, so that a late boundary does not shift the later ones.
-pub(super) fn next_multiple(last: Duration, step: Duration) -> Duration {
-    let passed = last.as_nanos() / step.as_nanos().max(1);
-    let next = (passed + 1).saturating_mul(step.as_nanos());
-    Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX))
+fn apply_pace(stream: &LoadStream, even_pace: BitRate, options: &SocketOptions) {
+    let pace = options.pacing_of(stream.number).map_or(even_pace, |requested| requested.min(even_pace));
+    // Pacing only smooths the flow. The server's rate limiter enforces the limit in any case.
+    let _ = stream.handle.require_socket().and_then(|socket| tcp::set_pacing(socket, pace.0));
 }
 
-fn sample(stream: &LoadStream, counted_bytes: &mut u64, sends: bool, host: Option<&mut HostWatch>) -> StreamSample {
-    let total = stream.counter.bytes.load(Ordering::Relaxed);
-    let bytes = total - std::mem::replace(counted_bytes, total);
-    let unread_bytes =
-        if sends { None } else { stream.handle.socket().and_then(|socket| tcp::unread_bytes(socket).ok()) };
-    let thread = host.and_then(|host| host.thread(stream.number, stream.counter.thread()));
-    let (stream, tcp_info) = (stream.number, stream.handle.info());
-    StreamSample { stream, bytes, unread_bytes, tcp_info, thread, ..StreamSample::default() }
+/// Returns the streams for the meter of intervals.
+fn metered(engine: &LoadEngine) -> impl Iterator<Item = MeteredTcp<'_>> {
+    let sends = engine.sends();
+    engine.streams().iter().map(move |stream| MeteredTcp { stream, sends })
+}
+
+/// A stream with the samples of its socket.
+struct MeteredTcp<'a> {
+    stream: &'a LoadStream,
+    sends: bool,
+}
+
+impl MeteredStream for MeteredTcp<'_> {
+    fn number(&self) -> u16 {
+        self.stream.number
+    }
+
+    fn thread(&self) -> i32 {
+        self.stream.counter.thread()
+    }
+
+    fn totals(&self, _before: &StreamTotals) -> StreamTotals {
+        StreamTotals::of_bytes(self.stream.counter.bytes())
+    }
+
+    fn sample(&self, added: &StreamTotals) -> StreamSample {
+        let socket = self.stream.handle.socket().filter(|_| !self.sends);
+        StreamSample {
+            stream: self.stream.number,
+            bytes: added.bytes,
+            unread_bytes: socket.and_then(|socket| tcp::unread_bytes(socket).ok()),
+            tcp_info: self.stream.handle.info(),
+            ..StreamSample::default()
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Timed loads: both ends of a test. The ends differ only in who connects and who sends.
 //!
-//! One session is one direction. Each data stream is a thread with a blocking socket (`load`). The thread of the
-//! control connection samples all streams (`meter`), so the loops that move data take no lock and make no system call
-//! except read and write. `client` and `server` hold the two ends of the protocol, `options` the requested and granted
+//! One session is one direction. Each data stream is a thread with a blocking socket ([`crate::load`]). The
+//! thread of the control connection samples all streams (`meter`), so the loops that move data take no lock and make no
+//! system call except read and write. `client` and `server` hold the two ends of the protocol, `options` the requested and granted
 //! socket options, `deadline` the client's time-outs. The diagnosis is elsewhere: `lfn_results::diagnose`.
 
 mod both_directions;
@@ -11,8 +11,6 @@ mod client_end;
 mod clock;
 mod convergence;
 mod deadline;
-mod host;
-mod load;
 mod measurement;
 mod meter;
 mod options;
@@ -33,6 +31,7 @@ use lfn_results::measure::{OutOfRange, RequestError};
 use lfn_session::SessionError;
 use lfn_session::wire::{Refusal, RefusalCode};
 
+use crate::load::LoadError;
 use udp::DatagramTooLong;
 
 /// Reasons why a test did not finish.
@@ -80,6 +79,15 @@ pub enum TestError {
     /// The receiver counted another number of bytes than the sender.
     #[error("{received} bytes received of {sent} sent")]
     Incomplete { sent: u64, received: u64 },
+}
+
+impl From<LoadError> for TestError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Stream { stream, source } => TestError::Stream { stream, source },
+            LoadError::Open(error) => (*error).into(),
+        }
+    }
 }
 
 impl TestError {

@@ -1,7 +1,7 @@
 //! Server end of a TCP test.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,11 @@ use lfn_session::{DataStream, SessionError};
 
 use super::TestError;
 use super::clock::ClockReplies;
-use super::host::HostWatch;
-use super::load::{self, LoadState, LoadStream, StreamCounter, StreamEvent};
-use super::meter::Meter;
+use super::meter::{self, Meter};
 use super::options::{self, SocketOptions};
 use super::probe::ProbeEcho;
 use super::server_end::{check_silence, too_long_refusal, wait_for_close};
+use crate::load::{HostWatch, LoadState, LoadStream, STACK_SIZE, StreamCounter, StreamEvent, run_blocks};
 
 /// Maximum time in which the client must open its data streams.
 const STREAMS_TIMEOUT: Duration = Duration::from_secs(20);
@@ -65,17 +64,16 @@ fn run_test(session: &mut ServerSession, request: &TestRequest) -> Result<(), Te
     }
     let streams = session.data_streams(request.streams, STREAMS_TIMEOUT.min(session.limits().silence_timeout))?;
     let origin = streams.iter().map(DataStream::opened).min().unwrap_or_else(Instant::now);
-    let shared =
-        LoadState::new(request, sends, origin, session.rate_limiter(), Some(max_duration(request, &session.limits())));
-    let (sender, events) = channel();
-    let mut meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
+    let max_time = max_duration(request, &session.limits());
+    let load = meter::new_load(request, sends, origin, session.rate_limiter(), Some(max_time));
+    let mut meter = Meter::new(request, load.clone(), options.clone());
     meter.set_rate_limit(session.allowed().rate);
     meter.set_host_watch(watch);
     if !sends {
         meter.start_at_origin();
     }
     for stream in streams {
-        start_stream(stream, sends, &shared, &options, &sender)?;
+        start_stream(stream, &load, &options, meter.sender())?;
     }
     run_load(session, request, &mut meter)?;
     finish(session, &mut meter, kernel)
@@ -124,10 +122,9 @@ fn check_limits(request: &TestRequest, limits: &SessionLimits) -> Result<(), Ref
 /// Starts the thread of one stream.
 fn start_stream(
     data: DataStream,
-    sends: bool,
-    shared: &Arc<LoadState>,
+    load: &Arc<LoadState>,
     options: &SocketOptions,
-    events: &Sender<StreamEvent>,
+    events: Sender<StreamEvent>,
 ) -> Result<(), TestError> {
     let number = data.stream();
     let failed = |source| TestError::Stream { stream: number, source };
@@ -141,9 +138,9 @@ fn start_stream(
     let stream = LoadStream { number, handle, counter: counter.clone(), opened: data.opened(), granted };
     // The meter receives events for the life of this session.
     let _ = events.send(StreamEvent::Opened(Box::new(stream)));
-    let (shared, events) = (shared.clone(), events.clone());
-    let work = move || load::run(data, sends, &shared, &counter, &events);
-    let thread = thread::Builder::new().name(format!("stream {number}")).stack_size(load::STACK_SIZE);
+    let load = load.clone();
+    let work = move || run_blocks(data, &load, &counter, &events);
+    let thread = thread::Builder::new().name(format!("stream {number}")).stack_size(STACK_SIZE);
     thread.spawn(work).map_err(failed)?;
     Ok(())
 }

@@ -122,7 +122,7 @@ proptest! {
         micros in 0u64..1 << 40, output in ".{0,200}",
     ) {
         let stream = |index| StreamResult {
-            id: stream_id(index), bytes, retransmits, time: Some(Duration::from_micros(micros)), ..Default::default()
+            id: stream_id(index).into(), bytes, retransmits, time: Some(Duration::from_micros(micros)), ..Default::default()
         };
         let results = Results {
             output: Some(ServerOutput::Text(output)), streams: vec![stream(0), stream(1)], ..Results::default()

@@ -10,12 +10,10 @@ use lfn_results::measure::{
     Cpu, Dscp, EndReport, Interval, Mode, SocketReport, StreamReport, StreamSample, TestDirection, TestLoad,
     TestRequest, UdpRequest,
 };
-use lfn_session::transport::Stream;
 use lfn_sys::tcp;
 use socket2::SockRef;
 
-use crate::iperf3::figures::{IntervalFigures, IperfFigures};
-use crate::iperf3::stream::{IperfStream, Socket};
+use crate::iperf3::figures::{IntervalFigures, IperfFigures, IperfStream};
 use crate::proto::iperf3::results::CpuPercent;
 use crate::proto::iperf3::{Parameters, Results, ServerOutput, StreamResult, TestEnd};
 use crate::tester;
@@ -37,7 +35,7 @@ pub(super) fn outcome(
     near: &Results,
     far: &Results,
 ) -> IperfOutcome {
-    let runs = [true, false].into_iter().filter(|&sends| figures.streams.iter().any(|flow| flow.sends == sends));
+    let runs = [true, false].into_iter().filter(|&sends| figures.streams().any(|flow| flow.sends == sends));
     let runs = runs.map(|sends| {
         let near_report = near_report(parameters, figures, intervals, near, sends);
         let far_report = far_report(parameters, figures, intervals, far, sends);
@@ -54,20 +52,15 @@ pub(super) fn near_interval(
     figures_of_interval: &IntervalFigures,
     sends: bool,
 ) -> Option<Interval> {
-    let flows = figures.streams.iter().zip(&figures_of_interval.streams).filter(|(flow, _)| flow.sends == sends);
-    let streams: Vec<StreamSample> = (0..)
-        .zip(flows)
-        .map(|(stream, (_, (bytes, info)))| StreamSample {
-            stream,
-            bytes: *bytes,
-            tcp_info: info.clone(),
-            ..StreamSample::default()
-        })
-        .collect();
+    let whole = &figures_of_interval.interval;
+    let samples = figures.streams().zip(&whole.streams).filter(|(flow, _)| flow.sends == sends);
+    // The streams of a direction are numbered from 0.
+    let streams = (0..).zip(samples).map(|(stream, (_, sample))| StreamSample { stream, ..sample.clone() });
+    let streams: Vec<StreamSample> = streams.collect();
     let bytes = streams.iter().map(|sample| sample.bytes).sum();
     (!streams.is_empty()).then(|| Interval {
-        start: figures_of_interval.start,
-        end: figures_of_interval.ended_at,
+        start: whole.start,
+        end: whole.end,
         bytes,
         streams,
         ..Interval::default()
@@ -109,18 +102,17 @@ fn near_report(
         stream,
         bytes: result.bytes,
         socket: socket_report(parameters, flow),
-        tcp_info: flow.socket.info(),
+        tcp_info: flow.stream.handle.info(),
         ..StreamReport::default()
     });
     let streams: Vec<StreamReport> = streams.collect();
-    let cpu = figures.cpu_time(sends);
     let no_copy = if sends { parameters.zero_copy } else { parameters.skip_copy };
     let mode = if no_copy { Mode::NoCopy } else { Mode::Copying };
     EndReport {
         elapsed: sending_time(parameters, figures, sends).unwrap_or(figures.elapsed()),
         bytes: streams.iter().map(|stream| stream.bytes).sum(),
         mode: (parameters.protocol == LoadProtocol::Tcp).then_some(mode),
-        cpu: Some(Cpu { user: cpu.user, system: cpu.system }),
+        cpu: Some(figures.cpu_time(sends)),
         kernel: Some(tester::read_kernel()),
         streams,
         intervals: intervals
@@ -177,13 +169,15 @@ pub(super) fn far_interval(
     figures_of_interval: &IntervalFigures,
     sends: bool,
 ) -> Option<Interval> {
-    let empty = Interval { start: figures_of_interval.start, end: figures_of_interval.ended_at, ..Interval::default() };
+    let IntervalFigures { interval: Interval { start, end, .. }, .. } = *figures_of_interval;
+    let empty = Interval { start, end, ..Interval::default() };
     if !sends {
         return Some(empty);
     }
-    let acked =
-        |figures_of_interval: &IntervalFigures, at: usize| figures_of_interval.streams.get(at)?.1.as_ref()?.acked_bytes;
-    let senders = (0..figures.streams.len()).filter(|&at| figures.streams[at].sends);
+    let acked = |figures_of_interval: &IntervalFigures, at: usize| {
+        figures_of_interval.interval.streams.get(at)?.tcp_info.as_ref()?.acked_bytes
+    };
+    let senders = figures.streams().enumerate().filter(|(_, stream)| stream.sends).map(|(at, _)| at);
     let streams: Option<Vec<StreamSample>> = (0..)
         .zip(senders)
         .map(|(stream, at)| {
@@ -254,15 +248,19 @@ fn streams<'a>(
     figures: &'a IperfFigures,
     results: &'a Results,
     sends: bool,
-) -> impl Iterator<Item = (u16, &'a IperfStream, &'a StreamResult)> {
-    let flows = figures.streams.iter().filter(move |flow| flow.sends == sends);
-    (0..).zip(flows).filter_map(|(number, flow)| Some((number, flow, results.stream(flow.id)?)))
+) -> impl Iterator<Item = (u16, IperfStream<'a>, &'a StreamResult)> {
+    let flows = figures.streams().filter(move |flow| flow.sends == sends);
+    (0..).zip(flows).filter_map(|(number, flow)| Some((number, flow, results.stream(flow.id())?)))
 }
 
 /// Returns the granted options; both ends got the same request.
-fn socket_report(parameters: &Parameters, flow: &IperfStream) -> Option<SocketReport> {
-    let Socket::Tcp(socket) = &*flow.socket else { return None };
-    let options = SockRef::from(socket);
+fn socket_report(parameters: &Parameters, flow: IperfStream<'_>) -> Option<SocketReport> {
+    if parameters.protocol == LoadProtocol::Udp {
+        return None;
+    }
+    let handle = &flow.stream.handle;
+    let socket = handle.socket()?;
+    let options = SockRef::from(&socket);
     Some(SocketReport {
         sndbuf_requested_bytes: parameters.window,
         sndbuf_granted_bytes: Bytes(tcp::send_buffer(socket).ok()?),
@@ -274,12 +272,12 @@ fn socket_report(parameters: &Parameters, flow: &IperfStream) -> Option<SocketRe
         pacing_granted: tcp::pacing(socket).ok()?.map(BitRate),
         mss_requested_bytes: parameters.mss.map(|mss| Bytes(mss.into())),
         // After the end of a connection, `TCP_MAXSEG` returns the requested value.
-        mss_granted_bytes: flow.socket.info().map(|info| Bytes(info.snd_mss_bytes.into())),
+        mss_granted_bytes: handle.info().map(|info| Bytes(info.snd_mss_bytes.into())),
         dscp_requested: parameters.tos.map(Dscp::of_tos),
         dscp_granted: tester::current_dscp(&options),
         mptcp_requested: parameters.mptcp,
         mptcp_subflows: tcp::mptcp_subflows(socket),
-        local_address: socket.handle().local_address().ok().map(|address| address.to_string()),
+        local_address: handle.local_address().ok().map(|address| address.to_string()),
         ..SocketReport::default()
     })
 }

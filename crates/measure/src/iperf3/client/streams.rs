@@ -3,7 +3,6 @@
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lfn_results::iperf3_report::LoadProtocol;
@@ -18,7 +17,7 @@ use super::settings::IperfTest;
 use crate::iperf3::Error;
 use crate::iperf3::control::option;
 use crate::iperf3::options::{self, UnknownCongestion};
-use crate::iperf3::stream::{IperfStream, Load, Socket};
+use crate::iperf3::stream::OpenStream;
 use crate::proto::iperf3::{Cookie, Parameters, datagram, stream_id};
 
 /// Maximum datagrams of a reverse test's load that may arrive before the reply.
@@ -28,18 +27,18 @@ pub(super) fn open(
     address: SocketAddr,
     cookie: &Cookie,
     parameters: &Parameters,
-    load: &Arc<Load>,
     test: &IperfTest,
-) -> Result<Vec<IperfStream>, Error> {
+) -> Result<Vec<OpenStream>, Error> {
     let mut streams = Vec::new();
     for (number, (id, sends)) in (0..).zip(stream_directions(parameters)) {
-        let failed = |source| Error::Stream { id, source };
+        let failed = |source| Error::Stream { id: id.into(), source };
         let from = value_for_stream(&test.bind_addresses, number);
-        let socket = match parameters.protocol {
-            LoadProtocol::Tcp => Socket::Tcp(tcp(address, cookie, parameters, from, test.step_timeout, failed)?),
-            LoadProtocol::Udp => Socket::Udp(udp(address, parameters, from, test.step_timeout, failed)?),
-        };
-        streams.push(IperfStream::new(id, sends, socket, load.clone()));
+        streams.push(match parameters.protocol {
+            LoadProtocol::Tcp => {
+                OpenStream::tcp(id, sends, tcp(address, cookie, parameters, from, test.step_timeout, failed)?)
+            }
+            LoadProtocol::Udp => OpenStream::udp(id, sends, udp(address, parameters, from, test.step_timeout, failed)?),
+        });
     }
     Ok(streams)
 }
@@ -113,7 +112,7 @@ pub(super) fn bind(socket: &socket2::Socket, from: Option<&BindAddress>) -> Resu
 }
 
 /// Returns the id of each stream, and whether this end sends on it.
-fn stream_directions(parameters: &Parameters) -> Vec<(u32, bool)> {
+fn stream_directions(parameters: &Parameters) -> Vec<(u16, bool)> {
     let (reverse, forward) = parameters.server_streams();
     // The streams on which this end sends come first.
     (0..usize::from(forward + reverse)).map(|index| (stream_id(index), index < usize::from(forward))).collect()

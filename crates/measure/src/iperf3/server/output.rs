@@ -5,11 +5,10 @@ use std::net::SocketAddr;
 
 use lfn_base::units::Bytes;
 use lfn_results::iperf3_report::LoadProtocol;
-use lfn_session::transport::Stream;
 use serde_json::{Value, json};
 
 use super::super::figures::IntervalFigures;
-use super::super::stream::{IperfStream, Socket};
+use super::super::stream::OpenStream;
 use crate::proto::iperf3::{Cookie, LoadDirection, Parameters, Results, ServerOutput, StreamResult};
 
 /// Maximum rows (streams times intervals), about 2 MiB. Later intervals of a longer test are omitted.
@@ -36,7 +35,7 @@ impl OutputRecorder {
         cookie: &Cookie,
         peer: SocketAddr,
         as_json: bool,
-        flows: &[IperfStream],
+        flows: &[OpenStream],
     ) -> Self {
         if !parameters.server_output {
             return OutputRecorder(None);
@@ -44,7 +43,8 @@ impl OutputRecorder {
         let mut text = format!("Accepted connection from {}, port {}\n", peer.ip(), peer.port());
         let mut connected = Vec::new();
         for flow in flows {
-            let Some((local, remote)) = flow.socket.addresses() else { continue };
+            let handle = flow.handle();
+            let (Ok(local), Ok(remote)) = (handle.local_address(), handle.peer_address()) else { continue };
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
@@ -74,28 +74,30 @@ impl OutputRecorder {
                 "title": parameters.title,
             },
         });
-        let flows = flows.iter().map(|flow| (flow.id, flow.sends)).collect();
+        let flows = flows.iter().map(|flow| (flow.id.into(), flow.sends)).collect();
         OutputRecorder(Some(OutputBuilder { as_json, flows, text, start, intervals: Vec::new(), rows: 0 }))
     }
 
     /// Adds a closed interval.
-    pub(super) fn add_interval(&mut self, interval: &IntervalFigures) {
+    pub(super) fn add_interval(&mut self, figures: &IntervalFigures) {
         let Some(builder) = &mut self.0 else { return };
+        let (interval, is_omitted) = (&figures.interval, figures.omitted);
         builder.rows += interval.streams.len();
         if builder.rows > MAX_ROWS {
             return;
         }
-        let (start, end) = (interval.start.as_secs_f64(), interval.ended_at.as_secs_f64());
+        let (start, end) = (interval.start.as_secs_f64(), interval.end.as_secs_f64());
         let mut streams = Vec::new();
-        for ((id, sends), (bytes, _)) in builder.flows.iter().zip(&interval.streams) {
-            let rate = Bytes(*bytes).per(interval.ended_at - interval.start);
-            let omitted = if interval.omitted { "(omitted)" } else { "" };
-            let (size, rate_text) = (Bytes(*bytes).to_string(), rate.to_string());
+        for ((id, sends), sample) in builder.flows.iter().zip(&interval.streams) {
+            let bytes = sample.bytes;
+            let rate = Bytes(bytes).per(interval.end - interval.start);
+            let omitted = if is_omitted { "(omitted)" } else { "" };
+            let (size, rate_text) = (Bytes(bytes).to_string(), rate.to_string());
             let _ =
                 writeln!(builder.text, "[{id:3}] {start:7.2}-{end:<7.2} sec  {size:>10}  {rate_text:>12} {omitted}");
             if builder.as_json {
                 streams.push(json!({"id": id, "start": start, "end": end, "seconds": end - start, "bytes": bytes,
-                    "bits_per_second": rate.0, "omitted": interval.omitted, "sender": sends}));
+                    "bits_per_second": rate.0, "omitted": is_omitted, "sender": sends}));
             }
         }
         if builder.as_json {
@@ -153,14 +155,4 @@ fn stream_end(stream: &StreamResult) -> Value {
         "lost_packets": stream.errors,
         "packets": stream.packets,
     })
-}
-
-impl Socket {
-    /// Returns the local and the remote address.
-    fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
-        match self {
-            Socket::Tcp(socket) => Some((socket.handle().local_address().ok()?, socket.handle().peer_address().ok()?)),
-            Socket::Udp(socket) => Some((socket.local_addr().ok()?, socket.peer_addr().ok()?)),
-        }
-    }
 }

@@ -21,7 +21,7 @@ use super::super::control::IperfControl;
 use super::super::figures::IperfFigures;
 use super::super::options::{self, UnknownCongestion};
 use super::super::rsa::{self, AUTH_RESPONSE_TIME};
-use super::super::stream::{IperfStream, Load, Socket};
+use super::super::stream::OpenStream;
 use super::IperfServerState;
 use super::output::OutputRecorder;
 use crate::proto::iperf3::{Cookie, Parameters, Results, TestEnd, TestState, frame, stream_id};
@@ -190,30 +190,28 @@ impl IperfSession {
 
     fn run_test(&mut self, parameters: &Parameters, grant: &Grant) -> Result<(), Error> {
         let (sends, receives) = parameters.server_streams();
-        let load = Load::new(parameters, parameters.rate, grant.rate_limiter());
-        let sockets = match parameters.protocol {
-            LoadProtocol::Tcp => self.tcp_streams(parameters, usize::from(sends + receives))?,
-            LoadProtocol::Udp => self.udp_streams(parameters, usize::from(sends + receives))?,
+        let streams = match parameters.protocol {
+            LoadProtocol::Tcp => self.tcp_streams(parameters, usize::from(receives), usize::from(sends + receives))?,
+            LoadProtocol::Udp => self.udp_streams(parameters, usize::from(receives), usize::from(sends + receives))?,
         };
-        // The client opens the streams on which it sends first.
-        let streams = sockets.into_iter().enumerate().map(|(index, socket)| {
-            IperfStream::new(stream_id(index), index >= usize::from(receives), socket, load.clone())
-        });
-        let streams: Vec<IperfStream> = streams.collect();
         let mut output =
             OutputRecorder::new(parameters, &self.cookie, self.peer, self.shared.config.json_output, &streams);
         self.control.send(TestState::TestStart, "at the start")?;
-        let mut figures = IperfFigures::new(load.clone(), streams, parameters.omit, Duration::from_secs(1));
-        limit_bytes(&load, parameters);
+        let mut figures = IperfFigures::new(parameters, &grant.rate_limiter(), streams, Duration::from_secs(1));
+        limit_bytes(&figures, parameters);
         self.control.send(TestState::TestRunning, "at the start")?;
-        for stream in &mut figures.streams {
-            stream.start()?;
-        }
+        figures.start_streams()?;
         self.run_load(parameters, grant, &mut figures, &mut output)?;
         self.exchange_results(parameters, &mut figures, output)
     }
 
-    fn tcp_streams(&mut self, parameters: &Parameters, count: usize) -> Result<Vec<Socket>, Error> {
+    /// Waits for the streams. The client opens those on which it sends first: `receives` streams.
+    fn tcp_streams(
+        &mut self,
+        parameters: &Parameters,
+        receives: usize,
+        count: usize,
+    ) -> Result<Vec<OpenStream>, Error> {
         let shared = self.shared.clone();
         let Some(mut expected) = shared.arrivals.expect(self.cookie, self.peer.ip(), count) else {
             return Err(Error::Denied("another test uses the same cookie"));
@@ -236,10 +234,16 @@ impl IperfSession {
         for socket in &sockets {
             options::apply(socket, parameters, UnknownCongestion::KeepsDefault)?;
         }
-        Ok(sockets.into_iter().map(Socket::Tcp).collect())
+        let sockets = sockets.into_iter().enumerate();
+        Ok(sockets.map(|(index, socket)| OpenStream::tcp(stream_id(index), index >= receives, socket)).collect())
     }
 
-    fn udp_streams(&mut self, parameters: &Parameters, count: usize) -> Result<Vec<Socket>, Error> {
+    fn udp_streams(
+        &mut self,
+        parameters: &Parameters,
+        receives: usize,
+        count: usize,
+    ) -> Result<Vec<OpenStream>, Error> {
         let shared = self.shared.clone();
         let timeout = self.shared.config.timeouts.step_timeout;
         // Earlier tests of this address may take as long as this one.
@@ -247,19 +251,22 @@ impl IperfSession {
         let Some(turn) = turn else { return Err(Error::Streams { arrived: 0, expected: count, timeout }) };
         self.control.send(TestState::CreateStreams, "before its streams")?;
         let deadline = Instant::now() + timeout;
-        let mut sockets = Vec::new();
-        while sockets.len() < count {
+        let mut streams = Vec::new();
+        while streams.len() < count {
             match turn.wait(deadline.min(Instant::now() + STREAM_POLL_INTERVAL))? {
-                Some(socket) => sockets.push(Socket::Udp(socket)),
+                Some(socket) => {
+                    let index = streams.len();
+                    streams.push(OpenStream::udp(stream_id(index), index >= receives, socket));
+                }
                 None => {
                     self.check_quiet("before its streams")?;
                     if Instant::now() >= deadline {
-                        return Err(Error::Streams { arrived: sockets.len(), expected: count, timeout });
+                        return Err(Error::Streams { arrived: streams.len(), expected: count, timeout });
                     }
                 }
             }
         }
-        Ok(sockets)
+        Ok(streams)
     }
 
     /// Runs until the client ends the test.
@@ -288,10 +295,8 @@ impl IperfSession {
                 return Err(Error::Stopped);
             }
             grant.check().map_err(Error::Limit)?;
-            for stream in &figures.streams {
-                stream.ended()?;
-            }
-            let bytes = figures.streams.iter().map(|stream| stream.counter().bytes()).sum();
+            figures.check_streams()?;
+            let bytes = figures.all_bytes();
             if std::mem::replace(&mut before, bytes) != bytes {
                 last_data = Instant::now();
             }
@@ -318,8 +323,7 @@ impl IperfSession {
         figures.stop(true);
         self.control.send(TestState::ExchangeResults, "before its results")?;
         let value = self.control.json(frame::MAX_RESULTS, step, "before its results")?;
-        let ids: Vec<u32> = figures.streams.iter().map(|stream| stream.id).collect();
-        let client_results = Results::read(&value, &ids)?;
+        let client_results = Results::read(&value, &figures.ids())?;
         if parameters.omit.is_zero() {
             drain(figures, &client_results);
         }
@@ -346,17 +350,17 @@ impl IperfSession {
 /// Limits the bytes of a reverse TCP test to the client's request, so that both ends count the same. Other tests end
 /// when the client ends the test: datagrams may be lost, the size of a block is the client's, and clients differ in the start
 /// of the count after a warm-up.
-fn limit_bytes(load: &Load, parameters: &Parameters) {
+fn limit_bytes(figures: &IperfFigures, parameters: &Parameters) {
     let counted = parameters.protocol == LoadProtocol::Tcp && parameters.omit.is_zero();
     if let (true, TestEnd::Bytes(bytes)) = (counted, parameters.end) {
-        load.limit_bytes(bytes);
+        figures.limit_bytes(bytes);
     }
 }
 
 /// Reads until all bytes have arrived that the client reports as sent, or until no more arrive.
 fn drain(figures: &mut IperfFigures, client_results: &Results) {
-    let receivers = || figures.streams.iter().filter(|stream| !stream.sends);
-    let sent: u64 = receivers().filter_map(|stream| client_results.stream(stream.id)).map(|stream| stream.bytes).sum();
+    let receivers = figures.streams().filter(|stream| !stream.sends);
+    let sent: u64 = receivers.filter_map(|stream| client_results.stream(stream.id())).map(|stream| stream.bytes).sum();
     let started_at = Instant::now();
     let (mut last_data, mut before) = (started_at, 0);
     while figures.bytes(false) < sent && started_at.elapsed() < DRAIN_TIMEOUT {

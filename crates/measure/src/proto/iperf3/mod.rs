@@ -71,8 +71,8 @@ impl std::fmt::Debug for Cookie {
 
 /// Returns the identifier of the stream with this number, from 0: 1, 3, 4, 5 and so on. iperf3 skips 2 for
 /// compatibility between old and new versions.
-pub fn stream_id(index: usize) -> u32 {
-    let index = u32::try_from(index).unwrap_or(u32::MAX - 2);
+pub fn stream_id(index: usize) -> u16 {
+    let index = u16::try_from(index).unwrap_or(u16::MAX - 2);
     if index == 0 { 1 } else { index.saturating_add(2) }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn second_stream_is_number_three() {
         assert_eq!([0, 1, 2, 3].map(stream_id), [1, 3, 4, 5]);
-        assert_eq!(stream_id(usize::MAX), u32::MAX);
+        assert_eq!(stream_id(usize::MAX), u16::MAX);
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! UDP load without sockets: the send schedule, the receiver's statistics, and the rates of a ramp.
+//! UDP load without sockets: the receiver's statistics, and the rates of a ramp.
 //!
 //! [`receiver`], [`jitter`] and [`runs`] use only sequence numbers and times, so they work for the datagrams of any
-//! tool; [`datagram`] is lfn's own format. [`pace`] schedules datagrams and measures their lateness. [`ramp`] chooses
-//! rates, and [`step`] measures the steps. [`lfn_results::udp`] has the results for messages and output.
+//! tool; [`datagram`] is lfn's own format. [`ramp`] chooses rates, and [`step`] measures the steps.
+//! [`lfn_results::udp`] has the results for messages and output.
 
 pub mod datagram;
 pub mod jitter;
-pub mod pace;
 pub mod ramp;
 pub mod receiver;
 pub mod runs;

@@ -4,29 +4,27 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender as EventSender, channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use lfn_base::units::BitRate;
 use lfn_results::host::socket_warnings;
 use lfn_results::measure::{
-    Cpu, EndReport, Interval, Kernel, SocketRequest, StreamReport, StreamSample, TestLoad, TestRequest, UdpRequest,
+    EndReport, Interval, Kernel, SocketRequest, StreamReport, StreamSample, TestLoad, TestRequest, UdpRequest,
 };
 use lfn_results::udp::figures::{UdpFigures, UdpSample};
 use lfn_results::udp::ramp::{RampReport, StepReceived, StepSent};
 use lfn_session::DatagramStream;
 use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_sys::clock::monotonic_nanos;
-use lfn_sys::tcp;
 
 use super::flow::UdpFlow;
 use super::receiver;
-use super::sender::{SendUntil, UdpSender};
+use super::sender::UdpSender;
+use crate::load::{
+    HostWatch, IntervalMeter, LoadEngine, LoadOptions, LoadState, MeteredStream, SendUntil, StreamTotals,
+};
 use crate::tester::TestError;
-use crate::tester::host::HostWatch;
-use crate::tester::meter::next_multiple;
 
 /// Maximum sleep of the control thread.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -45,42 +43,19 @@ pub(super) struct RampStep {
     pub(super) time: Duration,
 }
 
-/// Events of the threads.
-enum ThreadEvent {
-    StepSent(StepSent),
-    Ended { stream: u16, cpu: Cpu, result: io::Result<()> },
-}
-
 /// Streams of one end while they run.
 pub(super) struct UdpEnd {
     flows: Vec<Arc<UdpFlow>>,
-    threads: Vec<JoinHandle<()>>,
-    stop: Arc<AtomicBool>,
-    events: Receiver<ThreadEvent>,
+    engine: LoadEngine,
     /// Channel to the sender of a ramp.
-    steps: Option<EventSender<RampStep>>,
+    steps: Option<Sender<RampStep>>,
+    /// Channel from the sender of a ramp.
+    sent_steps: Option<Receiver<StepSent>>,
     sent_step: Option<StepSent>,
     sends: bool,
     /// Maximum rate per stream that the server allows.
     rate_limit: Option<BitRate>,
-    interval: Duration,
-    ended: usize,
-    host: Option<HostWatch>,
-    cpu: Cpu,
-    counted: Vec<CountedStats>,
-    intervals_end: Duration,
-    intervals: Vec<Interval>,
-    closed_intervals: usize,
-}
-
-/// Counts of a stream in earlier intervals.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct CountedStats {
-    bytes: u64,
-    datagrams: u64,
-    lost: u64,
-    reordered: u64,
-    duplicates: u64,
+    intervals: IntervalMeter,
 }
 
 impl UdpEnd {
@@ -94,19 +69,27 @@ impl UdpEnd {
         limit: Option<BitRate>,
     ) -> Result<UdpEnd, TestError> {
         let udp = request.udp.as_deref().copied().unwrap_or_default();
-        let (events_out, events) = channel();
-        let mut end = UdpEnd::empty(request, sends, events);
-        end.rate_limit = limit;
-        end.host = streams.first().map(|stream| {
+        let options = LoadOptions { sends, ..LoadOptions::default() };
+        let load = LoadState::new(options, Instant::now(), rate_limiter.clone());
+        let mut end = UdpEnd {
+            flows: Vec::new(),
+            engine: LoadEngine::new(load.clone()),
+            steps: None,
+            sent_steps: None,
+            sent_step: None,
+            sends,
+            rate_limit: limit,
+            intervals: IntervalMeter::new(request.interval, 1),
+        };
+        if let Some(stream) = streams.first() {
             let local = stream.socket().local_addr().ok().map(|address| address.ip());
-            HostWatch::for_destination(stream.peer().ip(), local)
-        });
+            end.intervals.set_host_watch(HostWatch::for_destination(stream.peer().ip(), local));
+        }
         let highest = udp.ramp.map_or(udp.rate, |ramp| ramp.to);
         let rate_limit = limit.filter(|limit| sends && *limit < highest).map(|limit| (highest, limit));
-        let left = Arc::new(AtomicU64::new(match request.load {
-            TestLoad::Records(count) => count,
-            _ => 0,
-        }));
+        if let TestLoad::Records(datagrams) = request.load {
+            load.limit(datagrams);
+        }
         for stream in streams {
             let number = stream.stream();
             let failed = |source| TestError::Stream { stream: number, source };
@@ -114,73 +97,38 @@ impl UdpEnd {
             flow.rate_limit = rate_limit;
             let flow = Arc::new(flow);
             if let (TestLoad::Bytes(bytes), true) = (request.load, end.flows.is_empty()) {
-                left.store(bytes.0.div_ceil(flow.datagram_bytes as u64), Ordering::Relaxed);
+                load.limit(bytes.0.div_ceil(flow.datagram_bytes as u64));
             }
-            let job = FlowJob {
-                flow: flow.clone(),
-                rate_limiter: rate_limiter.clone(),
-                stop: end.stop.clone(),
-                events_out: events_out.clone(),
-                rate: limit.map_or(udp.rate, |limit| udp.rate.min(limit)),
-                load: request.load,
-                remaining: left.clone(),
-            };
-            let steps = end.steps_of(&udp);
-            let work = move || job.run(sends, steps);
-            end.threads.push(thread::Builder::new().name(format!("stream {number}")).spawn(work).map_err(failed)?);
+            let rate = limit.map_or(udp.rate, |limit| udp.rate.min(limit));
+            let work = FlowWork { flow: flow.clone(), rate, load: request.load, ramp: end.open_ramp(&udp) };
+            let counter = flow.counter.clone();
+            end.engine.start(number, counter, move |load, _, _| work.run(load)).map_err(failed)?;
+            end.intervals.add_stream(end.flows.len());
             end.flows.push(flow);
-            end.counted.push(CountedStats::default());
         }
         Ok(end)
     }
 
-    fn empty(request: &TestRequest, sends: bool, events: Receiver<ThreadEvent>) -> UdpEnd {
-        UdpEnd {
-            flows: Vec::new(),
-            threads: Vec::new(),
-            stop: Arc::default(),
-            events,
-            steps: None,
-            sent_step: None,
-            sends,
-            rate_limit: None,
-            interval: request.interval,
-            ended: 0,
-            host: None,
-            cpu: Cpu::default(),
-            counted: Vec::new(),
-            intervals_end: Duration::ZERO,
-            intervals: Vec::new(),
-            closed_intervals: 0,
-        }
-    }
-
-    fn steps_of(&mut self, udp: &UdpRequest) -> Option<Receiver<RampStep>> {
+    /// Opens the channels to the sender of a ramp.
+    fn open_ramp(&mut self, udp: &UdpRequest) -> Option<RampChannels> {
         udp.ramp.filter(|_| self.sends)?;
-        let (events_out, steps) = channel();
-        self.steps = Some(events_out);
-        Some(steps)
+        let ((steps_out, steps), (sent_out, sent_steps)) = (channel(), channel());
+        (self.steps, self.sent_steps) = (Some(steps_out), Some(sent_steps));
+        Some(RampChannels { steps, sent: sent_out })
     }
 
     /// Handles the events of the threads. Returns an error if a thread failed.
     pub(super) fn collect(&mut self) -> Result<(), TestError> {
-        while let Ok(event) = self.events.try_recv() {
-            match event {
-                ThreadEvent::StepSent(sent) => self.sent_step = Some(sent),
-                ThreadEvent::Ended { stream, cpu, result } => {
-                    self.ended += 1;
-                    self.cpu.user += cpu.user;
-                    self.cpu.system += cpu.system;
-                    result.map_err(|source| TestError::Stream { stream, source })?;
-                }
-            }
+        self.engine.collect(|_, _| ())?;
+        if let Some(sent) = self.sent_steps.as_ref().and_then(|sent| sent.try_iter().last()) {
+            self.sent_step = Some(sent);
         }
         Ok(())
     }
 
     /// Returns whether every thread has ended by itself.
     pub(super) fn have_all_ended(&self) -> bool {
-        self.ended == self.flows.len()
+        self.engine.ended() == self.flows.len()
     }
 
     /// Returns the payload of each sent datagram, bytes.
@@ -191,7 +139,7 @@ impl UdpEnd {
     /// Ends the sending now.
     pub(super) fn stop_sending(&self) {
         if self.sends {
-            self.stop.store(true, Ordering::Relaxed);
+            self.engine.load().stop();
         }
     }
 
@@ -220,7 +168,7 @@ impl UdpEnd {
 
     /// Returns the number of datagrams that each stream sent.
     pub(super) fn sent(&self) -> Vec<u64> {
-        self.flows.iter().map(|flow| flow.outgoing().datagrams).collect()
+        self.flows.iter().map(|flow| flow.counter.datagrams()).collect()
     }
 
     /// Returns whether all sent datagrams have arrived, or no more are expected. `since` is the time of the message
@@ -244,29 +192,24 @@ impl UdpEnd {
     /// Returns the time until there is something to do.
     pub(super) fn time_to_next_event(&self) -> Duration {
         let Some(now) = self.now() else { return POLL_INTERVAL };
-        self.next_boundary().saturating_sub(now).min(POLL_INTERVAL).max(Duration::from_millis(1))
+        self.intervals.next_end().saturating_sub(now).min(POLL_INTERVAL).max(Duration::from_millis(1))
     }
 
     /// Closes the current interval if it is over, and returns it.
     pub(super) fn close_due_interval(&mut self) -> Option<&Interval> {
         let now = self.now()?;
-        if now < self.next_boundary() {
-            return None;
-        }
-        self.close_interval(now);
-        self.closed_intervals += 1;
-        self.intervals.last()
+        self.intervals.close_due(now, metered(&self.flows, self.sends))
     }
 
     /// Like [`UdpEnd::close_due_interval`], for callers that send the interval at once: it is not kept.
     pub(super) fn take_interval(&mut self) -> Option<Interval> {
-        self.close_due_interval()?;
-        self.intervals.pop()
+        let now = self.now()?;
+        self.intervals.take_due(now, metered(&self.flows, self.sends))
     }
 
     /// Returns the number of intervals that [`UdpEnd::close_due_interval`] closed.
     pub(super) fn closed_intervals(&self) -> usize {
-        self.closed_intervals
+        self.intervals.closed_count()
     }
 
     /// Returns the time since the first datagram.
@@ -281,42 +224,41 @@ impl UdpEnd {
         ramp: Option<RampReport>,
         kernel: Kernel,
     ) -> Result<EndReport, TestError> {
-        self.stop();
-        self.collect()?;
+        self.stop()?;
         for (flow, &sent) in self.flows.iter().zip(sent.unwrap_or(&[])) {
             flow.incoming().stats.finish(sent);
         }
         let elapsed = self.elapsed();
-        if elapsed > self.intervals_end || self.closed_intervals == 0 {
-            self.close_interval(elapsed.max(self.intervals_end));
-        } else if self.has_uncounted() {
-            self.close_interval(self.now().unwrap_or(self.intervals_end));
+        let last_end = self.intervals.last_end();
+        let (flows, sends) = (&self.flows, self.sends);
+        if elapsed > last_end || self.intervals.closed_count() == 0 {
+            self.intervals.close(elapsed.max(last_end), metered(flows, sends));
+        } else if self.intervals.has_uncounted(metered(flows, sends)) {
+            // Losses of the last datagrams are known only now.
+            self.intervals.close(self.now().unwrap_or(last_end), metered(flows, sends));
         }
         let streams: Vec<StreamReport> = self.flows.iter().map(|flow| self.report(flow, ramp.clone())).collect();
-        let (host, mut notes) = self.host.as_mut().map(HostWatch::finish).unwrap_or_default();
+        let (host, mut notes) = self.intervals.finish_host_watch();
         notes.extend(socket_warnings(&streams, host.as_ref()));
         Ok(EndReport {
             host,
             notes,
             elapsed,
             bytes: streams.iter().map(|stream| stream.bytes).sum(),
-            cpu: Some(self.cpu),
+            cpu: Some(self.engine.cpu()),
             kernel: Some(kernel),
             lfn_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             started: self.first(),
             streams,
-            intervals: std::mem::take(&mut self.intervals),
+            intervals: self.intervals.take_intervals(),
             ..EndReport::default()
         })
     }
 
-    fn stop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+    /// Stops the threads, which check the flag twenty times a second. A send waits a second at most.
+    fn stop(&mut self) -> Result<(), TestError> {
         self.steps = None;
-        for thread in self.threads.drain(..) {
-            // The thread checks the flag twenty times a second, and a send waits a second at most.
-            let _ = thread.join();
-        }
+        Ok(self.engine.stop()?)
     }
 
     /// Returns the time at which the first datagram left or arrived.
@@ -329,8 +271,8 @@ impl UdpEnd {
     fn elapsed(&self) -> Duration {
         let end = |flow: &Arc<UdpFlow>| match self.sends {
             true => {
-                let sent_so_far = flow.outgoing();
-                flow_end(sent_so_far.first, sent_so_far.last, sent_so_far.datagrams)
+                let outgoing = flow.outgoing();
+                flow_end(outgoing.first, outgoing.last, flow.counter.datagrams())
             }
             false => {
                 let incoming = flow.incoming();
@@ -341,37 +283,6 @@ impl UdpEnd {
         Duration::from_nanos(end.saturating_sub(self.first().unwrap_or(end)))
     }
 
-    fn next_boundary(&self) -> Duration {
-        next_multiple(self.intervals_end, self.interval)
-    }
-
-    fn close_interval(&mut self, now: Duration) {
-        let sends = self.sends;
-        let streams: Vec<_> = self
-            .flows
-            .iter()
-            .zip(&mut self.counted)
-            .map(|(flow, counted)| sample(flow, counted, sends, self.host.as_mut()))
-            .collect();
-        let bytes = streams.iter().map(|sample| sample.bytes).sum();
-        let host = self.host.as_mut().and_then(HostWatch::sample);
-        self.intervals.push(Interval {
-            start: self.intervals_end,
-            end: now,
-            bytes,
-            streams,
-            host,
-            ..Interval::default()
-        });
-        self.intervals_end = now;
-    }
-
-    /// Returns whether a count has changed since the last interval: losses of the last datagrams are known only now.
-    fn has_uncounted(&self) -> bool {
-        let more = |(flow, counted): (&Arc<UdpFlow>, &CountedStats)| count_now(flow, counted, self.sends) != *counted;
-        self.flows.iter().zip(&self.counted).any(more)
-    }
-
     fn report(&self, flow: &UdpFlow, ramp: Option<RampReport>) -> StreamReport {
         let figures = match self.sends {
             true => UdpFigures { sent: Some(flow.sent()), ramp, ..UdpFigures::default() },
@@ -380,10 +291,10 @@ impl UdpEnd {
         StreamReport {
             stream: flow.stream.stream(),
             thread: self
-                .host
-                .as_ref()
-                .and_then(|host| host.thread_total(flow.stream.stream(), flow.thread.load(Ordering::Relaxed))),
-            bytes: if self.sends { flow.outgoing().bytes } else { flow.incoming().bytes },
+                .intervals
+                .host_watch()
+                .and_then(|host| host.thread_total(flow.stream.stream(), flow.counter.thread())),
+            bytes: flow.counter.bytes(),
             socket: Some(flow.socket.clone()),
             udp: Some(Box::new(figures)),
             ..StreamReport::default()
@@ -393,50 +304,43 @@ impl UdpEnd {
 
 impl Drop for UdpEnd {
     fn drop(&mut self) {
-        self.stop();
+        // The test is over, so an error has no reader.
+        let _ = self.stop();
     }
 }
 
 /// Work of a stream's thread.
-struct FlowJob {
+struct FlowWork {
     flow: Arc<UdpFlow>,
-    rate_limiter: Arc<RateLimiter>,
-    stop: Arc<AtomicBool>,
-    events_out: EventSender<ThreadEvent>,
     rate: BitRate,
     load: TestLoad,
-    remaining: Arc<AtomicU64>,
+    ramp: Option<RampChannels>,
 }
 
-impl FlowJob {
-    fn run(self, sends: bool, steps: Option<Receiver<RampStep>>) {
-        self.flow.thread.store(lfn_sys::process::thread_id(), Ordering::Relaxed);
-        let before = tcp::thread_cpu();
-        let result = match (sends, steps) {
-            (false, _) => receiver::run(&self.flow, &self.rate_limiter, &self.stop),
-            (true, None) => self.send(),
-            (true, Some(steps)) => self.ramp(&steps),
-        };
-        let after = tcp::thread_cpu();
-        let cpu =
-            Cpu { user: after.user.saturating_sub(before.user), system: after.system.saturating_sub(before.system) };
-        let _ = self.events_out.send(ThreadEvent::Ended { stream: self.flow.stream.stream(), cpu, result });
-    }
+/// Channels of a ramp at its sender's thread.
+struct RampChannels {
+    steps: Receiver<RampStep>,
+    sent: Sender<StepSent>,
+}
 
-    fn send(&self) -> io::Result<()> {
-        let until = match self.load {
-            TestLoad::TimeSeconds(time) => SendUntil::Time(time),
-            _ => SendUntil::Count(&self.remaining),
+impl FlowWork {
+    fn run(self, load: &LoadState) -> io::Result<()> {
+        if !load.options.sends {
+            return receiver::run(&self.flow, load);
+        }
+        let mut sender = UdpSender::new(&self.flow, load)?;
+        let Some(ramp) = self.ramp else {
+            let until = match self.load {
+                TestLoad::TimeSeconds(time) => SendUntil::Time(time),
+                TestLoad::Records(_) | TestLoad::Bytes(_) => SendUntil::Count,
+            };
+            return sender.run(self.rate, 0, until).map(drop);
         };
-        UdpSender::new(&self.flow, &self.rate_limiter, &self.stop)?.run(self.rate, 0, until).map(|_| ())
-    }
-
-    fn ramp(&self, steps: &Receiver<RampStep>) -> io::Result<()> {
-        let mut sender = UdpSender::new(&self.flow, &self.rate_limiter, &self.stop)?;
         // The loop ends when the channel of steps is closed.
-        while let Ok(step) = steps.recv() {
+        while let Ok(step) = ramp.steps.recv() {
             let sent = sender.run(step.rate, step.number, SendUntil::Time(step.time))?;
-            let _ = self.events_out.send(ThreadEvent::StepSent(sent));
+            // At the end of the test nobody reads the result.
+            let _ = ramp.sent.send(sent);
         }
         Ok(())
     }
@@ -450,42 +354,54 @@ fn flow_end(first: Option<u64>, last: u64, datagrams: u64) -> u64 {
     last.saturating_add(gap)
 }
 
-/// Returns the counts of a stream so far.
-fn count_now(flow: &UdpFlow, counted: &CountedStats, sends: bool) -> CountedStats {
-    match sends {
-        true => {
-            let sent_so_far = flow.outgoing();
-            CountedStats { bytes: sent_so_far.bytes, datagrams: sent_so_far.datagrams, ..CountedStats::default() }
-        }
-        false => {
-            let incoming = flow.incoming();
-            let stats = &incoming.stats;
-            CountedStats {
-                bytes: incoming.bytes,
-                datagrams: stats.received(),
-                // A datagram that arrives late stays lost in the interval that missed it.
-                lost: stats.missing().max(counted.lost),
-                reordered: stats.reordered(),
-                duplicates: stats.duplicates(),
-            }
-        }
-    }
+/// Returns the streams for the meter of intervals.
+fn metered(flows: &[Arc<UdpFlow>], sends: bool) -> impl Iterator<Item = MeteredFlow<'_>> {
+    flows.iter().map(move |flow| MeteredFlow { flow, sends })
 }
 
-fn sample(flow: &UdpFlow, counted: &mut CountedStats, sends: bool, host: Option<&mut HostWatch>) -> StreamSample {
-    let now = count_now(flow, counted, sends);
-    let before = std::mem::replace(counted, now);
-    let udp = UdpSample {
-        datagrams: now.datagrams - before.datagrams,
-        lost: now.lost - before.lost,
-        reordered: now.reordered - before.reordered,
-        duplicates: now.duplicates - before.duplicates,
-        jitter: (!sends).then(|| flow.incoming().stats.jitter().smoothed()),
-    };
-    let bytes = now.bytes - before.bytes;
-    let stream = flow.stream.stream();
-    let thread = host.and_then(|host| host.thread(stream, flow.thread.load(Ordering::Relaxed)));
-    StreamSample { stream, bytes, thread, udp: Some(udp), ..StreamSample::default() }
+/// A stream with the statistics of its datagrams.
+struct MeteredFlow<'a> {
+    flow: &'a UdpFlow,
+    sends: bool,
+}
+
+impl MeteredStream for MeteredFlow<'_> {
+    fn number(&self) -> u16 {
+        self.flow.stream.stream()
+    }
+
+    fn thread(&self) -> i32 {
+        self.flow.counter.thread()
+    }
+
+    fn totals(&self, before: &StreamTotals) -> StreamTotals {
+        if self.sends {
+            let _lock = self.flow.outgoing();
+            let counter = &self.flow.counter;
+            return StreamTotals { bytes: counter.bytes(), datagrams: counter.datagrams(), ..StreamTotals::default() };
+        }
+        let incoming = self.flow.incoming();
+        let stats = &incoming.stats;
+        StreamTotals {
+            bytes: self.flow.counter.bytes(),
+            datagrams: stats.received(),
+            // A datagram that arrives late stays lost in the interval that missed it.
+            lost: stats.missing().max(before.lost),
+            reordered: stats.reordered(),
+            duplicates: stats.duplicates(),
+        }
+    }
+
+    fn sample(&self, added: &StreamTotals) -> StreamSample {
+        let udp = UdpSample {
+            datagrams: added.datagrams,
+            lost: added.lost,
+            reordered: added.reordered,
+            duplicates: added.duplicates,
+            jitter: (!self.sends).then(|| self.flow.incoming().stats.jitter().smoothed()),
+        };
+        StreamSample { stream: self.number(), bytes: added.bytes, udp: Some(udp), ..StreamSample::default() }
+    }
 }
 
 #[cfg(test)]

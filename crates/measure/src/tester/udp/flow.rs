@@ -1,8 +1,7 @@
 //! State of one datagram stream that its thread and the control thread share.
 
 use std::io;
-use std::sync::atomic::AtomicI32;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lfn_base::units::{BitRate, Bytes, Ratio};
 use lfn_results::measure::{SocketReport, SocketRequest, UdpRequest};
@@ -12,8 +11,8 @@ use lfn_sys::tcp;
 use lfn_sys::udp::{self, Fragmentation};
 use socket2::SockRef;
 
+use crate::load::{Pacer, StreamCounter};
 use crate::proto::udp::datagram;
-use crate::proto::udp::pace::UdpPace;
 use crate::proto::udp::receiver::DatagramReceiver;
 use crate::proto::udp::step::StepMeter;
 use crate::tester::options;
@@ -36,19 +35,16 @@ pub(super) struct UdpFlow {
     pub(super) socket: SocketReport,
     /// Requested rate and the server's lower limit.
     pub(super) rate_limit: Option<(BitRate, BitRate)>,
-    /// Id of the thread that moves the datagrams; 0 before the thread runs.
-    pub(super) thread: AtomicI32,
+    pub(super) counter: Arc<StreamCounter>,
     outgoing: Mutex<FlowSent>,
     incoming: Mutex<FlowReceived>,
 }
 
-/// Counts of a sender.
+/// Figures of a sender that its [`StreamCounter`] does not have.
 #[derive(Debug, Default)]
 pub(super) struct FlowSent {
-    pub(super) pace: Option<UdpPace>,
+    pub(super) pace: Option<Pacer>,
     pub(super) requested: BitRate,
-    pub(super) datagrams: u64,
-    pub(super) bytes: u64,
     /// First and last departure, nanoseconds.
     pub(super) first: Option<u64>,
     pub(super) last: u64,
@@ -57,11 +53,10 @@ pub(super) struct FlowSent {
     pub(super) gso_used: bool,
 }
 
-/// Counts of a receiver.
+/// Figures of a receiver that its [`StreamCounter`] does not have.
 #[derive(Debug, Default)]
 pub(super) struct FlowReceived {
     pub(super) stats: DatagramReceiver,
-    pub(super) bytes: u64,
     /// First and last arrival, nanoseconds.
     pub(super) first: Option<u64>,
     pub(super) last: u64,
@@ -120,7 +115,7 @@ impl UdpFlow {
             path_mtu,
             socket: report,
             rate_limit: None,
-            thread: AtomicI32::new(0),
+            counter: Arc::default(),
             stream,
             outgoing: Mutex::default(),
             incoming: Mutex::default(),
@@ -140,22 +135,22 @@ impl UdpFlow {
         let out = self.outgoing();
         let nanos = out.last.saturating_sub(out.first.unwrap_or(out.last));
         let seconds = nanos as f64 / 1e9;
-        let bytes = out.bytes.saturating_sub(self.datagram_bytes as u64);
+        let bytes = self.counter.bytes().saturating_sub(self.datagram_bytes as u64);
         let pace = out.pace.as_ref();
         let behind = pace.map_or(0.0, |pace| pace.behind().as_secs_f64());
         UdpSent {
-            datagrams: out.datagrams,
+            datagrams: self.counter.datagrams(),
             datagram_bytes: self.datagram_bytes as u64,
             requested: self.rate_limit.map_or(out.requested, |(asked, _)| asked),
             limit: self.rate_limit.map(|(_, limit)| limit),
             // The time from the first to the last departure belongs to one datagram fewer than were sent.
             achieved: BitRate(if nanos == 0 { 0 } else { (bytes as f64 * 8.0 / seconds) as u64 }),
-            burst_datagrams: pace.map_or(1, UdpPace::burst),
+            burst_datagrams: pace.map_or(1, Pacer::burst),
             gso: out.gso_used,
             gso_refused: out.gso_refused,
-            lateness: pace.and_then(UdpPace::lateness),
+            lateness: pace.and_then(Pacer::lateness),
             behind_schedule_share: Ratio::new((behind / seconds).min(1.0)).unwrap_or_default(),
-            skipped: pace.map(UdpPace::given_up).unwrap_or_default(),
+            skipped: pace.map(Pacer::given_up).unwrap_or_default(),
             queue_full: out.queue_full,
             dont_fragment: self.dont_fragment,
             path_mtu_bytes: self.path_mtu,

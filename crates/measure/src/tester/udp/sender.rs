@@ -1,32 +1,24 @@
 //! Send loop: waits for the schedule, passes a burst to the kernel, and handles the result.
 //!
-//! The loop sleeps until [`SPIN_NANOS`] before the time and then spins. `SO_TXTIME` and `SO_MAX_PACING_RATE` are not
+//! The loop sleeps until shortly before the time and then spins. `SO_TXTIME` and `SO_MAX_PACING_RATE` are not
 //! used: they need the fq or etf queueing discipline on the interface. Without it the kernel accepts them, but they
 //! have no effect.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use std::{io, thread};
 
 use lfn_base::time::Instant;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_results::udp::ramp::StepSent;
-use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::is_timeout;
-use lfn_sys::clock::{monotonic_nanos, sleep_until};
+use lfn_sys::clock::monotonic_nanos;
 use lfn_sys::udp::batch::{self, MAX_GSO_BYTES, MAX_SEGMENTS};
 use lfn_sys::udp::{discard_error, max_payload, set_exact_timers};
 
 use super::datagram_too_long::DatagramTooLong;
 use super::flow::UdpFlow;
+use crate::load::{BurstSender, CatchUp, LoadState, Pacer, SendUntil, WaitPrecision, send_bursts};
 use crate::proto::udp::datagram::{DatagramHeader, DatagramKind};
-use crate::proto::udp::pace::UdpPace;
-
-/// Time that the loop spins before a departure: about the duration of a wake-up.
-const SPIN_NANOS: u64 = 20_000;
-
-/// Maximum sleep, so that the loop notices the stop flag.
-const POLL_INTERVAL_NANOS: u64 = 50_000_000;
 
 /// Pause after a full queue of this host.
 const QUEUE_FULL_WAIT: Duration = Duration::from_micros(200);
@@ -42,21 +34,14 @@ const REFUSAL_EXPIRY_NANOS: u64 = 2_000_000_000;
 /// Pause when there is no route to the peer.
 const NO_ROUTE_WAIT: Duration = Duration::from_millis(1);
 
-/// End of a send loop.
-#[derive(Debug)]
-pub(super) enum SendUntil<'a> {
-    Time(Duration),
-    /// Sends while datagrams are left; all streams of the test share the count.
-    Count(&'a AtomicU64),
-}
-
 /// Sender of one stream.
 pub(super) struct UdpSender<'a> {
     flow: &'a UdpFlow,
-    rate_limiter: &'a RateLimiter,
-    stop: &'a AtomicBool,
+    load: &'a LoadState,
     buffer: Vec<u8>,
     sequence: u64,
+    /// Number of the ramp's step.
+    step: u32,
     gso: bool,
     refusals: Refusals,
 }
@@ -80,42 +65,23 @@ impl Refusals {
 }
 
 impl<'a> UdpSender<'a> {
-    pub(super) fn new(flow: &'a UdpFlow, rate_limiter: &'a RateLimiter, stop: &'a AtomicBool) -> io::Result<Self> {
+    pub(super) fn new(flow: &'a UdpFlow, load: &'a LoadState) -> io::Result<Self> {
         set_exact_timers();
         let mut buffer = vec![0; flow.datagram_bytes * max_datagrams_per_call(flow.datagram_bytes) as usize];
         // Random bytes: zeros would be compressed by some tunnels and give wrong results.
         getrandom::fill(&mut buffer)?;
-        Ok(UdpSender { flow, rate_limiter, stop, buffer, sequence: 0, gso: flow.gso, refusals: Refusals::default() })
+        Ok(UdpSender { flow, load, buffer, sequence: 0, step: 0, gso: flow.gso, refusals: Refusals::default() })
     }
 
     /// Sends at this rate until the end, and returns the number of sent datagrams.
-    pub(super) fn run(&mut self, rate: BitRate, step: u32, until: SendUntil<'_>) -> io::Result<StepSent> {
+    pub(super) fn run(&mut self, rate: BitRate, step: u32, until: SendUntil) -> io::Result<StepSent> {
         let datagram = Bytes(self.flow.datagram_bytes as u64);
-        let burst = UdpPace::burst_for(rate, datagram, max_datagrams_per_call(self.flow.datagram_bytes));
-        let began = monotonic_nanos();
-        self.begin(rate, burst, began);
-        let (mut first, mut last, mut datagrams) = (None, began, 0);
-        loop {
-            let due = self.flow.outgoing().pace.as_ref().map_or(began, |pace| pace.next().as_nanos());
-            self.wait(due);
-            let now = monotonic_nanos();
-            let over = matches!(until, SendUntil::Time(time) if now.saturating_sub(began) as u128 >= time.as_nanos());
-            if over || self.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            let count = match until {
-                SendUntil::Time(_) => burst,
-                SendUntil::Count(left) => take_count(left, burst),
-            };
-            if count == 0 {
-                break;
-            }
-            let sent = self.send_all(count, step)?;
-            (first, last) = (first.or(Some(now)), now);
-            datagrams += u64::from(sent);
-        }
-        let time = Duration::from_nanos(last.saturating_sub(first.unwrap_or(last)));
-        Ok(StepSent { datagrams, datagram_bytes: datagram.0, time })
+        let burst = Pacer::burst_for(rate, datagram, max_datagrams_per_call(self.flow.datagram_bytes));
+        self.begin(rate, burst, monotonic_nanos());
+        self.step = step;
+        let load = self.load;
+        let sent = send_bursts(self, load, burst, WaitPrecision::Exact, until)?;
+        Ok(StepSent { datagrams: sent.datagrams, datagram_bytes: datagram.0, time: sent.time })
     }
 
     fn begin(&self, rate: BitRate, burst: u32, now: u64) {
@@ -124,46 +90,16 @@ impl<'a> UdpSender<'a> {
         out.requested = rate;
         match &mut out.pace {
             Some(pace) => pace.change(rate, burst, now),
-            none => *none = Some(UdpPace::new(rate, Bytes(self.flow.datagram_bytes as u64), burst, now)),
-        }
-    }
-
-    fn wait(&self, due: u64) {
-        loop {
-            let now = monotonic_nanos();
-            if now >= due || self.stop.load(Ordering::Relaxed) {
-                return;
-            }
-            if due - now > SPIN_NANOS {
-                sleep_until((due - SPIN_NANOS).min(now + POLL_INTERVAL_NANOS));
-            } else {
-                std::hint::spin_loop();
+            none => {
+                let datagram = Bytes(self.flow.datagram_bytes as u64);
+                *none = Some(Pacer::new(rate, datagram, burst, CatchUp::Doubled, now).with_lateness());
             }
         }
-    }
-
-    /// Sends a burst with as many calls as necessary. Stops early if the stop flag is set.
-    fn send_all(&mut self, count: u32, step: u32) -> io::Result<u32> {
-        let mut left = count;
-        while left > 0 && !self.stop.load(Ordering::Relaxed) {
-            let now = monotonic_nanos();
-            let length = self.fill(left, step, now);
-            match batch::send(self.flow.stream.socket(), &self.buffer[..length], self.flow.datagram_bytes, self.gso) {
-                Ok(sent) => {
-                    let sent = (sent as u32).min(left);
-                    self.record(sent, left > 1, now);
-                    left -= sent;
-                    let bytes = u64::from(sent) * self.flow.datagram_bytes as u64;
-                    self.rate_limiter.count_and_wait(bytes, self.stop).map_err(io::Error::other)?;
-                }
-                Err(error) => self.handle_error(error)?,
-            }
-        }
-        Ok(count - left)
     }
 
     /// Writes the headers of a burst, and returns its length in bytes.
-    fn fill(&mut self, count: u32, step: u32, now: u64) -> usize {
+    fn fill(&mut self, count: u32, now: u64) -> usize {
+        let step = self.step;
         let length = self.flow.datagram_bytes * count as usize;
         for (sequence, datagram) in (self.sequence..).zip(self.buffer[..length].chunks_mut(self.flow.datagram_bytes)) {
             DatagramHeader { kind: DatagramKind::Load, tag: self.flow.stream.tag(), sequence, sent: now, extra: step }
@@ -177,8 +113,8 @@ impl<'a> UdpSender<'a> {
         let mut out = self.flow.outgoing();
         out.first.get_or_insert(now);
         out.last = now;
-        out.datagrams += u64::from(sent);
-        out.bytes += u64::from(sent) * self.flow.datagram_bytes as u64;
+        // Readers of the figures hold the lock, so that all counts belong to the same datagrams.
+        self.flow.counter.count_datagrams(sent.into(), sent as usize * self.flow.datagram_bytes, self.load);
         out.gso_used |= self.gso && several;
         if let Some(pace) = &mut out.pace {
             pace.record_sent(sent, Instant::from_nanos(now));
@@ -226,32 +162,38 @@ impl<'a> UdpSender<'a> {
     }
 }
 
-fn max_datagrams_per_call(datagram: usize) -> u32 {
-    (MAX_GSO_BYTES / datagram).clamp(1, MAX_SEGMENTS) as u32
+impl BurstSender for UdpSender<'_> {
+    fn next_burst(&self) -> Option<Instant> {
+        self.flow.outgoing().pace.as_ref().map(Pacer::next)
+    }
+
+    /// Sends a burst with as many calls as necessary.
+    fn send_burst(&mut self, count: u32) -> io::Result<u32> {
+        let mut left = count;
+        while left > 0 && !self.load.is_stopped() {
+            let now = monotonic_nanos();
+            let length = self.fill(left, now);
+            match batch::send(self.flow.stream.socket(), &self.buffer[..length], self.flow.datagram_bytes, self.gso) {
+                Ok(sent) => {
+                    let sent = (sent as u32).min(left);
+                    self.record(sent, left > 1, now);
+                    left -= sent;
+                    self.load.count_and_wait(u64::from(sent) * self.flow.datagram_bytes as u64)?;
+                }
+                Err(error) => self.handle_error(error)?,
+            }
+        }
+        Ok(count - left)
+    }
 }
 
-/// Takes up to `most` datagrams from those that are left.
-fn take_count(left: &AtomicU64, most: u32) -> u32 {
-    let mut taken = 0;
-    let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-        taken = left.min(most.into());
-        left.checked_sub(taken).filter(|_| taken > 0)
-    });
-    taken as u32
+fn max_datagrams_per_call(datagram: usize) -> u32 {
+    (MAX_GSO_BYTES / datagram).clamp(1, MAX_SEGMENTS) as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn remaining_datagrams_are_taken_once() {
-        let left = AtomicU64::new(10);
-        assert_eq!(
-            [take_count(&left, 4), take_count(&left, 4), take_count(&left, 4), take_count(&left, 4)],
-            [4, 4, 2, 0]
-        );
-    }
 
     #[test]
     fn repeated_refusals_fail_and_old_ones_expire() {

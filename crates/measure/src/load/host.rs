@@ -30,7 +30,7 @@ const MIN_BUSY_SHARE: f64 = 0.01;
 
 /// Watch of this host from the start of a test.
 #[derive(Debug)]
-pub(super) struct HostWatch {
+pub(crate) struct HostWatch {
     interface: Option<LoadInterface>,
     first: Reading,
     last: Reading,
@@ -61,7 +61,7 @@ struct Reading {
 
 impl HostWatch {
     /// Takes the first reading. The load uses the same interface as `connection`.
-    pub(super) fn begin(connection: &dyn Handle) -> Self {
+    pub(crate) fn begin(connection: &dyn Handle) -> Self {
         match (connection.peer_address(), connection.local_address()) {
             (Ok(peer), Ok(local)) => Self::for_destination(peer.ip(), Some(local.ip())),
             (Err(error), _) | (_, Err(error)) => Self::with_interface(Err(error)),
@@ -69,7 +69,7 @@ impl HostWatch {
     }
 
     /// Takes the first reading before a socket exists, so that drops of the first packets count too.
-    pub(super) fn for_destination(to: IpAddr, from: Option<IpAddr>) -> Self {
+    pub(crate) fn for_destination(to: IpAddr, from: Option<IpAddr>) -> Self {
         // In a thread of its own: reading netlink messages and kernel files needs a large stack, and many small
         // allocations stay in the thread's cache. Both would occupy memory as long as the thread lives.
         let result = thread::scope(|scope| scope.spawn(|| Self::with_interface(interface_towards(to, from))).join());
@@ -79,7 +79,7 @@ impl HostWatch {
     }
 
     /// Returns this watch, or a new one if the load uses another interface than expected.
-    pub(super) fn for_connected(self, connection: &dyn Handle) -> Self {
+    pub(crate) fn for_connected(self, connection: &dyn Handle) -> Self {
         let current = HostWatch::begin(connection);
         let index = |watch: &HostWatch| watch.interface.as_ref().map(|interface| interface.index);
         if index(&self) == index(&current) { self } else { current }
@@ -101,7 +101,7 @@ impl HostWatch {
     }
 
     /// Returns the figures since the last sample, if the last one is old enough.
-    pub(super) fn sample(&mut self) -> Option<HostSample> {
+    pub(crate) fn sample(&mut self) -> Option<HostSample> {
         let elapsed = self.last.at.elapsed();
         if elapsed + SAMPLE_SLACK < MIN_SAMPLE_INTERVAL {
             return None;
@@ -123,19 +123,19 @@ impl HostWatch {
     }
 
     /// Returns the figures of a stream's thread since the last call.
-    pub(super) fn thread(&mut self, stream: u16, id: i32) -> Option<ThreadTime> {
+    pub(crate) fn thread(&mut self, stream: u16, id: i32) -> Option<ThreadTime> {
         let now = thread(id, false)?;
         let before = self.threads.insert(stream, now.clone());
         Some(before.map_or(now.clone(), |before| now.since(&before)))
     }
 
     /// Returns the figures of a stream's thread since its start. For an ended thread: the last known figures.
-    pub(super) fn thread_total(&self, stream: u16, id: i32) -> Option<ThreadTime> {
+    pub(crate) fn thread_total(&self, stream: u16, id: i32) -> Option<ThreadTime> {
         thread(id, true).or_else(|| self.threads.get(&stream).cloned())
     }
 
     /// Returns the figures of the whole test, and notes about figures that could not be read.
-    pub(super) fn finish(&mut self) -> (Option<HostReport>, Vec<Note>) {
+    pub(crate) fn finish(&mut self) -> (Option<HostReport>, Vec<Note>) {
         let now = Reading::take(self.interface.as_mut());
         let interface = now.traffic.as_ref().zip(self.first.traffic.as_ref()).map(|(traffic, before)| Interface {
             name: traffic.name.clone(),

@@ -14,31 +14,34 @@ use lfn_session::DataStream;
 use lfn_sys::pages::Pages;
 use lfn_sys::tcp;
 
-use super::data::PayloadSource;
-use super::{LoadState, PayloadResult, StreamCounter};
+use super::blocks;
+use super::counter::StreamCounter;
+use super::engine::PayloadResult;
+use super::payload::PayloadSource;
+use super::state::LoadState;
 
 pub(super) fn send(
     mut stream: DataStream,
-    shared: &LoadState,
+    load: &LoadState,
     counter: &StreamCounter,
     payload: &mut PayloadResult,
 ) -> io::Result<()> {
     payload_socket(&stream)?;
-    let pages = Pages::new(PayloadSource::new(shared, stream.stream()).at(0, shared.record_bytes))?;
-    super::send(&mut stream, shared, counter, payload, |stream, part| {
+    let pages = Pages::new(PayloadSource::new(load, stream.stream())?.at(0, load.options.block_bytes))?;
+    blocks::send(&mut stream, load, counter, payload, |stream, part| {
         pages.send(payload_socket(stream)?, part.offset, part.max_bytes)
     })
 }
 
 pub(super) fn receive(
     mut stream: DataStream,
-    shared: &LoadState,
+    load: &LoadState,
     counter: &StreamCounter,
     payload: &mut PayloadResult,
 ) -> io::Result<()> {
     payload_socket(&stream)?;
-    let mut scratch = vec![0; shared.read_bytes];
-    super::receive(&mut stream, shared, counter, payload, |stream, max_bytes, _| {
+    let mut scratch = vec![0; load.options.read_bytes];
+    blocks::receive(&mut stream, load, counter, payload, |stream, max_bytes, _| {
         tcp::discard(payload_socket(stream)?, &mut scratch[..max_bytes])
     })
 }

@@ -4,35 +4,38 @@ use std::io::{self, Read, Write};
 
 use lfn_session::DataStream;
 
-use super::data::{PayloadSource, PayloadVerifier};
-use super::{LoadState, PayloadResult, StreamCounter};
+use super::blocks;
+use super::counter::StreamCounter;
+use super::engine::PayloadResult;
+use super::payload::{PayloadSource, PayloadVerifier};
+use super::state::LoadState;
 
 pub(super) fn send(
     mut stream: DataStream,
-    shared: &LoadState,
+    load: &LoadState,
     counter: &StreamCounter,
     payload: &mut PayloadResult,
 ) -> io::Result<()> {
-    let mut source = PayloadSource::new(shared, stream.stream());
-    super::send(&mut stream, shared, counter, payload, |stream, part| {
-        let record = source.at(part.at, part.length);
-        stream.write(&record[part.offset..part.offset + part.max_bytes])
+    let mut source = PayloadSource::new(load, stream.stream())?;
+    blocks::send(&mut stream, load, counter, payload, |stream, part| {
+        let block = source.at(part.at, part.length);
+        stream.write(&block[part.offset..part.offset + part.max_bytes])
     })
 }
 
 pub(super) fn receive(
     mut stream: DataStream,
-    shared: &LoadState,
+    load: &LoadState,
     counter: &StreamCounter,
     payload: &mut PayloadResult,
 ) -> io::Result<()> {
     let mut buffer = Vec::new();
-    let mut expected = PayloadVerifier::new(shared, stream.stream());
-    let result = super::receive(&mut stream, shared, counter, payload, |stream, max_bytes, at| {
+    let mut expected = PayloadVerifier::new(load, stream.stream());
+    let result = blocks::receive(&mut stream, load, counter, payload, |stream, max_bytes, at| {
         if buffer.is_empty() {
             // An idle stream needs no buffer.
             stream.peek(&mut [0])?;
-            buffer = vec![0; shared.read_bytes];
+            buffer = vec![0; load.options.read_bytes];
         }
         let length = stream.read(&mut buffer[..max_bytes])?;
         expected.verify(at, &buffer[..length]);

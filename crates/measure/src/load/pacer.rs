@@ -1,9 +1,8 @@
-//! Schedule of departing datagrams, and their lateness.
+//! Schedule of departing blocks and datagrams, and their lateness.
 //!
-//! Datagrams leave in bursts of a fixed size: one datagram, unless the rate is so high that one call per datagram would
-//! cost too much. Burst n leaves n burst times after the start, so no error accumulates. A late sender catches up at
-//! twice the rate, and never at once, because a path need not carry such a burst. Lateness beyond [`MAX_DEBT`] is
-//! skipped and reported.
+//! Blocks leave in bursts of a fixed size: one block, unless the user requests more, or the rate is so high that one call
+//! per datagram would cost too much. Burst n leaves n burst times after the start, so no error accumulates. [`CatchUp`]
+//! has the ways in which a late sender catches up. The schedule gets `now` as an argument; [`super::wait`] sleeps.
 
 use std::time::Duration;
 
@@ -12,8 +11,8 @@ use lfn_base::time::Instant;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_results::udp::figures::Quantiles;
 
-/// Maximum lateness behind the schedule; the rest is skipped.
-pub const MAX_DEBT: Duration = Duration::from_millis(250);
+/// Maximum lateness behind the schedule with [`CatchUp::Doubled`]; the rest is skipped.
+const MAX_DEBT: Duration = Duration::from_millis(250);
 
 /// Lateness from which a burst is overdue. Smaller values come from the kernel's scheduling, not from a lack of
 /// processor power.
@@ -22,14 +21,28 @@ const OVERDUE_AFTER: Duration = Duration::from_millis(1);
 /// Minimum time between bursts; smaller bursts cost too many calls.
 const MIN_BURST_INTERVAL: Duration = Duration::from_micros(100);
 
+/// Maximum lateness behind the schedule with [`CatchUp::AtOnce`]; the rest is skipped. More would be a burst that the user
+/// did not request.
+const MAX_DEBT_AT_ONCE: Duration = Duration::from_millis(100);
+
+/// Way in which a late sender catches up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CatchUp {
+    /// At once, as iperf3 does.
+    AtOnce,
+    /// At twice the rate, because a path need not carry a burst.
+    Doubled,
+}
+
 /// A send schedule and its statistics.
 #[derive(Debug, Clone)]
-pub struct UdpPace {
-    /// Time of one datagram as a fraction of nanoseconds: bits × 10⁹ over bits per second.
+pub(crate) struct Pacer {
+    /// Time of one block as a fraction of nanoseconds: bits × 10⁹ over bits per second.
     numerator: u128,
     rate: BitRate,
     burst: u32,
-    /// Due time of datagram 0 of the schedule.
+    catch_up: CatchUp,
+    /// Due time of block 0 of the schedule.
     origin: Instant,
     sent: u64,
     last: Option<Instant>,
@@ -38,52 +51,63 @@ pub struct UdpPace {
     given_up: Duration,
 }
 
-impl UdpPace {
-    /// Creates a schedule for datagrams with this payload, at this payload rate, in bursts of `burst`.
-    pub fn new(rate: BitRate, datagram: Bytes, burst: u32, now: Instant) -> Self {
-        UdpPace {
-            numerator: u128::from(datagram.0.max(1)) * 8 * 1_000_000_000,
+impl Pacer {
+    /// Creates a schedule for blocks of this length, at this payload rate, in bursts of `burst`.
+    pub(crate) fn new(rate: BitRate, block: Bytes, burst: u32, catch_up: CatchUp, now: Instant) -> Self {
+        Pacer {
+            numerator: u128::from(block.0.max(1)) * 8 * 1_000_000_000,
             rate: BitRate(rate.0.max(1)),
             burst: burst.max(1),
+            catch_up,
             origin: now,
             sent: 0,
             last: None,
-            lateness: Histogram::new_with_bounds(1, 60_000_000_000, 2).ok(),
+            lateness: None,
             behind: Duration::ZERO,
             given_up: Duration::ZERO,
         }
     }
 
+    /// Measures the lateness of the bursts from now on.
+    pub(crate) fn with_lateness(self) -> Self {
+        Pacer { lateness: Histogram::new_with_bounds(1, 60_000_000_000, 2).ok(), ..self }
+    }
+
     /// Returns the number of datagrams per call at this rate; one call takes at most `max_burst`.
-    pub fn burst_for(rate: BitRate, datagram: Bytes, max_burst: u32) -> u32 {
+    pub(crate) fn burst_for(rate: BitRate, datagram: Bytes, max_burst: u32) -> u32 {
         let bits = u128::from(datagram.0.max(1)) * 8;
         let closest = u128::from(rate.0) * MIN_BURST_INTERVAL.as_nanos() / (bits * 1_000_000_000);
         u32::try_from(closest).unwrap_or(u32::MAX).clamp(1, max_burst.max(1))
     }
 
     /// Changes the rate and the burst from now on; lateness of the old schedule is dropped.
-    pub fn change(&mut self, rate: BitRate, burst: u32, now: Instant) {
+    pub(crate) fn change(&mut self, rate: BitRate, burst: u32, now: Instant) {
         (self.rate, self.burst) = (BitRate(rate.0.max(1)), burst.max(1));
         (self.origin, self.sent, self.last) = (now, 0, None);
     }
 
-    /// Returns the datagrams per burst.
-    pub fn burst(&self) -> u32 {
+    /// Returns the blocks per burst.
+    pub(crate) fn burst(&self) -> u32 {
         self.burst
     }
 
     /// Returns the time when the next burst may leave.
-    pub fn next(&self) -> Instant {
+    pub(crate) fn next(&self) -> Instant {
         let due = self.due(self.sent);
         match self.last {
             // A late burst follows at half the interval, so at twice the rate.
-            Some(last) => due.max(last + self.time_for(u64::from(self.burst)) / 2),
-            None => due,
+            Some(last) if self.catch_up == CatchUp::Doubled => due.max(last + self.time_for(u64::from(self.burst)) / 2),
+            _ => due,
         }
     }
 
-    /// Records that `count` datagrams left at `now`.
-    pub fn record_sent(&mut self, count: u32, now: Instant) {
+    /// Returns whether the next block is the first of a burst.
+    pub(crate) fn is_burst_start(&self) -> bool {
+        self.sent.is_multiple_of(self.burst.into())
+    }
+
+    /// Records that `count` blocks left at `now`.
+    pub(crate) fn record_sent(&mut self, count: u32, now: Instant) {
         let due = self.due(self.sent);
         let late = now.saturating_since(due);
         if let Some(lateness) = &mut self.lateness {
@@ -93,35 +117,39 @@ impl UdpPace {
         if late > OVERDUE_AFTER {
             self.behind += now.saturating_since(self.last.map_or(due, |last| due.max(last)));
         }
-        if late > MAX_DEBT {
-            self.origin += late - MAX_DEBT;
-            self.given_up += late - MAX_DEBT;
+        let max_debt = match self.catch_up {
+            CatchUp::AtOnce => MAX_DEBT_AT_ONCE,
+            CatchUp::Doubled => MAX_DEBT,
+        };
+        if late > max_debt {
+            self.origin += late - max_debt;
+            self.given_up += late - max_debt;
         }
         self.sent += u64::from(count);
         self.last = Some(now);
     }
 
     /// Returns the lateness of the bursts.
-    pub fn lateness(&self) -> Option<Quantiles> {
+    pub(crate) fn lateness(&self) -> Option<Quantiles> {
         self.lateness.as_ref().and_then(Quantiles::of)
     }
 
     /// Returns the time in which a burst was overdue.
-    pub fn behind(&self) -> Duration {
+    pub(crate) fn behind(&self) -> Duration {
         self.behind
     }
 
     /// Returns the skipped time of the schedule.
-    pub fn given_up(&self) -> Duration {
+    pub(crate) fn given_up(&self) -> Duration {
         self.given_up
     }
 
-    fn due(&self, datagram: u64) -> Instant {
-        self.origin + self.time_for(datagram)
+    fn due(&self, block: u64) -> Instant {
+        self.origin + self.time_for(block)
     }
 
-    fn time_for(&self, datagrams: u64) -> Duration {
-        let nanos = self.numerator.saturating_mul(datagrams.into()) / u128::from(self.rate.0);
+    fn time_for(&self, blocks: u64) -> Duration {
+        let nanos = self.numerator.saturating_mul(blocks.into()) / u128::from(self.rate.0);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
@@ -133,13 +161,9 @@ mod tests {
     const DATAGRAM: Bytes = Bytes(1472);
 
     /// Sends for `time` with the given wake-up delays; returns the departures.
-    fn run(
-        rate: BitRate,
-        time: Duration,
-        mut lateness: impl FnMut(usize) -> Duration,
-    ) -> (UdpPace, Vec<(Instant, u32)>) {
-        let burst = UdpPace::burst_for(rate, DATAGRAM, 44);
-        let mut pace = UdpPace::new(rate, DATAGRAM, burst, Instant::ZERO);
+    fn run(rate: BitRate, time: Duration, mut lateness: impl FnMut(usize) -> Duration) -> (Pacer, Vec<(Instant, u32)>) {
+        let burst = Pacer::burst_for(rate, DATAGRAM, 44);
+        let mut pace = Pacer::new(rate, DATAGRAM, burst, CatchUp::Doubled, Instant::ZERO).with_lateness();
         let (mut now, mut departures) = (Instant::ZERO, Vec::new());
         while now < Instant::ZERO + time {
             now = now.max(pace.next()) + lateness(departures.len());
@@ -196,7 +220,20 @@ mod tests {
 
     #[test]
     fn bursts_are_as_small_as_possible() {
-        let burst = |rate| UdpPace::burst_for(BitRate(rate), DATAGRAM, 44);
+        let burst = |rate| Pacer::burst_for(BitRate(rate), DATAGRAM, 44);
         assert_eq!((burst(0), burst(100_000_000), burst(1_000_000_000), burst(100_000_000_000)), (1, 1, 8, 44));
+    }
+
+    #[test]
+    fn late_sender_catches_up_at_once_within_a_limit() {
+        let (second, block) = (Duration::from_secs(1), Bytes(1_000_000));
+        let mut pacer = Pacer::new(BitRate(80_000_000), block, 1, CatchUp::AtOnce, Instant::ZERO);
+        pacer.record_sent(1, Instant::ZERO);
+        assert_eq!(pacer.next(), Instant::ZERO + second / 10);
+        // 50 ms late: the next block keeps its time. Five seconds late: the schedule starts again 100 ms ago.
+        pacer.record_sent(1, Instant::ZERO + second * 3 / 20);
+        assert_eq!(pacer.next(), Instant::ZERO + second / 5);
+        pacer.record_sent(1, Instant::ZERO + 5 * second);
+        assert_eq!(pacer.next(), Instant::ZERO + 5 * second);
     }
 }
