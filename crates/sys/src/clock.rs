@@ -3,7 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -19,9 +19,10 @@ pub fn wall_nanos() -> u64 {
     nanos(ClockId::Realtime)
 }
 
-/// Returns the time since 1970 (`CLOCK_REALTIME`). Use it for dates and ages, never to measure durations.
+/// Returns the time since 1970. Use it for dates and ages, never to measure durations. The C library reads the clock, so
+/// `faketime` can move it.
 pub fn since_1970() -> Duration {
-    Duration::from_nanos(wall_nanos())
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Returns the time since the host booted, suspended time included (`CLOCK_BOOTTIME`).
