@@ -88,6 +88,7 @@ fn upload_once(
         let streams = limiter
             .cloned()
             .map_or_else(StreamSet::default, StreamSet::rate_limited_by)
+            .with_stall_timeouts(options.stall_timeouts)
             .with_congestion(options.congestion.as_ref());
         let listing = Listing::new(&options.selection)
             .with_generated_time(Some(id.began))
@@ -166,7 +167,8 @@ fn download_once(
             block_size: options.block,
             timeouts: ReceiverTimeouts::default(),
         };
-        let receiver = received.insert(Receiver::start(destination(), receiver_options, StreamSet::default())?);
+        let stream_set = StreamSet::default().with_stall_timeouts(options.stall_timeouts);
+        let receiver = received.insert(Receiver::start(destination(), receiver_options, stream_set)?);
         if let CopyJob::Get { from, selection } = job {
             receiver.accept_only(RequestedEntries::new(from, selection));
         }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::role::{CopyResult, ListedTotals, Role};
-use super::stall::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT};
+use super::stall::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT, StallTimeouts};
 use super::stream_set::StreamSet;
 use super::{Stall, TransferError};
 
@@ -210,7 +210,8 @@ impl<'a, C: ControlLink> ControlLoop<'a, C> {
             return Err(SessionError::Timeout { peer, after: DEAD_PEER_TIMEOUT, while_doing: "while copying" }.into());
         }
         let client = self.control.peer() == "the server";
-        let stall_timeout = if client { STALL_TIMEOUT } else { STALL_TIMEOUT + SERVER_EXTRA_TIMEOUT };
+        let StallTimeouts { copy, .. } = side.streams().stall_timeouts();
+        let stall_timeout = if client { copy } else { copy + SERVER_EXTRA_TIMEOUT };
         if standstill > stall_timeout {
             let (sender, receiver) = if S::IS_SENDER {
                 (progress, self.liveness.peer_progress)

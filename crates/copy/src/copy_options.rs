@@ -20,6 +20,7 @@ use lfn_session::wire::copy::{CopyTally, EntryFailure, Selection};
 use super::TransferError;
 use super::entry_listener::EntryListener;
 use super::role::ListedTotals;
+use super::stall::StallTimeouts;
 
 /// Default time for reconnecting after a lost connection.
 pub const DEFAULT_RETRY_FOR: Duration = Duration::from_secs(600);
@@ -47,6 +48,7 @@ pub struct CopyOptions {
     pub selection: Selection,
     /// Maximum time without progress in which an interrupted copy tries to reconnect.
     pub retry_for: Duration,
+    pub stall_timeouts: StallTimeouts,
     /// Verification, syncing and reporting.
     pub transfer_options: TransferOptions,
     /// Receives the results of entries, if the options request them.
@@ -66,6 +68,7 @@ impl Default for CopyOptions {
             predicted: None,
             selection: Selection::default(),
             retry_for: Duration::ZERO,
+            stall_timeouts: StallTimeouts::default(),
             transfer_options: TransferOptions::default(),
             listener: EntryListener::default(),
         }

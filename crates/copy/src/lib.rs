@@ -44,4 +44,5 @@ pub use error::{
 pub use lfn_session::wire::copy::CopyEnd;
 pub use role::ListedTotals;
 pub use serve::serve;
+pub use stall::StallTimeouts;
 pub use third_party::third_party_copy;

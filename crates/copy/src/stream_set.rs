@@ -23,8 +23,8 @@ use lfn_sys::tcp;
 use rustix::fs::sendfile;
 
 use super::lock::lock;
-use super::stall::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT};
-use super::stream_state::{ClosedStream, STREAM_STALL_TIMEOUT, StreamState};
+use super::stall::{SERVER_EXTRA_TIMEOUT, StallTimeouts};
+use super::stream_state::{ClosedStream, StreamState};
 pub(crate) use super::work_meter::Activity;
 use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::{DEAD_PEER_TIMEOUT, is_timeout};
@@ -52,6 +52,7 @@ pub(crate) struct StreamSet {
     not_needed: AtomicU64,
     /// Count of blocks that arrived.
     arrived: AtomicU64,
+    stall_timeouts: StallTimeouts,
     /// Rate limiter of a server.
     rate_limiter: Option<Arc<RateLimiter>>,
     /// Decides whether a sender changes to BBR. `None` if this is not permitted.
@@ -95,6 +96,14 @@ impl StreamSet {
     /// Creates the streams of a server with a rate limiter.
     pub(crate) fn rate_limited_by(limiter: Arc<RateLimiter>) -> Self {
         StreamSet { rate_limiter: Some(limiter), ..StreamSet::default() }
+    }
+
+    pub(crate) fn with_stall_timeouts(self, stall_timeouts: StallTimeouts) -> Self {
+        StreamSet { stall_timeouts, ..self }
+    }
+
+    pub(crate) fn stall_timeouts(&self) -> StallTimeouts {
+        self.stall_timeouts
     }
 
     /// Permits a change of the congestion control during the copy, unless the user named one.
@@ -246,8 +255,8 @@ impl StreamSet {
         let many = times > FAILURES_PER_STREAM.0 * table.max_active + FAILURES_PER_STREAM.1 + more;
         drop(table);
         // The first stream was idle for some time before it was found stalled.
-        let after = stalled.map(|since| now.saturating_duration_since(since) + STREAM_STALL_TIMEOUT);
-        if let Some(after) = after.filter(|after| many || *after >= STALL_TIMEOUT + longer) {
+        let after = stalled.map(|since| now.saturating_duration_since(since) + self.stall_timeouts.stream);
+        if let Some(after) = after.filter(|after| many || *after >= self.stall_timeouts.copy + longer) {
             return self
                 .fail(TransferError::Stalled { after, stall: Stall { cause: StallCause::Network, is_upload: true } });
         }
@@ -488,6 +497,7 @@ fn read_socket(state: &StreamState) -> Option<SocketEvidence> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stall::{STALL_TIMEOUT, STREAM_STALL_TIMEOUT};
 
     /// Simulates a copy in which the streams break one after another. Returns the error that ends the copy, and the count of
     /// rounds.

@@ -20,9 +20,6 @@ use lfn_session::wire::copy::{FileBlocks, StreamReceived, split_into_messages};
 use super::TransferError;
 use super::lock::lock;
 
-/// Maximum time in which the receiver reads nothing from a stream.
-pub(super) const STREAM_STALL_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Minimum round trips in which the receiver reads nothing, if they take longer than the minimum time.
 const MIN_STALL_ROUND_TRIPS: u32 = 20;
 
@@ -200,6 +197,7 @@ mod tests {
     use lfn_session::transport::memory;
 
     use super::*;
+    use crate::stall::STREAM_STALL_TIMEOUT;
 
     #[test]
     fn stream_without_figures_stalls_by_time_alone() {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lfn_base::path::PathProfile;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_copy::proto::streams::{CountReason, StreamPlan};
-use lfn_copy::{CopyOptions, EntryListener};
+use lfn_copy::{CopyOptions, EntryListener, StallTimeouts};
 use lfn_results::evidence::TypedArgument;
 use lfn_session::Protection;
 use lfn_session::dial::{ServerConnection, Target};
@@ -121,6 +121,7 @@ pub fn prepare(
         transfer_options,
         listener: request.entries.clone(),
         retry_for: streams.retry_for,
+        stall_timeouts: StallTimeouts::default(),
     };
     Ok(PreparedCopy {
         places: request.places.clone(),

@@ -19,7 +19,7 @@ use lfn_base::random_data::fill_random;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_copy::{
     ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, EntryListener, LocalDestination, LocalSource,
-    TransferError, download, third_party_copy, upload,
+    StallTimeouts, TransferError, download, third_party_copy, upload,
 };
 use lfn_results::evidence::ProgressSample;
 use lfn_session::dial::Target;
@@ -326,18 +326,18 @@ fn damaged_data_is_sent_again() {
     });
 }
 
-/// Takes about ten seconds, which is the stall timeout of a stream.
 #[test]
 fn frozen_stream_is_replaced() {
     let copies = CopySetup::new();
     let files = create_tree(copies.near.path());
     let path = FaultPath::new(copies.served.ticket.port, Fault::Freeze, 500_000, 1);
-    let outcome = copies.upload(&path, &CopySetup::options(Protection::Tls)).unwrap();
+    let stall_timeouts = StallTimeouts { stream: Duration::from_secs(2), ..StallTimeouts::default() };
+    let options = CopyOptions { stall_timeouts, ..CopySetup::options(Protection::Tls) };
+    let outcome = copies.upload(&path, &options).unwrap();
     assert_complete(copies.far.path(), &files, &outcome);
     assert_eq!((outcome.reconnects, outcome.replaced), (0, 1));
 }
 
-/// Takes one minute, which is the stall timeout of a copy with a live peer.
 #[test]
 fn streams_that_all_freeze_are_reported_as_a_stall() {
     let stall = |up: bool| {
@@ -347,9 +347,11 @@ fn streams_that_all_freeze_are_reported_as_a_stall() {
         fs::write(from.path().join("tree/big"), vec![7; 6 << 20]).unwrap();
         // Less than one block, and more than the control messages.
         let path = FaultPath::new(copies.served.ticket.port, Fault::Freeze, 60_000, usize::MAX);
-        let (options, started) = (CopySetup::options(Protection::Clear), Instant::now());
+        let stall_timeouts = StallTimeouts { copy: Duration::from_secs(3), stream: Duration::from_secs(1) };
+        let options = CopyOptions { stall_timeouts, ..CopySetup::options(Protection::Clear) };
+        let started = Instant::now();
         let error = if up { copies.upload(&path, &options) } else { copies.download(&path, &options) }.unwrap_err();
-        assert!(started.elapsed() < Duration::from_secs(100), "up {up}: {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(50), "up {up}: {:?}", started.elapsed());
         assert!(matches!(error, TransferError::Stalled { .. }) && error.is_resumable(), "up {up}: {error}");
         assert!(error.to_string().contains("the network does not deliver data"), "up {up}: {error}");
     };

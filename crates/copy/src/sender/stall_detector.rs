@@ -6,8 +6,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::stream_state::STREAM_STALL_TIMEOUT;
-
 /// Maximum silence of the receiver. After a longer silence, no stream counts as stalled.
 const PEER_SILENCE: Duration = Duration::from_secs(3);
 
@@ -22,19 +20,11 @@ pub(super) struct StallDetector {
     /// The time since when the receiver has sent messages without a long silence and without delays.
     active_since: Instant,
     is_delayed: bool,
-    /// [`STREAM_STALL_TIMEOUT`]; shorter in tests.
-    pub(super) timeout: Duration,
 }
 
 impl StallDetector {
     pub(super) fn new(now: Instant) -> Self {
-        StallDetector {
-            checked_at: now,
-            heard_at: now,
-            active_since: now,
-            is_delayed: false,
-            timeout: STREAM_STALL_TIMEOUT,
-        }
+        StallDetector { checked_at: now, heard_at: now, active_since: now, is_delayed: false }
     }
 
     /// Handles any message of the receiver.

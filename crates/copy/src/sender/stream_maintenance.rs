@@ -29,11 +29,8 @@ impl Shared {
             }
             streams.record_failure(error);
         }
-        let (since, timeout) = {
-            let detector = &mut lock(&self.state).stall_detector;
-            (detector.check(now), detector.timeout)
-        };
-        let Some(since) = since else { return };
+        let Some(since) = lock(&self.state).stall_detector.check(now) else { return };
+        let timeout = streams.stall_timeouts().stream;
         for stream_state in streams.active() {
             if stream_state.has_stalled(since, timeout, now) {
                 stream_state.shut_down_stalled();

@@ -25,6 +25,7 @@ use crate::copy_options::{ConnectionEvent, CopyObserver, CopyOptions, CopyOutcom
 use crate::proto::open_files::CopyRole;
 use crate::role::ListedTotals;
 use crate::serve::{RequestedSources, check_streams};
+use crate::stall::StallTimeouts;
 use crate::{DeniedAction, EntryListener, TransferError};
 
 /// Maximum number of queued messages. If the client reads them more slowly, the copy waits.
@@ -233,6 +234,7 @@ fn options(request: &SendRequest) -> CopyOptions {
         predicted: request.predicted,
         selection: request.selection.clone(),
         retry_for: request.retry_for,
+        stall_timeouts: StallTimeouts::default(),
         transfer_options: (*request.transfer_options).clone(),
         listener: EntryListener::default(),
     }

@@ -67,8 +67,8 @@ pub struct RefusedConnection {
     pub text: String,
 }
 
-/// The parts of an accept loop that differ between servers. The loop calls all methods except
-/// [`serve`](Self::serve) on its own thread, so they must not block.
+/// The parts of an accept loop that differ between servers. Only [`serve`](Self::serve) has a thread of its own, so the
+/// other methods must not block.
 pub trait ConnectionServer: Sized + Send + Sync + 'static {
     /// The socket that accepts connections.
     type Listener: Listen;
