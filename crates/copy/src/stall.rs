@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Default of [`StallTimeouts::copy`].
+/// Default time without progress of the copy, [`StallTimeouts::copy`].
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Default of [`StallTimeouts::stream`].
+/// Default time without progress of one stream, [`StallTimeouts::stream`].
 pub(crate) const STREAM_STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Additional time of a server, so that the client, which knows the near and the far end, reports the error.

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use lfn_session::DataStream;
 
-use super::blocks;
+use super::block_loop;
 use super::counter::StreamCounter;
 use super::engine::PayloadResult;
 use super::payload::{PayloadSource, PayloadVerifier};
@@ -17,7 +17,7 @@ pub(super) fn send(
     payload: &mut PayloadResult,
 ) -> io::Result<()> {
     let mut source = PayloadSource::new(load, stream.stream())?;
-    blocks::send(&mut stream, load, counter, payload, |stream, part| {
+    block_loop::send(&mut stream, load, counter, payload, |stream, part| {
         let block = source.at(part.at, part.length);
         stream.write(&block[part.offset..part.offset + part.max_bytes])
     })
@@ -31,7 +31,7 @@ pub(super) fn receive(
 ) -> io::Result<()> {
     let mut buffer = Vec::new();
     let mut expected = PayloadVerifier::new(load, stream.stream());
-    let result = blocks::receive(&mut stream, load, counter, payload, |stream, max_bytes, at| {
+    let result = block_loop::receive(&mut stream, load, counter, payload, |stream, max_bytes, at| {
         if buffer.is_empty() {
             // An idle stream needs no buffer.
             stream.peek(&mut [0])?;

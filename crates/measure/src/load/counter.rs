@@ -13,7 +13,7 @@ use super::state::LoadState;
 #[derive(Debug, Default)]
 pub(crate) struct StreamCounter {
     bytes: AtomicU64,
-    /// Datagrams.
+    /// Datagrams sent or received.
     datagrams: AtomicU64,
     /// Nanoseconds from the origin to the first byte, plus one; 0 before the first byte.
     first: AtomicU64,
@@ -79,7 +79,7 @@ impl StreamCounter {
         self.last.store(nanos(now), Ordering::Relaxed);
     }
 
-    /// Records the calling thread as the one that moves the data.
+    /// Records that the calling thread moves the data.
     pub(super) fn set_thread(&self) {
         self.thread.store(process::thread_id(), Ordering::Relaxed);
     }

@@ -17,6 +17,7 @@
 //! The server's limits are enforced by waiting, at a reader too: a full receive window then stops a peer that ignores the
 //! limit.
 
+mod block_loop;
 mod blocks;
 mod copying;
 mod counter;
@@ -37,6 +38,6 @@ pub(crate) use engine::{LoadEngine, LoadError, LoadStream, STACK_SIZE, StreamEve
 pub(crate) use host::HostWatch;
 pub(crate) use intervals::{IntervalMeter, MeteredStream, StreamTotals};
 pub(crate) use pacer::{CatchUp, Pacer};
-pub(crate) use payload::{PayloadKind, fill_payload};
-pub(crate) use state::{LoadOptions, LoadState};
+pub(crate) use payload::fill_payload;
+pub(crate) use state::{LoadOptions, LoadState, PayloadKind};
 pub(crate) use wait::WaitPrecision;

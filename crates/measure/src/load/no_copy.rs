@@ -14,7 +14,7 @@ use lfn_session::DataStream;
 use lfn_sys::pages::Pages;
 use lfn_sys::tcp;
 
-use super::blocks;
+use super::block_loop;
 use super::counter::StreamCounter;
 use super::engine::PayloadResult;
 use super::payload::PayloadSource;
@@ -28,7 +28,7 @@ pub(super) fn send(
 ) -> io::Result<()> {
     payload_socket(&stream)?;
     let pages = Pages::new(PayloadSource::new(load, stream.stream())?.at(0, load.options.block_bytes))?;
-    blocks::send(&mut stream, load, counter, payload, |stream, part| {
+    block_loop::send(&mut stream, load, counter, payload, |stream, part| {
         pages.send(payload_socket(stream)?, part.offset, part.max_bytes)
     })
 }
@@ -41,7 +41,7 @@ pub(super) fn receive(
 ) -> io::Result<()> {
     payload_socket(&stream)?;
     let mut scratch = vec![0; load.options.read_bytes];
-    blocks::receive(&mut stream, load, counter, payload, |stream, max_bytes, _| {
+    block_loop::receive(&mut stream, load, counter, payload, |stream, max_bytes, _| {
         tcp::discard(payload_socket(stream)?, &mut scratch[..max_bytes])
     })
 }

@@ -9,19 +9,7 @@ use std::io;
 use lfn_base::random_data::{compare_random, fill_random};
 use lfn_results::measure::PayloadCheck;
 
-use super::state::LoadState;
-
-/// Bytes of the blocks and datagrams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PayloadKind {
-    Zero,
-    /// Pseudo-random bytes, a function of the position and of the stream's number.
-    Seeded,
-    /// Random bytes that nobody can predict.
-    Unpredictable,
-    /// The digits that iperf 2 sends.
-    Digits,
-}
+use super::state::{LoadState, PayloadKind};
 
 /// Source of the sender's blocks.
 #[derive(Debug)]

@@ -13,11 +13,22 @@ use lfn_session::transport::DEAD_PEER_TIMEOUT;
 use lfn_sys::clock::monotonic_nanos;
 
 use super::pacer::{CatchUp, Pacer};
-use super::payload::PayloadKind;
 use super::wait::{WaitPrecision, wait_until};
 
 /// Amount of a load without a limit.
 const UNLIMITED: u64 = u64::MAX;
+
+/// Bytes of the blocks and datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PayloadKind {
+    Zero,
+    /// Pseudo-random bytes, a function of the position and of the stream's number.
+    Seeded,
+    /// Random bytes from the system.
+    Unpredictable,
+    /// The digits that iperf 2 sends.
+    Digits,
+}
 
 /// A front end's choices for the streams of one direction.
 #[derive(Debug, Clone)]

@@ -339,7 +339,7 @@ impl FlowWork {
         // The loop ends when the channel of steps is closed.
         while let Ok(step) = ramp.steps.recv() {
             let sent = sender.run(step.rate, step.number, SendUntil::Time(step.time))?;
-            // At the end of the test nobody reads the result.
+            // At the end of the test no client reads the result.
             let _ = ramp.sent.send(sent);
         }
         Ok(())
