@@ -69,7 +69,7 @@ impl Drop for RunningServer {
 }
 
 /// Starts a server, and returns when the server listens. `on_event` is called on the threads of the server. With
-/// [`log_event`], the events become events of `tracing`. The sandbox holds for these threads, not for the caller.
+/// [`log_event()`], the events become events of `tracing`. The sandbox holds for these threads, not for the caller.
 pub fn serve(
     options: &ServeOptions,
     on_event: impl Fn(&ServerEvent<'_>) + Send + Sync + 'static,
