@@ -1,7 +1,7 @@
 //! Server of the control socket: an accept loop in the child process, and a thread for each connection.
 //!
 //! The server closes connections of other users, and of users that it cannot distinguish. Connections of the same user
-//! ([`peer`](super::peer)) are served concurrently. Silent clients can delay the next client by at most one second,
+//! ([`peer`]) are served concurrently. Silent clients can delay the next client by at most one second,
 //! when [`MAX_PEERS`] of them are connected. A response takes no time, unless a change needs more memory or a direction
 //! is late. The data path never waits for the server.
 
