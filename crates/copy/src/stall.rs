@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Default of [`StallTimeouts::copy`].
+/// Default of [`StallTimeouts::copy`]; a server adds [`SERVER_EXTRA_TIMEOUT`].
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Default of [`StallTimeouts::stream`].
+/// Default of [`StallTimeouts::stream`], for any path up to a round trip of 500 ms.
 pub(crate) const STREAM_STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Additional time of a server, so that the client, which knows the near and the far end, reports the error.

@@ -28,7 +28,7 @@ const FULL_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A listening socket that never blocks.
 pub trait Listen: AsFd {
-    /// An accepted connection.
+    /// A connection that this socket accepts.
     type Connection: Send + 'static;
 
     /// Returns the next connection and the address of its peer. The error is `WouldBlock` if none waits. The peers of a
@@ -117,7 +117,7 @@ pub struct AcceptSettings {
 /// Reaction to a new connection when all slots are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Refuse the connection.
+    /// Close the connection and log a refusal.
     Refuse,
     /// Let the connection wait in the backlog of its socket.
     Wait,
