@@ -41,11 +41,13 @@ pub(super) fn send(
         if length == 0 {
             break;
         }
-        if let Some(pacer) = &pacer {
+        if let Some(pacer) = &mut pacer {
             load.wait_for_burst(pacer);
             if load.is_stopped() {
                 return Ok(());
             }
+            // Before the block is sent: the waits of the server's limits do not make the block late.
+            pacer.record_sent(1, Instant::from_nanos(monotonic_nanos()));
         }
         let begun = times.map(|_| load.now());
         let mut offset = 0;
@@ -68,9 +70,6 @@ pub(super) fn send(
             }
         }
         sent += length as u64;
-        if let Some(pacer) = &mut pacer {
-            pacer.record_sent(1, Instant::from_nanos(monotonic_nanos()));
-        }
         if let (Some(times), Some(begun)) = (&mut times, begun) {
             times.record(begun, load.now(), length as u64);
         }
