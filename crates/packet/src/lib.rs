@@ -10,6 +10,8 @@
 //! next hop ([`write_too_big_reply`]). A frame that the crate cannot interpret is one opaque packet. This is correct
 //! except for super-packets that the virtual-net header cannot name (tunnels), which the interfaces of the emulator
 //! never receive.
+//!
+//! [`pcapng`] writes capture files.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +22,7 @@ mod endpoints;
 mod frame;
 mod headers;
 mod layout;
+pub mod pcapng;
 mod reply;
 
 use frame::ETHERNET_HEADER;

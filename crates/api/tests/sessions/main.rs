@@ -4,9 +4,7 @@
 
 mod datagrams;
 mod fault_proxy;
-mod hostile_clients;
 mod hostile_copies;
-mod hostile_servers;
 mod hostile_streams;
 mod outages;
 mod protocol_faults;

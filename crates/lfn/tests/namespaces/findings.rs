@@ -53,22 +53,26 @@ fn healthy_paths_have_no_findings() {
 /// Runs in which the machine was fast enough, and that have no finding and the predicted goodput.
 const HEALTHY: Rate = Rate { required: 2, runs: 5 };
 
-/// Requires that no accurate run has a finding, and that two of five are accurate and have the predicted goodput. A run
-/// is not accurate if it reports this itself: an inaccurate emulation, or a CPU limit. This test fails if a rule reports
+/// Accurate runs of one path that may have a finding. A rule that fires in 2 % of healthy runs then fails this test in
+/// 1 % of its executions, and a rule that fires in half of them in all but 1 of 150.
+const PERMITTED_FALSE: usize = 1;
+
+/// Requires that at most [`PERMITTED_FALSE`] accurate run has a finding, and that two of five are accurate and have the
+/// predicted goodput. A run is not accurate if it reports this itself: an inaccurate emulation, or a CPU limit. This test fails if a rule reports
 /// a missing fault (competing traffic, queueing, small MTU, slow start, a slow application, CPU), and if the prediction
 /// is wrong by a factor of 2 or by a tenth.
 fn healthy(capacity: &str, rtt: &str) {
     let what = format!("healthy path of {capacity} and {rtt}");
     let outputs: Vec<_> =
-        (0..HEALTHY.runs).map(|_| emulation(&["--rate", capacity, "--rtt", rtt], "", &["--time", "4s"])).collect();
+        (0..HEALTHY.runs).map(|_| emulation(&["--rate", capacity, "--rtt", rtt], "", &["--time", "6s"])).collect();
     let is_busy = |output: &Output| {
         output.status.code() == Some(NOT_FAITHFUL) || found(&run_of(output)).iter().any(|name| name == "CPU-bound")
     };
     let accurate: Vec<_> =
         outputs.iter().filter(|output| !is_busy(output)).map(|output| Measured(run_of(output))).collect();
     let wrong: Vec<_> = accurate.iter().filter(|run| !found(&run.0).is_empty()).collect();
-    println!("{what}: {} of {} accurate runs have findings, permitted 0", wrong.len(), accurate.len());
-    assert!(wrong.is_empty(), "{what}: {wrong:#?}");
+    println!("{what}: {} of {} accurate runs have findings, permitted {PERMITTED_FALSE}", wrong.len(), accurate.len());
+    assert!(wrong.len() <= PERMITTED_FALSE, "{what}: {wrong:#?}");
     let rate = |value: &Value| value.as_u64().unwrap();
     HEALTHY.judge(&what, accurate, |Measured(run)| {
         let expected = &run["expected"];

@@ -1,5 +1,10 @@
 //! Clients with a valid ticket that send too much, or read and write almost nothing. They cost the server only bounded
 //! memory, and do not affect other clients.
+//!
+//! These tests measure the memory of their process, so they are a program of their own.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +23,9 @@ use lfn_session::{Control, DataStream, Protection};
 use serde_json::{Value, json};
 use support::TestServer;
 
-use crate::support;
+#[allow(dead_code, reason = "this program uses a part of it")]
+#[path = "sessions/support/mod.rs"]
+mod support;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -1,5 +1,10 @@
 //! A malicious server: nothing is written outside the destination, nothing false or unrequested gets a name there, and
 //! the client always ends.
+//!
+//! These tests measure the memory of their process, so they are a program of their own.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -24,7 +29,9 @@ use lfn_session::{DataStream, SessionError};
 use serde_json::{Value, json};
 use support::TestServer;
 
-use crate::support;
+#[allow(dead_code, reason = "this program uses a part of it")]
+#[path = "sessions/support/mod.rs"]
+mod support;
 
 const BLOCK: u64 = 1 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
