@@ -21,12 +21,12 @@ const NANOSECONDS: u8 = 9;
 const COMMENT: u16 = 1;
 const END_OF_OPTIONS: u16 = 0;
 
-/// A captured frame.
+/// A captured frame of one interface.
 #[derive(Clone, Copy, Debug)]
 pub struct CapturedPacket<'a> {
     /// Number of the interface in this section, from 0.
     pub interface: u32,
-    /// Nanoseconds since 1970.
+    /// Time of the capture, nanoseconds since 1970.
     pub time: u64,
     /// Captured part of the frame, from its start.
     pub bytes: &'a [u8],
