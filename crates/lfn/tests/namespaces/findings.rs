@@ -58,9 +58,9 @@ const HEALTHY: Rate = Rate { required: 2, runs: 5 };
 const PERMITTED_FALSE: usize = 1;
 
 /// Requires that at most [`PERMITTED_FALSE`] accurate run has a finding, and that two of five are accurate and have the
-/// predicted goodput. A run is not accurate if it reports this itself: an inaccurate emulation, or a CPU limit. This test fails if a rule reports
-/// a missing fault (competing traffic, queueing, small MTU, slow start, a slow application, CPU), and if the prediction
-/// is wrong by a factor of 2 or by a tenth.
+/// predicted goodput. A run is not accurate if it reports this itself: an inaccurate emulation, or a CPU limit. This test
+/// fails if a rule reports a missing fault (competing traffic, queueing, small MTU, slow start, a slow application, CPU),
+/// and if the prediction is wrong by a factor of 2 or by a tenth.
 fn healthy(capacity: &str, rtt: &str) {
     let what = format!("healthy path of {capacity} and {rtt}");
     let outputs: Vec<_> =

@@ -30,7 +30,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Stack of a connection's thread. A TLS handshake and the loops of a session need a fraction of it. The size is less
 /// than a quarter of the 2 MiB of other threads, so that a session never inherits the used stack of another thread (as
-/// in `tester::load`).
+/// in `lfn_measure::load`).
 pub(super) const STACK_SIZE: usize = 400 << 10;
 
 /// Serves a connection to its end. An error belongs to a connection that did not join a session.
