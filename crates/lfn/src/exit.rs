@@ -1,7 +1,7 @@
 //! Exit codes, and the one format of a failure: one line with the error, one line with a hint.
 
-use std::process::ExitCode;
-use std::{fmt, io};
+use std::fmt;
+use std::io::{self, Write as _};
 
 use lfn_api::ErrorKind;
 use lfn_api::copy::CopyError;
@@ -37,12 +37,6 @@ pub enum Exit {
     Command(u8),
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit.code())
-    }
-}
-
 impl Exit {
     /// Returns the exit code that the help documents.
     pub fn code(self) -> u8 {
@@ -55,6 +49,14 @@ impl Exit {
             Exit::Interrupted => 130,
             Exit::Command(code) => code,
         }
+    }
+
+    /// Ends the process without exit handlers. The handler of `aws-lc` aborts the process, rarely, if a thread still uses
+    /// TLS (`doc/decisions/016-one-crypto-library.md`).
+    pub fn end_process(self) -> ! {
+        // Each printer flushes and reports its own errors, so that only a closed pipe can fail here.
+        let _ = print::raw_text().flush();
+        lfn_sys::process::exit_immediately(self.code().into())
     }
 }
 
@@ -109,8 +111,8 @@ impl Failure {
     }
 
     /// Returns the exit code of the command.
-    pub fn exit_code(&self) -> u8 {
-        self.exit.code()
+    pub fn exit(&self) -> Exit {
+        self.exit
     }
 
     /// Returns the error line and the hint line as they are printed.
@@ -134,12 +136,12 @@ impl Failure {
     }
 
     /// Prints the failure and returns its exit code. A closed pipe on standard output counts as success.
-    pub fn report(self) -> ExitCode {
+    pub fn report(self) -> Exit {
         if self.is_closed_stdout() && self.exit == Exit::Failed {
-            return Exit::Ok.into();
+            return Exit::Ok;
         }
         self.print();
-        self.exit.into()
+        self.exit
     }
 
     /// Reports whether the reader closed standard output. Printing fails with a bare I/O error. An error with a cause

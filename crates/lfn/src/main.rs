@@ -16,14 +16,18 @@ mod server_flags;
 mod suggest;
 mod typed;
 
-use std::process::ExitCode;
-
 use clap::CommandFactory;
 
-fn main() -> ExitCode {
+use crate::exit::{Exit, Failure};
+
+fn main() {
+    run().end_process()
+}
+
+fn run() -> Exit {
     let words: Vec<_> = std::env::args_os().collect();
     if let Some(pipe) = cmd::emulate_request::requested_pipe(&words) {
-        return cmd::emulate_request::run(pipe).map_or_else(exit::Failure::report, Into::into);
+        return cmd::emulate_request::run(pipe).unwrap_or_else(Failure::report);
     }
     let mut ignored = Vec::new();
     let mut parsed = cli::parse(&words, &ignored);
@@ -35,7 +39,7 @@ fn main() -> ExitCode {
             Err(done) => (done, cli::RequestedOutput::of_words(cli::Cli::command(), &words)),
         };
         let failure = match done {
-            Ok(exit) => return exit.into(),
+            Ok(exit) => return exit,
             Err(failure) => failure,
         };
         // A command checks some combinations itself, before its work. The flag of the user counts, not the default.

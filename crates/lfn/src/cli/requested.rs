@@ -3,7 +3,6 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::ArgMatches;
 
@@ -65,11 +64,11 @@ impl RequestedOutput {
 
     /// Prints a failure, with an error document if one is requested. Returns the exit code. A closed pipe on standard
     /// output counts as success.
-    pub fn report(&self, mut failure: Failure) -> ExitCode {
-        if failure.is_closed_stdout() && failure.exit_code() == Exit::Failed.code() {
-            return Exit::Ok.into();
+    pub fn report(&self, mut failure: Failure) -> Exit {
+        if failure.is_closed_stdout() && failure.exit() == Exit::Failed {
+            return Exit::Ok;
         }
-        if failure.exit_code() == Exit::Usage.code() {
+        if failure.exit() == Exit::Usage {
             self.name_origin(&mut failure);
         }
         failure.complete_hint(|hint| typed::completed(hint, |flag| self.short_form(flag)));
@@ -78,7 +77,7 @@ impl RequestedOutput {
         if let Some(path) = &self.report {
             self.write_report(path, &failure);
         }
-        ExitCode::from(failure.exit_code())
+        failure.exit()
     }
 
     /// Returns the one-letter form of a flag of the command.
@@ -92,7 +91,7 @@ impl RequestedOutput {
 
     /// Returns the default that conflicts with a flag of the command line, if this is the failure.
     pub fn conflicting_default(&self, failure: &Failure) -> Option<FlagDefault> {
-        let is_conflict = failure.exit_code() == Exit::Usage.code() && failure.lines().0.contains("cannot be combined");
+        let is_conflict = failure.exit() == Exit::Usage && failure.lines().0.contains("cannot be combined");
         if is_conflict { self.named_default(failure).cloned() } else { None }
     }
 
@@ -116,7 +115,7 @@ impl RequestedOutput {
     /// has written its report keeps it.
     fn write_report(&self, path: &Path, failure: &Failure) {
         // A mistyped command line does not destroy an earlier report.
-        if is_report_written() || failure.exit_code() == Exit::Usage.code() {
+        if is_report_written() || failure.exit() == Exit::Usage {
             return;
         }
         // If the file cannot be written, the failure is often this one.

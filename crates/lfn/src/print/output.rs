@@ -129,5 +129,11 @@ pub fn print_error_document(command: &str, failure: &Failure, format: OutputForm
 /// Returns the document of a failed command.
 pub fn error_document(command: &str, failure: &Failure) -> ErrorDocument {
     let (error, hint) = failure.lines();
-    ErrorDocument { schema: ErrorSchema::V1, command: command.to_owned(), error, hint, exit_code: failure.exit_code() }
+    ErrorDocument {
+        schema: ErrorSchema::V1,
+        command: command.to_owned(),
+        error,
+        hint,
+        exit_code: failure.exit().code(),
+    }
 }

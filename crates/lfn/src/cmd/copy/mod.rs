@@ -47,7 +47,7 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
         if format.is_json() && !is_printed {
             let places: Vec<_> = args.places.iter().map(|place| without_secrets(place)).collect();
             let (error, hint) = failure.lines();
-            let failed = FailedCopy::new(&places, error, hint, failure.exit_code());
+            let failed = FailedCopy::new(&places, error, hint, failure.exit().code());
             // The failure itself is reported after this.
             let _ = print_document(&CopyDocument::Failed(failed), format);
         }
