@@ -271,36 +271,51 @@ fn assert_complete(root: &Path, files: &BTreeMap<String, Vec<u8>>, outcome: &Cop
     assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
 }
 
+/// Tests each case on a thread of its own, because the cases mostly wait.
+fn at_once<T: Send, const N: usize>(cases: [T; N], test: impl Fn(T) + Sync) {
+    thread::scope(|scope| {
+        let test = &test;
+        let cases = cases.map(|case| scope.spawn(move || test(case)));
+        cases.map(|case| case.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+    });
+}
+
 /// Copies in both directions, with and without encryption, and checks each result.
-fn for_each_direction(fault: Fault, at: u64, times: usize, outage_at: u64, check: impl Fn(&FaultPath, &CopyOutcome)) {
-    for protection in [Protection::Tls, Protection::Clear] {
-        for up in [true, false] {
-            let copies = CopySetup::new();
-            let (from, to) = if up { (&copies.near, &copies.far) } else { (&copies.far, &copies.near) };
-            let files = create_tree(from.path());
-            let path = FaultPath::new(copies.served.ticket.port, fault, at, times);
-            path.state.outage_at.store(outage_at, Ordering::SeqCst);
-            path.state.slow.store(outage_at < u64::MAX, Ordering::SeqCst);
-            let mut options = CopySetup::options(protection);
-            options.transfer_options.report_digests = true;
-            let digests: Arc<Mutex<Vec<(String, Digest)>>> = Arc::default();
-            let (received, reset) = (digests.clone(), digests.clone());
-            let notify = move |event: &EntryEvent| {
-                received.lock().unwrap().extend(event.digest.map(|digest| (event.name.to_string(), digest)));
-            };
-            options.listener = EntryListener::new(notify, move || reset.lock().unwrap().clear(), |_| ());
-            let outcome = if up { copies.upload(&path, &options) } else { copies.download(&path, &options) };
-            let outcome = outcome.unwrap_or_else(|error| panic!("{protection:?}, up {up}: {error}"));
-            assert_complete(to.path(), &files, &outcome);
-            // Each file's digest is reported once, over any number of sessions.
-            let mut digests = digests.lock().unwrap().clone();
-            digests.sort_by(|(a, _), (b, _)| a.cmp(b));
-            let digest = |bytes: &[u8]| Digest(*blake3::hash(bytes).as_bytes());
-            let expected: Vec<_> = files.iter().map(|(name, bytes)| (format!("tree/{name}"), digest(bytes))).collect();
-            assert!(digests == expected, "{protection:?}, up {up}: {} digests of {}", digests.len(), expected.len());
-            check(&path, &outcome);
-        }
-    }
+fn for_each_direction(
+    fault: Fault,
+    at: u64,
+    times: usize,
+    outage_at: u64,
+    check: impl Fn(&FaultPath, &CopyOutcome) + Sync,
+) {
+    let cases =
+        [(Protection::Tls, true), (Protection::Tls, false), (Protection::Clear, true), (Protection::Clear, false)];
+    at_once(cases, |(protection, up)| {
+        let copies = CopySetup::new();
+        let (from, to) = if up { (&copies.near, &copies.far) } else { (&copies.far, &copies.near) };
+        let files = create_tree(from.path());
+        let path = FaultPath::new(copies.served.ticket.port, fault, at, times);
+        path.state.outage_at.store(outage_at, Ordering::SeqCst);
+        path.state.slow.store(outage_at < u64::MAX, Ordering::SeqCst);
+        let mut options = CopySetup::options(protection);
+        options.transfer_options.report_digests = true;
+        let digests: Arc<Mutex<Vec<(String, Digest)>>> = Arc::default();
+        let (received, reset) = (digests.clone(), digests.clone());
+        let notify = move |event: &EntryEvent| {
+            received.lock().unwrap().extend(event.digest.map(|digest| (event.name.to_string(), digest)));
+        };
+        options.listener = EntryListener::new(notify, move || reset.lock().unwrap().clear(), |_| ());
+        let outcome = if up { copies.upload(&path, &options) } else { copies.download(&path, &options) };
+        let outcome = outcome.unwrap_or_else(|error| panic!("{protection:?}, up {up}: {error}"));
+        assert_complete(to.path(), &files, &outcome);
+        // Each file's digest is reported once, over any number of sessions.
+        let mut digests = digests.lock().unwrap().clone();
+        digests.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let digest = |bytes: &[u8]| Digest(*blake3::hash(bytes).as_bytes());
+        let expected: Vec<_> = files.iter().map(|(name, bytes)| (format!("tree/{name}"), digest(bytes))).collect();
+        assert!(digests == expected, "{protection:?}, up {up}: {} digests of {}", digests.len(), expected.len());
+        check(&path, &outcome);
+    });
 }
 
 #[test]
@@ -365,43 +380,46 @@ fn streams_that_all_freeze_are_reported_as_a_stall() {
 #[test]
 fn lost_session_is_resumed() {
     // Early in the copy, and after many files have their names.
-    for outage_at in [3 << 20, 7_000_000] {
+    at_once([3 << 20, 7_000_000], |outage_at| {
         for_each_direction(Fault::Nothing, 0, 0, outage_at, |_, outcome| {
             assert_eq!(outcome.reconnects, 1);
             assert_eq!((outcome.tally.skipped, outcome.tally.directories), (0, 2), "{:?}", outcome.tally);
             assert!(outcome.outage_time > Duration::ZERO);
         });
-    }
+    });
 }
 
 /// Write-only clients resume too: with the files of their own copy, or in the directory of the create-only copy.
 #[test]
 fn lost_write_only_session_is_resumed() {
-    for rights in ["write", "create"] {
-        for protection in [Protection::Tls, Protection::Clear] {
-            let copies = CopySetup::with_rights(rights);
-            let files = create_tree(copies.near.path());
-            std::os::unix::fs::symlink("big", copies.near.path().join("tree/link")).unwrap();
-            let path = FaultPath::new(copies.served.ticket.port, Fault::Nothing, 0, 0);
-            path.state.outage_at.store(3 << 20, Ordering::SeqCst);
-            path.state.slow.store(true, Ordering::SeqCst);
-            let mut options = CopySetup::options(protection);
-            options.selection.preserve.links = true;
-            let outcome =
-                copies.upload(&path, &options).unwrap_or_else(|error| panic!("{rights} {protection:?}: {error}"));
-            let tally = outcome.tally;
-            assert_eq!((outcome.reconnects, tally.failed), (1, 0), "{rights}: {tally:?}, {:?}", outcome.failures);
-            assert_eq!((tally.files, tally.links), (files.len() as u64, 1), "{rights}: {tally:?}");
-            let tops: Vec<_> = fs::read_dir(copies.far.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-            assert_eq!(tops.len(), 1, "{rights}: {tops:?}");
-            let root = if rights == "create" { &tops[0] } else { copies.far.path() };
-            for (name, bytes) in &files {
-                assert!(fs::read(root.join("tree").join(name)).unwrap() == *bytes, "{rights}: {name}");
-            }
-            let all = fs::read_dir(root.join("tree")).unwrap().chain(fs::read_dir(root.join("tree/in")).unwrap());
-            assert_eq!(all.count(), files.len() + 2, "something half-done is left");
+    let cases = [
+        ("write", Protection::Tls),
+        ("write", Protection::Clear),
+        ("create", Protection::Tls),
+        ("create", Protection::Clear),
+    ];
+    at_once(cases, |(rights, protection)| {
+        let copies = CopySetup::with_rights(rights);
+        let files = create_tree(copies.near.path());
+        std::os::unix::fs::symlink("big", copies.near.path().join("tree/link")).unwrap();
+        let path = FaultPath::new(copies.served.ticket.port, Fault::Nothing, 0, 0);
+        path.state.outage_at.store(3 << 20, Ordering::SeqCst);
+        path.state.slow.store(true, Ordering::SeqCst);
+        let mut options = CopySetup::options(protection);
+        options.selection.preserve.links = true;
+        let outcome = copies.upload(&path, &options).unwrap_or_else(|error| panic!("{rights} {protection:?}: {error}"));
+        let tally = outcome.tally;
+        assert_eq!((outcome.reconnects, tally.failed), (1, 0), "{rights}: {tally:?}, {:?}", outcome.failures);
+        assert_eq!((tally.files, tally.links), (files.len() as u64, 1), "{rights}: {tally:?}");
+        let tops: Vec<_> = fs::read_dir(copies.far.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(tops.len(), 1, "{rights}: {tops:?}");
+        let root = if rights == "create" { &tops[0] } else { copies.far.path() };
+        for (name, bytes) in &files {
+            assert!(fs::read(root.join("tree").join(name)).unwrap() == *bytes, "{rights}: {name}");
         }
-    }
+        let all = fs::read_dir(root.join("tree")).unwrap().chain(fs::read_dir(root.join("tree/in")).unwrap());
+        assert_eq!(all.count(), files.len() + 2, "something half-done is left");
+    });
 }
 
 /// A server behind a path, which may restart with the same identity on another port.
@@ -443,7 +461,7 @@ impl Restartable {
 /// The client asks both servers again, whichever was lost, and the copy resumes.
 #[test]
 fn third_party_copy_resumes_after_losing_either_end() {
-    for (lost_end, restarts) in [(0, false), (0, true), (1, false), (1, true)] {
+    at_once([(0, false), (0, true), (1, false), (1, true)], |(lost_end, restarts)| {
         let mut ends = [Restartable::new(), Restartable::new()];
         let files = create_tree(ends[0].root.path());
         let targets = [ends[0].target(), ends[1].target()];
@@ -467,7 +485,7 @@ fn third_party_copy_resumes_after_losing_either_end() {
         let outcome = outcome.unwrap_or_else(|error| panic!("{lost_end} {restarts}: {error}"));
         assert!(!once && outcome.reconnects > 0, "{lost_end} {restarts}: {outcome:?}");
         assert_complete(ends[1].root.path(), &files, &outcome);
-    }
+    });
 }
 
 #[test]

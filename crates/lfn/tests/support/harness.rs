@@ -1,5 +1,6 @@
 //! The harness of the tests with namespaces: skips tests with missing requirements, and shares the machine between tests.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::process::ExitCode;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -22,16 +23,14 @@ pub enum Needs {
     Root,
 }
 
-/// Share of the machine that a test takes while it runs. The machine has as many shares as the harness has threads, by
-/// default four per processor.
-///
-/// `Waiting` takes one share: the test mostly waits for a path, a peer or a time-out. `Loaded` takes half of the shares:
-/// the test sends as fast as it can, starts many processes, or measures several paths at once. `Alone` takes all shares:
-/// the test measures the accuracy of a rate or delay, which any other load disturbs. These tests run last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Load that a test puts on the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
+    /// Sends as fast as it can, starts many processes, or measures several paths at once. One per processor runs.
     Loaded,
+    /// Mostly waits for a path, a peer or a time-out. Two per processor run, next to the loaded tests.
     Waiting,
+    /// Measures the accuracy of a rate or delay, which any other load disturbs. Runs alone, after all others.
     Alone,
 }
 
@@ -61,24 +60,22 @@ pub fn tests_of(module: &str, weight: Weight, table: &[(&str, Needs, fn())]) -> 
 /// Variable with prefixes of test names, separated by spaces. If set, other tests do not exist.
 const ONLY: &str = "TEST_LFN_ONLY";
 
-/// Runs tests, the loaded ones first, and prints the duration of each.
+/// Runs tests in the order of the tables, as many at once as their weights permit, and prints the duration of each.
 pub fn run(mut tests: Vec<Test>) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    let per_processor = 4;
+    // Each test has a thread, which waits for its turn.
+    arguments.test_threads.get_or_insert(tests.len());
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    let threads = *arguments.test_threads.get_or_insert(per_processor * processors);
-    let shares: &'static Shares = Box::leak(Box::new(Shares::new(threads)));
+    let turns: &'static Turns = Box::leak(Box::new(Turns::new(processors)));
     if let Ok(only) = std::env::var(ONLY) {
         tests.retain(|test| only.split_whitespace().any(|prefix| test.name.starts_with(prefix)));
     }
-    // A stable sort: tests of one weight keep the order of the tables.
-    tests.sort_by_key(|test| test.weight);
     let obstacle = lfn_emulate::namespaces_available().err();
     if let Some(obstacle) = &obstacle {
         eprintln!("no namespaces: {obstacle}. Remedy: {}", obstacle.remedy());
     }
     let forbidden = obstacle.map(|_| Missing::Feature("namespaces"));
-    let trials = tests.into_iter().map(|Test { name, needs, weight, work }| {
+    let trials = tests.into_iter().enumerate().map(|(position, Test { name, needs, weight, work })| {
         let missing = match needs {
             Needs::Nothing => None,
             Needs::Namespaces => forbidden.clone(),
@@ -91,7 +88,7 @@ pub fn run(mut tests: Vec<Test>) -> ExitCode {
                 skip(name.rsplit("::").next().unwrap_or(&name), &missing);
                 return Ok(());
             }
-            let _held = shares.take(weight);
+            let _held = turns.take(weight, position);
             let report = Report { name: &name, start: Instant::now() };
             work();
             drop(report);
@@ -121,41 +118,60 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// Shares of the machine: a counting semaphore.
-struct Shares {
-    all: usize,
-    free: Mutex<usize>,
-    freed: Condvar,
+/// Decides which tests run at the same time. Among tests of one weight, the first of the table has the first turn.
+struct Turns {
+    /// Tests of each weight that may run at the same time.
+    limits: ByWeight<usize>,
+    queues: Mutex<ByWeight<Queue>>,
+    changed: Condvar,
 }
 
-impl Shares {
-    fn new(all: usize) -> Shares {
-        Shares { all, free: Mutex::new(all), freed: Condvar::new() }
+/// A value for each weight, in the order of [`Weight`].
+type ByWeight<T> = [T; 3];
+
+#[derive(Default)]
+struct Queue {
+    /// Positions of the tests that wait for their turn.
+    waiting: BTreeSet<usize>,
+    running: usize,
+}
+
+impl Turns {
+    fn new(processors: usize) -> Turns {
+        Turns { limits: [processors, 2 * processors, 1], queues: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Waits for the shares of this weight, and holds them until the result is dropped.
-    fn take(&self, weight: Weight) -> HeldShares<'_> {
-        let count = match weight {
-            Weight::Waiting => 1,
-            Weight::Loaded => self.all.div_ceil(2),
-            Weight::Alone => self.all,
-        };
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut free = self.freed.wait_while(free, |free| *free < count).unwrap_or_else(PoisonError::into_inner);
-        *free -= count;
-        HeldShares { shares: self, count }
+    /// Waits for the turn of this test, and holds it until the result is dropped.
+    fn take(&self, weight: Weight, position: usize) -> HeldTurn<'_> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues[weight as usize].waiting.insert(position);
+        let has_to_wait = |queues: &mut ByWeight<Queue>| !self.has_turn(queues, weight, position);
+        let mut queues = self.changed.wait_while(queues, has_to_wait).unwrap_or_else(PoisonError::into_inner);
+        let queue = &mut queues[weight as usize];
+        queue.waiting.remove(&position);
+        queue.running += 1;
+        self.changed.notify_all();
+        HeldTurn { turns: self, weight }
+    }
+
+    fn has_turn(&self, queues: &ByWeight<Queue>, weight: Weight, position: usize) -> bool {
+        let [loaded, waiting, alone] = queues;
+        let queue = &queues[weight as usize];
+        let is_next = queue.waiting.first() == Some(&position) && queue.running < self.limits[weight as usize];
+        let is_idle = |queue: &Queue| queue.running == 0 && queue.waiting.is_empty();
+        is_next && if weight == Weight::Alone { is_idle(loaded) && is_idle(waiting) } else { alone.running == 0 }
     }
 }
 
-/// Shares that a running test holds.
-struct HeldShares<'a> {
-    shares: &'a Shares,
-    count: usize,
+/// The turn of a running test.
+struct HeldTurn<'a> {
+    turns: &'a Turns,
+    weight: Weight,
 }
 
-impl Drop for HeldShares<'_> {
+impl Drop for HeldTurn<'_> {
     fn drop(&mut self) {
-        *self.shares.free.lock().unwrap_or_else(PoisonError::into_inner) += self.count;
-        self.shares.freed.notify_all();
+        self.turns.queues.lock().unwrap_or_else(PoisonError::into_inner)[self.weight as usize].running -= 1;
+        self.turns.changed.notify_all();
     }
 }

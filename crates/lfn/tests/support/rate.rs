@@ -27,10 +27,14 @@ impl Rate {
         self.judge(what, results, holds);
     }
 
-    /// Works like [`require`](Self::require), one run after the other. For runs that measure accuracy.
+    /// Works like [`require`](Self::require), one run after the other, until enough results hold. For runs that measure
+    /// accuracy.
     #[track_caller]
     pub fn require_serial<T: Debug>(self, what: &str, mut measure: impl FnMut() -> T, holds: impl Fn(&T) -> bool) {
-        let results = (0..self.runs).map(|_| measure()).collect();
+        let mut results = Vec::new();
+        while results.len() < self.runs && results.iter().filter(|result| holds(result)).count() < self.required {
+            results.push(measure());
+        }
         self.judge(what, results, holds);
     }
 

@@ -13,10 +13,13 @@ mod trial;
 pub use trial::as_limited_server;
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Instant;
 
 use fault::Fault;
-use trial::Trial;
+use trial::{Seen, Trial};
 
 use crate::support::harness::{Needs, Test, Weight, tests_of};
 use crate::support::skip::skip;
@@ -26,6 +29,9 @@ const MODULE: &str = "copy_faults";
 
 /// Trials in the normal test run: each kind of fault in each direction, with and without encryption.
 const SAMPLE: u64 = 4 * Fault::ALL.len() as u64;
+
+/// Trials that run at once. They mostly wait for retries.
+const AT_ONCE: usize = 3;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().unwrap())
@@ -49,28 +55,25 @@ fn trials() {
     if let Some(missing) = &missing {
         skip("files_with_final_names_are_complete", missing);
     }
-    let (began, mut kinds, mut failed) = (Instant::now(), BTreeMap::<String, Count>::new(), Vec::new());
-    for n in 0..many {
-        let seed = seeds(n);
-        let trial = Trial::new(seed);
-        let kind = trial.fault.to_string();
-        let count = kinds.entry(kind.clone()).or_default();
-        if trial.fault == Fault::ClockJump && missing.is_some() {
-            continue;
-        }
-        count.trials += 1;
-        match trial.run() {
-            Ok(seen) => {
-                count.struck += u64::from(seen.struck);
-                count.resumable += u64::from(seen.resumable);
-                count.resumed += u64::from(seen.resumed);
+    let began = Instant::now();
+    let next = AtomicU64::new(0);
+    let results = Mutex::new(Results::default());
+    let work = || {
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if n >= many {
+                return;
             }
-            Err(what) => {
-                eprintln!("seed {seed}, {kind}: {what}");
-                failed.push(format!("{seed} ({kind}: {what})"));
+            let trial = Trial::new(seeds(n));
+            if trial.fault != Fault::ClockJump || missing.is_none() {
+                let (seed, kind) = (seeds(n), trial.fault.to_string());
+                let outcome = trial.run();
+                results.lock().unwrap().add(seed, kind, outcome);
             }
         }
-    }
+    };
+    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(work))));
+    let Results { kinds, failed } = results.into_inner().unwrap();
     println!("\n| fault | trials | copy was under way | had blocks to go on from | went on from them |");
     println!("| --- | --- | --- | --- | --- |");
     for (kind, Count { trials, struck, resumable, resumed }) in &kinds {
@@ -88,10 +91,35 @@ fn moved() {
     }
 }
 
+/// Outcomes of the trials.
+#[derive(Default)]
+struct Results {
+    kinds: BTreeMap<String, Count>,
+    failed: Vec<String>,
+}
+
 #[derive(Default)]
 struct Count {
     trials: u64,
     struck: u64,
     resumable: u64,
     resumed: u64,
+}
+
+impl Results {
+    fn add(&mut self, seed: u64, kind: String, outcome: Result<Seen, String>) {
+        let count = self.kinds.entry(kind.clone()).or_default();
+        count.trials += 1;
+        match outcome {
+            Ok(seen) => {
+                count.struck += u64::from(seen.struck);
+                count.resumable += u64::from(seen.resumable);
+                count.resumed += u64::from(seen.resumed);
+            }
+            Err(what) => {
+                eprintln!("seed {seed}, {kind}: {what}");
+                self.failed.push(format!("{seed} ({kind}: {what})"));
+            }
+        }
+    }
 }

@@ -83,8 +83,9 @@ pub fn loss_limits_as_predicted() {
     let spans = Spans { omitted: Duration::from_secs(8), measured: Duration::from_secs(20) };
     // Loss is random and the machine may be busy: each case holds in at least one of two runs, and most in both.
     let mut held = [0; CASES.len()];
-    for _ in 0..RUNS {
-        let goodputs = goodputs(&FLAGS, &CASES, spans).expect("every Linux has reno and cubic");
+    let run = || goodputs(&FLAGS, &CASES, spans).expect("every Linux has reno and cubic");
+    let runs = thread::scope(|scope| [(); RUNS].map(|()| scope.spawn(run)).map(|run| run.join().unwrap()));
+    for goodputs in runs {
         for ((case, goodput), held) in CASES.iter().zip(goodputs).zip(&mut held) {
             let ratio = goodput / case.predicted(RATE.parse().unwrap());
             let what = format!(
