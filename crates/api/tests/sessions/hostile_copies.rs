@@ -7,7 +7,7 @@ use std::{fs, thread};
 use lfn_api::service;
 use lfn_base::units::Bytes;
 use lfn_session::dial::{self, Target};
-use lfn_session::limits::admission::{ResourceLimits, ServerLimits};
+use lfn_session::limits::{ResourceLimits, ServerLimits};
 use lfn_session::server::ServerConfig;
 use lfn_session::wire::RefusalCode;
 use lfn_session::wire::copy::blocks::Layout;

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use super::audit::AuditLog;
 use crate::identity::ServerIdentity;
+use crate::limits::ServerLimits;
 use crate::limits::access::Access;
-use crate::limits::admission::ServerLimits;
 use crate::limits::connection_table::ConnectionLimits;
 use crate::{Rights, Token};
 
