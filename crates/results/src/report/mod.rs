@@ -19,8 +19,6 @@ mod laws;
 mod read;
 mod run;
 mod run_summary;
-#[cfg(test)]
-mod schema;
 mod tuning;
 
 pub use crate::diagnose::Finding;

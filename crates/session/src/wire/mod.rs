@@ -5,7 +5,7 @@
 //! ignores. Data blocks have a binary header ([`copy::BlockHeader`]). Every length is checked before memory is
 //! allocated.
 
-pub mod bounded;
+mod bounded;
 pub mod copy;
 mod frame;
 pub mod path;
