@@ -1,4 +1,5 @@
 //! A malicious client with a valid ticket: the server refuses everything false and continues to serve.
+
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};

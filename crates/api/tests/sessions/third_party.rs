@@ -1,4 +1,5 @@
 //! Temporary tokens for one upload: permitted uses, refused uses, and expiry.
+
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
