@@ -66,7 +66,7 @@ pub(crate) struct ServerState {
 
 impl std::fmt::Debug for ServerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("ServerState").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
