@@ -331,7 +331,7 @@ impl Unauthenticated {
 }
 
 impl ConnectionSlot {
-    /// Returns the number of the connection, in the order of their arrival.
+    /// Returns the number of the connection, in the order of arrival.
     pub fn id(&self) -> u64 {
         self.id
     }
