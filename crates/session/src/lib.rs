@@ -21,7 +21,6 @@
 
 pub mod atomic_file;
 pub mod clock;
-pub mod congestion;
 mod control;
 mod data;
 pub mod datagram;
@@ -29,12 +28,12 @@ pub mod dial;
 pub mod hello;
 pub mod identity;
 pub mod limits;
-pub mod pacing;
 mod pinned_certificate;
 pub mod queue;
 mod rights;
 #[cfg(any(test, feature = "schema"))]
 mod schema;
+pub mod sender_options;
 pub mod server;
 pub mod symlink_guard;
 mod ticket;
