@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use lfn_link::settings::{EmulatedPath, HopSettings};
-use lfn_packet::Ecn;
-use lfn_link::{LinkEvent, Link, Packet};
 use lfn_base::time::Instant;
+use lfn_link::settings::{EmulatedPath, HopSettings};
+use lfn_link::{Link, LinkEvent, Packet};
+use lfn_packet::Ecn;
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -86,7 +86,8 @@ fuzz_target!(|scenario: Scenario| {
             Step::Poll => run.poll(),
             Step::Come { count, wire, last, flow, ecn, has_payload } => {
                 let wire = u32::from(*wire % 9014) + 1;
-                let super_packet = Packet::super_packet(0, u32::from(count % 64) + 1, wire, u32::from(*last) % wire + 1);
+                let super_packet =
+                    Packet::super_packet(0, u32::from(count % 64) + 1, wire, u32::from(*last) % wire + 1);
                 let ecn = if *ecn { Ecn::Capable } else { Ecn::NotCapable };
                 run.push(Packet { flow: (*flow).into(), ecn, has_payload: *has_payload, ..super_packet });
             }

@@ -5,8 +5,11 @@
 
 use std::ops::Range;
 
-use lfn_packet::{Segments, VnetHeader, extract, extract_headers, inspect, write_too_big_reply, write, Changes, Corruption, PacketRange};
 use lfn_link::Packet;
+use lfn_packet::{
+    Changes, Corruption, PacketRange, Segments, VnetHeader, extract, extract_headers, inspect, write,
+    write_too_big_reply,
+};
 use libfuzzer_sys::fuzz_target;
 
 /// Request from the first bytes of the input. The rest of the input is the frame.
@@ -24,7 +27,10 @@ fuzz_target!(|data: &[u8]| {
     assert!(segments.count >= 1);
     assert_eq!(u64::from(segments.header_len) + u64::from(segments.payload_len), frame.len() as u64);
     let packet = Packet::from_segments(&segments, 7);
-    assert_eq!(packet.bytes(), u64::from(segments.count) * u64::from(segments.header_len) + u64::from(segments.payload_len));
+    assert_eq!(
+        packet.bytes(),
+        u64::from(segments.count) * u64::from(segments.header_len) + u64::from(segments.payload_len)
+    );
     check_cut(frame, &request, &segments);
     check_pieces(frame, &request.vnet, &segments);
     check_changes(frame, &request, &packet);

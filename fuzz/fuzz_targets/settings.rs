@@ -2,10 +2,10 @@
 
 #![no_main]
 
-use lfn_link::settings::{EmulatedPath, HopSettings};
-use lfn_link::{LinkEvent, Link, Packet};
 use lfn_base::time::Instant;
-use lfn_base::units::{BitRate, Bytes, Ratio, parse_duration, duration_argument};
+use lfn_base::units::{BitRate, Bytes, Ratio, duration_argument, parse_duration};
+use lfn_link::settings::{EmulatedPath, HopSettings};
+use lfn_link::{Link, LinkEvent, Packet};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

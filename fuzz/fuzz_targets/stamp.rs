@@ -2,13 +2,13 @@
 
 #![no_main]
 
+use lfn_base::time::Instant;
 use lfn_measure::proto::discover::extension::mpls;
 use lfn_measure::proto::discover::probe::{HEADER_LENGTH, PathProbe};
 use lfn_measure::proto::stamp::Mac;
 use lfn_measure::proto::stamp::packet::{ErrorEstimate, ReflectorPacket, Timestamp};
 use lfn_measure::proto::stamp::reflector::{ReceivedPacket, Reflector, ReflectorLimits};
 use lfn_measure::proto::stamp::sender::StampSender;
-use lfn_base::time::Instant;
 use libfuzzer_sys::fuzz_target;
 
 /// A hash of zeros, so that the fuzzer can pass the check easily.

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
+use lfn_base::time::Instant;
 use lfn_link::settings::{EmulatedPath, HopSettings};
 use lfn_link::trace::LinkTrace;
-use lfn_link::{LinkEvent, Link, Packet};
-use lfn_base::time::Instant;
+use lfn_link::{Link, LinkEvent, Packet};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -40,7 +40,9 @@ fn send_some(trace: LinkTrace) {
         for _ in 0..100_000 {
             let Some(next) = link.next_event_at() else { break };
             while let Some(event) = link.poll(next.max(Instant::from_nanos(280_000_000))) {
-                let (LinkEvent::Forward { packet, .. } | LinkEvent::Drop { packet, .. }) = event else { panic!("{event:?}") };
+                let (LinkEvent::Forward { packet, .. } | LinkEvent::Drop { packet, .. }) = event else {
+                    panic!("{event:?}")
+                };
                 left -= packet.count;
                 if let LinkEvent::Forward { due, .. } = event {
                     assert!(due >= due_before);

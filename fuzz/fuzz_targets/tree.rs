@@ -3,16 +3,16 @@
 
 #![no_main]
 
-use lfn_session::wire::copy::requested_entries::RequestedEntries;
+use lfn_base::units::Bytes;
 use lfn_copy::proto::batch::Batch;
+use lfn_copy::proto::journal::{JournalHeader, JournalReader, JournalRecord};
+use lfn_copy::proto::manifest::ManifestLine;
 use lfn_session::wire::copy::blocks::Layout;
 use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::entry::{Entry, EntryKind, Modified, Name};
 use lfn_session::wire::copy::filter::{Decision, FilterRules};
 use lfn_session::wire::copy::glob::{PathPart, is_pattern, split_pattern};
-use lfn_copy::proto::journal::{JournalHeader, JournalReader, JournalRecord};
-use lfn_copy::proto::manifest::ManifestLine;
-use lfn_base::units::Bytes;
+use lfn_session::wire::copy::requested_entries::RequestedEntries;
 use lfn_session::wire::copy::{RemoteSource, Selection};
 use libfuzzer_sys::fuzz_target;
 
@@ -60,7 +60,8 @@ fn journal(bytes: &[u8], selector: u8) {
 /// it.
 fn records(bytes: &[u8], selector: u8) {
     let layout = Layout::new(Bytes(51_200), Bytes(1024)).unwrap();
-    let header = JournalHeader { layout, modified: Modified::default(), source: "a".into(), verify: Default::default() };
+    let header =
+        JournalHeader { layout, modified: Modified::default(), source: "a".into(), verify: Default::default() };
     let (mut whole, _) = header.encode().unwrap();
     let start = whole.len() as u64;
     whole.extend(bytes);
@@ -153,7 +154,8 @@ fn requested_entries(bytes: &[u8], selector: u8) {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let from = [RemoteSource::File { path: lines.next().unwrap_or_default().into() }];
     let mut selection = Selection::default();
-    let _ = selection.rules.push(Decision::Exclude, lines.next().unwrap_or_default()).map_err(|error| error.to_string());
+    let _ =
+        selection.rules.push(Decision::Exclude, lines.next().unwrap_or_default()).map_err(|error| error.to_string());
     if selector >= 128 {
         let names = lines.next().unwrap_or_default().split(|byte| *byte == b',');
         selection.names = Some(names.filter_map(|name| Name::new(name).ok()).collect());

@@ -3,8 +3,8 @@
 #![no_main]
 
 use lfn_measure::proto::udp::datagram::{DatagramHeader, HEADER_LENGTH};
-use lfn_measure::proto::udp::step::StepMeter;
 use lfn_measure::proto::udp::receiver::{ArrivalKind, DatagramReceiver};
+use lfn_measure::proto::udp::step::StepMeter;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

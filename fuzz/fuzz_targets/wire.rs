@@ -5,11 +5,13 @@
 
 use std::time::Duration;
 
+use lfn_results::measure::{Bounded, ClientMessage, ReportedTotals, ServerMessage, TestRequest};
 use lfn_session::hello::{ClearHello, HELLO_BYTES};
-use lfn_session::{Ticket, Token};
 use lfn_session::wire::copy::{BlockHeader, ReceiverMessage, SenderMessage};
-use lfn_results::measure::{Bounded, ClientMessage, ServerMessage, ReportedTotals, TestRequest};
-use lfn_session::wire::{Frame, FrameReader, HELLO_LIMIT, Hello, Credentials, FrameKind, MESSAGE_LIMIT, Refusal, Request, encode};
+use lfn_session::wire::{
+    Credentials, Frame, FrameKind, FrameReader, HELLO_LIMIT, Hello, MESSAGE_LIMIT, Refusal, Request, encode,
+};
+use lfn_session::{Ticket, Token};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,7 +1,8 @@
 //! The layer check: the permitted dependencies between crates, no import cycle between modules, and pure modules.
 //!
-//! `lfn-layers [ROOT]` reads `ROOT/Cargo.toml`, the crates in `ROOT/crates`, and the rules in `ROOT/.ci/layers.toml`. The program prints each
-//! violation. The exit code is 0 without violations, 1 with violations, and 2 if a file cannot be read.
+//! `lfn-layers [ROOT]` reads `ROOT/Cargo.toml`, the crates in `ROOT/crates`, and the rules in `ROOT/.ci/layers.toml`. The
+//! program prints each violation. The exit code is 0 without violations, 1 with violations, and 2 if a file cannot be
+//! read.
 //! `lfn-layers --edges [ROOT]` prints every use that is part of a cycle, with file and line, and checks nothing.
 //!
 //! Rules for crates: a crate depends on exactly the crates of the workspace that `layers.toml` lists for it.
@@ -22,8 +23,8 @@
 //!   lists exactly its modules.
 //!
 //! Rules for pure modules, which `layers.toml` lists: no path to files, sockets, the environment, threads, processes,
-//! clocks or random sources, and no use of a module of the same crate that is not pure. A path to `lfn_sys` or to a crate
-//! of system calls is impure too.
+//! clocks or random sources, and no use of a module of the workspace that is not pure. A path to `lfn_sys` or to a crate
+//! of system calls is impure too. The root file of a crate counts as pure.
 //!
 //! The check does not see these uses:
 //! - the call of a method, except for the `use` of its trait. After `pub use` of a trait of another module, and after a
@@ -45,6 +46,7 @@ use std::process::ExitCode;
 
 use cycles::UseGraph;
 use module_tree::ModuleTree;
+use purity::Libraries;
 use rules::Rules;
 
 fn main() -> ExitCode {
@@ -86,9 +88,17 @@ fn run(root: &std::path::Path, print_edges: bool) -> anyhow::Result<usize> {
     violations.extend(rules.check_cycles(&graphs));
     let names = trees.iter().flat_map(|tree| (0..tree.files.len()).map(|file| tree.name_of_file(file).to_owned()));
     violations.extend(rules.check_pure_names(&names.collect()));
-    violations.extend(trees.iter().flat_map(|tree| purity::check(tree, &rules.pure)));
+    let libraries = libraries(&packages, &trees);
+    violations.extend(trees.iter().flat_map(|tree| purity::check(tree, &libraries, &rules.pure)));
     for violation in &violations {
         println!("layers: {violation}");
     }
     Ok(violations.len())
+}
+
+/// Returns the module trees of the libraries, by the name of the library in a path.
+fn libraries<'a>(packages: &[crates::Package], trees: &'a [ModuleTree]) -> Libraries<'a> {
+    let roots = packages.iter().flat_map(|package| package.roots.iter().map(move |(_, path)| (&package.name, path)));
+    let of_libraries = roots.zip(trees).filter(|((_, path), _)| path.ends_with("lib.rs"));
+    of_libraries.map(|((name, _), tree)| (name.replace('-', "_"), tree)).collect()
 }

@@ -289,7 +289,7 @@ fn listed_dependency_that_is_gone_fails() {
     workspace.assert_fails("b is listed with a, and does not depend on it");
 }
 
-/// Permits what [`Workspace::new`] contains, and lists modules of `a` as pure.
+/// Permits what [`Workspace::new`] contains, and lists pure modules.
 fn with_pure(modules: &[&str]) -> Workspace {
     let workspace = Workspace::new();
     workspace.write(".ci/layers.toml", &format!("pure = {modules:?}\n{RULES}"));
@@ -314,6 +314,26 @@ fn pure_module_with_imported_files_fails() {
 fn pure_module_that_uses_an_impure_one_fails() {
     let workspace = with_pure(&["a::other"]);
     workspace.assert_fails("a::other is pure, and uses crate::parent::Child of a::parent::child, which is not");
+}
+
+#[test]
+fn pure_crate_that_uses_an_impure_one_fails() {
+    let workspace = with_pure(&["b"]);
+    workspace.write("crates/b/src/main.rs", "use a::parent::Child;\nfn main() {\n let _ = Child;\n}\n");
+    workspace
+        .assert_fails("crates/b/src/main.rs:1: b is pure, and uses a::parent::Child of a::parent::child, which is not");
+    workspace.write("crates/b/src/main.rs", "fn main() {\n let _ = a::other::Other;\n}\n");
+    workspace.assert_fails("crates/b/src/main.rs:2: b is pure, and uses a::other::Other of a::other, which is not");
+    workspace.write("crates/b/src/main.rs", "use a::parent;\nfn main() {\n let _ = parent::Child;\n}\n");
+    workspace.assert_fails("crates/b/src/main.rs:1: b is pure, and uses a::parent of a::parent, which is not");
+}
+
+#[test]
+fn pure_crate_may_use_pure_modules_and_roots() {
+    let workspace = with_pure(&["a::parent", "b"]);
+    workspace.write("crates/a/src/lib.rs", "pub mod parent;\nmod other;\npub struct Root;\n");
+    workspace.write("crates/b/src/main.rs", "use a::{Root, parent::Child};\nfn main() {\n let _ = (Root, Child);\n}\n");
+    workspace.assert_passes();
 }
 
 #[test]

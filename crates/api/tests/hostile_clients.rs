@@ -14,7 +14,7 @@ use lfn_api::service;
 use lfn_base::units::Bytes;
 use lfn_copy::{CopyOptions, LocalSource, upload};
 use lfn_session::dial::{self, Target};
-use lfn_session::limits::admission::{ResourceLimits, ServerLimits};
+use lfn_session::limits::{ResourceLimits, ServerLimits};
 use lfn_session::server::ServerConfig;
 use lfn_session::wire::copy::digest::BlockHash;
 use lfn_session::wire::copy::options::Verify;

@@ -80,10 +80,12 @@ pub enum Tunnel {
     IpsecEsp,
 }
 
+/// Ethernet header without VLAN tags, bytes. An emulated link counts it, the MTU does not.
+pub const ETHERNET_HEADER: u32 = 14;
 /// TCP header without options, bytes (RFC 9293).
-pub const TCP_HEADER: u32 = 20;
+const TCP_HEADER: u32 = 20;
 /// TCP timestamps option with the two no-ops that align it, bytes (RFC 7323, appendix A).
-pub const TCP_TIMESTAMPS: u32 = 12;
+const TCP_TIMESTAMPS: u32 = 12;
 
 impl Framing {
     /// Returns the payload bytes of a full TCP segment on a link with this IP MTU; 0 if the headers fill the MTU.
@@ -106,7 +108,7 @@ impl Framing {
         let ip = u64::from(ip_length);
         let tags = u64::from(self.vlan_tags) * 4;
         match self.layer {
-            Layer::EthernetHeader => ip + 14 + tags,
+            Layer::EthernetHeader => ip + u64::from(ETHERNET_HEADER) + tags,
             Layer::Ethernet => (ip + 18 + tags).max(64) + 20,
             Layer::Ip => ip,
             Layer::AtmAal5 => (ip + 16).div_ceil(48) * 48,

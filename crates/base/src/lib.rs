@@ -11,6 +11,7 @@
 //! | [`plan`], [`tcp_model`], [`rfc6349`] | from a path to buffers, streams and predicted goodput |
 //! | [`congestion_request`] | request of a congestion control |
 //! | [`tcp_info`], [`stats`] | the kernel's figures of a connection; medians and the end of start-up |
+//! | [`random_data`] | random bytes from a seed and a position |
 
 #![forbid(unsafe_code)]
 

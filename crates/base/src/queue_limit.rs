@@ -46,13 +46,13 @@ impl FromStr for QueueLimit {
 }
 
 /// Reads the number before `p` or `packets`; `None` if the text has no such unit.
-pub fn parse_packets(text: &str) -> Option<Result<u32, QuantityError>> {
+pub(crate) fn parse_packets(text: &str) -> Option<Result<u32, QuantityError>> {
     let lower = text.trim().to_ascii_lowercase();
     let number = ["packets", "packet", "p"].iter().find_map(|unit| lower.strip_suffix(unit))?;
     Some(parse_whole(number, text, "number of packets", "100p"))
 }
 
-/// Reads a whole number of things that are counted.
+/// Reads a whole number. Errors name the `quantity`, and give the `example`.
 pub fn parse_whole(
     number: &str,
     text: &str,

@@ -1,4 +1,5 @@
-//! Generates the bytes of `random:SIZE` from a seed and a position, so that any stream can generate any block.
+//! Random bytes from a seed and a position, so that any stream can generate any block: the source `random:SIZE` of a
+//! copy, and the payload of a test.
 //!
 //! Word `i` is output `i` of SplitMix64 (Steele, Lea, Flood 2014). The generator jumps to any position with one
 //! multiplication and produces several GB/s on one core. The bytes do not compress and do not repeat. They are not

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use crate::path::optional_seconds;
-use crate::path::seconds;
+use crate::path::{optional_seconds, seconds};
 use crate::units::{BitRate, Bytes};
 
 /// The kernel's figures of one TCP connection at one moment. Windows and buffers are those of the local end.

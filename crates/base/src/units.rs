@@ -4,7 +4,6 @@
 //! them, `show` formats them.
 
 mod read;
-pub mod seconds;
 mod show;
 
 use std::time::Duration;

@@ -14,7 +14,7 @@ use lfn_session::wire::copy::{CopyId, CopyJob, CopyRequest, RemoteDestination, R
 use lfn_session::wire::seal::{Seal, StreamSecret};
 use lfn_session::wire::third_party::TokenRequest;
 use lfn_session::wire::{Refusal, RefusalCode};
-use lfn_session::{DataStream, Protection, Rights, SessionError, SessionId, WriteAccess, congestion, pacing};
+use lfn_session::{DataStream, Protection, Rights, SessionError, SessionId, WriteAccess, sender_options};
 use rustix::process::{Resource, getrlimit};
 
 use super::base_dir::BaseDir;
@@ -291,12 +291,16 @@ fn served_root(session: &ServerSession) -> Result<BaseDir, TransferError> {
 fn prepare(stream: &DataStream, request: &CopyRequest) -> Result<(), TransferError> {
     // Without a socket, the transport has its own pacing and congestion control.
     let socket = stream.handle().socket();
-    let paced = socket.map_or(Ok(()), |socket| pacing::set(socket, request.pace));
+    let paced = socket.map_or(Ok(()), |socket| sender_options::set_pacing_rate(socket, request.pace));
     paced.map_err(|source| TransferError::Stream { stream: stream.stream(), source })?;
     let Some(wish) = &request.congestion else { return Ok(()) };
     if socket.is_none() && wish.requested().is_none() {
         return Ok(());
     }
     let failed = |source| TransferError::Congestion { name: wish.name().to_owned(), source };
-    stream.handle().require_socket().and_then(|socket| congestion::set(socket, wish)).map_err(failed)
+    stream
+        .handle()
+        .require_socket()
+        .and_then(|socket| sender_options::set_congestion_control(socket, wish))
+        .map_err(failed)
 }

@@ -11,7 +11,7 @@ use std::{io, thread};
 
 use lfn_session::dial::{self, Target};
 use lfn_session::wire::seal::Seal;
-use lfn_session::{DataStream, Protection, SessionError, SessionId, congestion, pacing};
+use lfn_session::{DataStream, Protection, SessionError, SessionId, sender_options};
 
 use super::TransferError;
 use super::copy_options::CopyOptions;
@@ -156,9 +156,9 @@ fn dial_stream(
     let wish = options.congestion.as_ref();
     let refused = AtomicBool::new(false);
     let prepare = |socket: &socket2::Socket| {
-        pacing::set(socket, options.pace)?;
+        sender_options::set_pacing_rate(socket, options.pace)?;
         let Some(wish) = wish else { return Ok(()) };
-        congestion::set(socket, wish).inspect_err(|_| refused.store(true, Ordering::Relaxed))
+        sender_options::set_congestion_control(socket, wish).inspect_err(|_| refused.store(true, Ordering::Relaxed))
     };
     let opened = dial::open_data(target, session, stream, options.protection, None, prepare).map(|mut opened| {
         if options.protection == Protection::Clear {

@@ -9,7 +9,8 @@
 //! Time inside the chain is the time of the model. A stage passes a packet on with the instant of that event, and the
 //! next stage receives the packet at that instant, however late the caller polls. The behaviour of a link therefore
 //! depends only on its configuration and on the arrivals. [`lfn_packet`] is the other half of the model: it reads a
-//! frame and its virtual-net header into [`Segments`](lfn_packet::Segments), and cuts a range of virtual packets out of the bytes of the frame.
+//! frame and its virtual-net header into [`Segments`](lfn_packet::Segments), and cuts a range of virtual packets out of
+//! the bytes of the frame.
 
 #![forbid(unsafe_code)]
 
@@ -52,8 +53,8 @@ pub use warning::LinkWarning;
 use lfn_base::time::Instant;
 use lfn_base::units::Bytes;
 
-/// One direction of an emulated path: one hop, or several hops in series. In each hop a packet passes loss → queue →
-/// rate → delay and jitter → reordering → duplication → corruption.
+/// One direction of an emulated path: one hop, or several hops in series. In each hop a packet passes path MTU →
+/// outages → loss → policer → shaper → queue and line → delay and jitter → reordering → duplication → corruption.
 ///
 /// ```
 /// # use lfn_base::{time::Instant, units::BitRate};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lfn_base::framing::ETHERNET_HEADER;
 use lfn_base::units::{BitRate, Bytes, Ratio, show_duration};
 
 use super::{Discipline, JitterDistribution, LinkConfig, LossModel, QueueLimit};
@@ -65,7 +66,6 @@ pub enum LinkWarning {
     MtuBelowIpv6(u16),
 }
 
-const ETHERNET_HEADER: u64 = 14;
 /// Random loss above which a missing percent sign is more probable than such a path.
 const HIGH_LOSS: f64 = 0.05;
 /// At a lower rate a full packet takes more than a second.
@@ -84,13 +84,13 @@ impl LinkConfig {
         warnings.extend(self.order_warnings());
         let mut packet = self.largest_packet;
         if let Some(path_mtu) = self.path_mtu.map(|limit| limit.mtu) {
-            let mtu = packet.0.saturating_sub(ETHERNET_HEADER);
+            let mtu = packet.0.saturating_sub(ETHERNET_HEADER.into());
             if u64::from(path_mtu) >= mtu {
                 warnings.push(LinkWarning::MtuWithoutEffect { path_mtu, mtu });
             } else if path_mtu < 1280 {
                 warnings.push(LinkWarning::MtuBelowIpv6(path_mtu));
             }
-            packet = packet.min(Bytes(u64::from(path_mtu) + ETHERNET_HEADER));
+            packet = packet.min(Bytes(u64::from(path_mtu) + u64::from(ETHERNET_HEADER)));
         }
         let policer = self.policer.map(|policer| ("policer", policer.burst));
         let shaper = self.shaper.map(|shaper| ("shaper", shaper.burst));

@@ -7,9 +7,9 @@ use super::frame::VnetHeader;
 use super::headers::IpFamily;
 use super::layout::{Fragment, PacketLayout};
 
-/// Writes the reply to the sender of the virtual packet `first` of `frame` to `out` (cleared first): the next hop carries at
-/// most `mtu` bytes of IP. Returns false if no reply may be sent. The reply goes back to the origin of the frame, with
-/// a virtual-net header of zeros.
+/// Writes the reply to the sender of the virtual packet `first` of `frame` to `out` (cleared first): the next hop
+/// carries at most `mtu` bytes of IP. Returns false if no reply may be sent. The reply goes back to the origin of the
+/// frame, with a virtual-net header of zeros.
 ///
 /// RFC 1191 §4 and RFC 4443 §3.2: the reply contains the MTU and the start of the packet, up to a total of 576 bytes of
 /// IPv4 or 1,280 of IPv6. IPv4 packets without DF get a reply too, because the emulator never fragments. The emulated

@@ -1,10 +1,10 @@
 //! The only writer of files that are replaced as a whole: reports, pictures, manifests, keys, tokens and saved hosts.
 //!
-//! A file gets its name when its content is complete and flushed to disk. Until then an existing file is unchanged.
-//! Before that the file has no name (`O_TMPFILE`, open(2)), so a killed process leaves nothing. On a file system without
-//! such files, it is a hidden file in the same directory.
+//! A file gets its name when its content is complete and flushed to disk. Until then an existing file is unchanged, and
+//! the new file has no name (`O_TMPFILE`, open(2)), so a killed process leaves nothing. On a file system without nameless
+//! files, the new file has a hidden name in the same directory.
 //!
-//! Files that readers follow while they grow (`emulate --log`, the audit log) are no such files. A copy names its files
+//! Files that readers follow while they grow (`emulate --log`, the audit log) are written in place. A copy names its files
 //! relative to open directories, in `copy::storage`.
 
 use std::ffi::OsStr;

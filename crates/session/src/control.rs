@@ -4,12 +4,12 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::wire::{self, FrameKind, FrameReader, HELLO_LIMIT, MESSAGE_LIMIT, Refusal, RefusalCode};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::SessionError;
 use crate::transport::{DEAD_PEER_TIMEOUT, Handle, Stream, is_timeout};
+use crate::wire::{self, FrameKind, FrameReader, HELLO_LIMIT, MESSAGE_LIMIT, Refusal, RefusalCode};
 
 /// Maximum time that the end of a session waits for the peer's end.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(3);

@@ -6,10 +6,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::wire::seal::Seal;
-
 use super::Protection;
 use crate::transport::{DEAD_PEER_TIMEOUT, Handle, Stream};
+use crate::wire::seal::Seal;
 
 /// One end of a data stream. Reads and writes pass the encryption, if there is one.
 #[derive(Debug)]

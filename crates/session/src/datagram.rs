@@ -9,12 +9,12 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use crate::hello::{self, ClearHello};
-use crate::{SessionId, Token, TokenHash};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::SessionError;
+use crate::hello::{self, ClearHello};
 use crate::transport::{Handle, is_timeout};
+use crate::{SessionId, Token, TokenHash};
 
 /// Number of the stream that echoes latency probes.
 pub const PROBE_STREAM: u16 = 1000;

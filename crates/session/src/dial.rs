@@ -396,10 +396,9 @@ fn handshake_error(target: &Target, pinned: &Arc<PinnedVerifier>, error: io::Err
 mod tests {
     use std::sync::atomic::{AtomicU16, Ordering};
 
-    use crate::{Fingerprint, Token};
-
     use super::*;
     use crate::transport::tcp::{DEFAULT_BACKLOG, Listener};
+    use crate::{Fingerprint, Token};
 
     fn ticket(port: u16) -> Ticket {
         let (token, fingerprint) = (Token::from_bytes([7; 16]), Fingerprint([9; 32]));

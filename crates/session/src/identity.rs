@@ -6,12 +6,12 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::{Fingerprint, Token};
 use aws_lc_rs::digest;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::atomic_file::AtomicFile;
+use crate::{Fingerprint, Token};
 
 /// Reasons why an identity or a token could not be read or created.
 #[derive(Debug, thiserror::Error)]

@@ -2,10 +2,10 @@
 //!
 //! A session is one control connection and its data streams. A [`Ticket`] contains all that a client needs: the server's
 //! address, the [`Token`] that authenticates the client, and the [`Fingerprint`] of the server's key. The client chooses
-//! the [`SessionId`], so that all connections can be opened at the same time without an additional RTT. It calls
-//! [`dial::open_control`] and, at the same time from other threads, [`dial::open_data`]. The server gets the same two
-//! types, [`Control`] and [`DataStream`], from its listener. Unencrypted data streams start with a
-//! [`hello::ClearHello`]. `doc/reference/protocol.md` describes the bytes.
+//! the [`SessionId`], so that all connections can be opened at the same time without an additional RTT. The client calls
+//! [`dial::open_control`] and, in parallel from other threads, [`dial::open_data`]. The server gets the same two types,
+//! [`Control`] and [`DataStream`], from its listener. Unencrypted data streams start with a [`hello::ClearHello`].
+//! `doc/reference/protocol.md` describes the bytes.
 //!
 //! Each data stream has one thread and blocking sockets. This design is the simplest one and as fast as any other.
 //! Every wait has a deadline.
@@ -15,12 +15,12 @@
 //! - [`server`] accepts connections and starts the service that a session requests.
 //! - [`limits`] enforces the limits of clients, sessions and connections.
 //! - [`atomic_file`] replaces files as a whole, and [`symlink_guard`] refuses links of other users.
+//! - [`clock`] has the current time for pure code, which gets the time as an argument.
 
 #![forbid(unsafe_code)]
 
 pub mod atomic_file;
 pub mod clock;
-pub mod congestion;
 mod control;
 mod data;
 pub mod datagram;
@@ -28,12 +28,12 @@ pub mod dial;
 pub mod hello;
 pub mod identity;
 pub mod limits;
-pub mod pacing;
 mod pinned_certificate;
 pub mod queue;
 mod rights;
 #[cfg(any(test, feature = "schema"))]
 mod schema;
+pub mod sender_options;
 pub mod server;
 pub mod symlink_guard;
 mod ticket;

@@ -3,13 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::SessionId;
-use crate::limits::QueuePosition;
-use crate::wire::queue::{QueueMessage, QueueReply};
-
 use super::control::QueuePoll;
 use super::{Control, SessionError};
+use crate::SessionId;
+use crate::limits::QueuePosition;
 use crate::transport::DEAD_PEER_TIMEOUT;
+use crate::wire::queue::{QueueMessage, QueueReply};
 
 /// Interval of the checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

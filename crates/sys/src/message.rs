@@ -347,9 +347,10 @@ fn canonical(address: Ipv6Addr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::net::UdpSocket;
     use std::thread;
+
+    use super::*;
 
     /// Waits for the next message.
     fn next(socket: &UdpSocket, queue: Queue, buffer: &mut [u8]) -> Message {

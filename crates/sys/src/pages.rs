@@ -42,9 +42,10 @@ impl Pages {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
+
+    use super::*;
 
     #[test]
     fn sent_pages_arrive() {

@@ -189,8 +189,9 @@ fn clamp_buffer(bytes: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::net::{TcpListener, TcpStream};
+
+    use super::*;
 
     #[test]
     fn buffer_sizes_use_the_requested_units() {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use lfn_base::plan::MAX_WINDOW;
 use lfn_base::units::{Bytes, show_duration};
-use lfn_sim::tcp::MAX_WINDOW;
 use lfn_sim::transfer::{MAX_STREAMS, TransferError};
 
 use crate::error_kind::ErrorKind;

@@ -10,10 +10,11 @@ mod report;
 use std::time::{Duration, Instant};
 
 use lfn_base::path::PathProfile;
+use lfn_base::plan::MAX_WINDOW;
 use lfn_base::tcp_model::{self, Congestion, FlowParameters};
 use lfn_base::units::Bytes;
 use lfn_link::{EmulatedPath, LinkConfig, LinkJitter, PathMtu};
-use lfn_sim::tcp::{MAX_WINDOW, TcpSettings};
+use lfn_sim::tcp::TcpSettings;
 use lfn_sim::transfer::{MAX_STREAMS, Transfer, TransferLoad, choose_range_segments};
 
 pub use error::DryRunError;

@@ -9,9 +9,9 @@ use lfn_measure::iperf3::client::{self, IperfOutcome, IperfProgress, IperfTest};
 use lfn_measure::proto::iperf3::{LoadDirection, Parameters, ServerOutput};
 use lfn_measure::tester::{self, Test, TestProgress};
 use lfn_results::evidence::Evidence;
+use lfn_results::iperf3_report::Iperf3Report;
 use lfn_results::measure::{TestDirection, TestRequest};
 use lfn_results::path_report::PathReport;
-use lfn_results::report::Iperf3Report;
 use serde_json::Value;
 
 use super::error::TestVerbError;

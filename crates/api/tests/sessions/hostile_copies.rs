@@ -1,4 +1,5 @@
 //! A malicious client with a valid ticket: the server refuses everything false and continues to serve.
+
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::{fs, thread};
 use lfn_api::service;
 use lfn_base::units::Bytes;
 use lfn_session::dial::{self, Target};
-use lfn_session::limits::admission::{ResourceLimits, ServerLimits};
+use lfn_session::limits::{ResourceLimits, ServerLimits};
 use lfn_session::server::ServerConfig;
 use lfn_session::wire::RefusalCode;
 use lfn_session::wire::copy::blocks::Layout;

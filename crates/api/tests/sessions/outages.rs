@@ -24,7 +24,7 @@ use lfn_copy::{
 use lfn_results::evidence::ProgressSample;
 use lfn_session::dial::Target;
 use lfn_session::identity::{ServerIdentity, new_token};
-use lfn_session::limits::admission::{ResourceLimits, ServerLimits};
+use lfn_session::limits::{ResourceLimits, ServerLimits};
 use lfn_session::server::ServerConfig;
 use lfn_session::wire::copy::byte_string::ByteString;
 use lfn_session::wire::copy::digest::Digest;

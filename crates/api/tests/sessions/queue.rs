@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use lfn_api::service;
 use lfn_measure::tester::{self, Test, TestError};
+use lfn_results::evidence::EndReason;
 use lfn_results::measure::{SocketRequest, TestDirection, TestLoad, TestRequest};
-use lfn_results::report::EndReason;
-use lfn_session::limits::admission::{AdmissionOutcome, Grant, ResourceLimits, ResourceRequest, ServerLimits};
+use lfn_session::limits::admission::{AdmissionOutcome, Grant};
+use lfn_session::limits::{ResourceLimits, ResourceRequest, ServerLimits};
 use lfn_session::server::ServerConfig;
 use support::TestServer;
 

@@ -1,5 +1,6 @@
 //! Directories and links that swap names while a server resolves paths through them. The server must not read or write
 //! outside the root, however often this is tried.
+
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

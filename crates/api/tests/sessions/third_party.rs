@@ -1,4 +1,5 @@
 //! Temporary tokens for one upload: permitted uses, refused uses, and expiry.
+
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -8,8 +9,9 @@ use lfn_api::service;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_copy::{CopyObserver, CopyOptions, LocalSource, TransferError, third_party_copy, upload};
 use lfn_session::dial::{self, Target};
-use lfn_session::limits::admission::{AdmissionOutcome, ResourceLimits, ResourceRequest, ServerLimits};
+use lfn_session::limits::admission::AdmissionOutcome;
 use lfn_session::limits::connection_table::ConnectionLimits;
+use lfn_session::limits::{ResourceLimits, ResourceRequest, ServerLimits};
 use lfn_session::server::ServerConfig;
 use lfn_session::wire::copy::entry::Modified;
 use lfn_session::wire::copy::filter::{Decision, FilterRules};

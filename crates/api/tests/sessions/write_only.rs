@@ -1,4 +1,5 @@
 //! Write-only and create-only clients: every attempt to learn about files or to change them.
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, symlink};

@@ -25,7 +25,6 @@ pub use congestion::{
 };
 
 use crate::path::{PathProfile, optional_seconds, seconds};
-
 use crate::tcp_model::{Congestion, FlowParameters, Prediction};
 use crate::units::{BitRate, Bytes, Ratio};
 

@@ -1,7 +1,8 @@
 //! Number of streams of a copy: the limits of every choice.
 
-use crate::units::Bytes;
 use std::time::Duration;
+
+use crate::units::Bytes;
 
 /// Streams on an unknown path, and the minimum of any choice: as fast as more streams between near hosts, and a loss
 /// slows only one of four.

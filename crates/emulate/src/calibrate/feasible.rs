@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use lfn_base::framing::ETHERNET_HEADER;
 use lfn_base::units::BitRate;
 use lfn_link::{Discipline, LinkConfig};
 
@@ -30,8 +31,6 @@ pub(crate) struct Overload {
 
 /// Size of a measured single packet, bytes.
 const PACKET: f64 = 1514.0;
-/// Size of the Ethernet header, bytes.
-const ETHERNET_HEADER: u64 = 14;
 /// Size of a measured super-packet, bytes.
 const SUPER_PACKET: f64 = 65_226.0;
 /// Costs of a slow machine. Settings that need less than half of its capacity work everywhere, so no measurement is
@@ -137,7 +136,7 @@ impl Demand {
 
 /// Returns the size of the longest packet that passes, bytes with its Ethernet header.
 fn max_packet(hop: &LinkConfig) -> u64 {
-    let path_mtu = hop.path_mtu.map(|limit| u64::from(limit.mtu) + ETHERNET_HEADER);
+    let path_mtu = hop.path_mtu.map(|limit| u64::from(limit.mtu) + u64::from(ETHERNET_HEADER));
     path_mtu.unwrap_or(u64::MAX).min(hop.largest_packet.0)
 }
 

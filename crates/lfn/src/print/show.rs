@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use lfn_base::figure::Figure;
 use lfn_base::units::{BitRate, show_duration};
+use lfn_results::evidence::Side;
 use lfn_results::measure::TestDirection;
-use lfn_results::report::{Comparison, Figure, GoodputDifference, RunSummary, Side};
+use lfn_results::report::{Comparison, GoodputDifference, RunSummary};
 
 use super::terminal::columns;
 

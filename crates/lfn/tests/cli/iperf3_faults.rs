@@ -16,8 +16,9 @@ use lfn_measure::proto::iperf3::{
     COOKIE_LENGTH, ErrorCode, LoadDirection, Parameters, Results, StreamResult, TestEnd, frame,
 };
 use lfn_results::iperf3_report::LoadProtocol;
+use lfn_session::limits::ServerLimits;
 use lfn_session::limits::access::Access;
-use lfn_session::limits::admission::{Admission, ServerLimits};
+use lfn_session::limits::admission::Admission;
 use lfn_session::limits::connection_table::ConnectionLimits;
 
 /// Far longer than any deadline below, far shorter than a hang.

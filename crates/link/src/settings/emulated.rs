@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_base::framing::Framing;
+use lfn_base::framing::{ETHERNET_HEADER, Framing};
 use lfn_base::path::{PathProfile, QueueSize};
 use lfn_base::units::{BitRate, Bytes, Ratio};
 
@@ -11,8 +11,6 @@ use super::hop_settings::{HopSettings, split_rtt};
 use super::link_settings::{ImpairmentSettings, LinkSettings};
 use crate::{Discipline, Link, LinkConfig, LinkDirection, LinkJitter, LinkWarning, LossModel, QueueLimit, Timetable};
 
-/// Bytes of the Ethernet header. The link counts them, the MTU does not.
-const ETHERNET_HEADER: u32 = 14;
 /// Minimum number of packets in a queue with a size in BDPs, for short paths.
 const MIN_PACKETS: u64 = 10;
 

@@ -6,7 +6,7 @@
 //! whole nanosecond, so its work is a whole number and the integral over steps is exact. The queue and the slices are
 //! in `rate`.
 
-use lfn_base::framing::{Framing, Layer};
+use lfn_base::framing::{ETHERNET_HEADER, Framing, Layer};
 use lfn_base::time::Instant;
 use lfn_base::units::BitRate;
 
@@ -290,7 +290,6 @@ pub(super) struct FramingOverhead(pub(super) Layer);
 impl FramingOverhead {
     /// Returns the bytes of one packet of `wire` bytes with its Ethernet header; never zero.
     pub(super) fn packet_bytes(self, wire: u32) -> u64 {
-        const ETHERNET_HEADER: u32 = 14;
         match self.0 {
             // Frames count as they are, even if they are not Ethernet frames.
             Layer::EthernetHeader => u64::from(wire),

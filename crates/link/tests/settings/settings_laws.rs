@@ -1,4 +1,5 @@
 //! Settings by name and as text, overlays of settings, hops from settings, and the built-in profiles.
+
 use std::time::Duration;
 
 use lfn_base::framing::Layer;

@@ -1,5 +1,6 @@
 //! Traces: the timetable contains the values of the text, invalid text is refused with its line number, and no text
 //! panics.
+
 use std::time::Duration;
 
 use lfn_base::framing::Layer;

@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lfn_base::tcp_info::TcpInfo;
+use lfn_results::evidence::EndReason;
 use lfn_results::iperf3_report::LoadProtocol;
 use lfn_results::measure::{Interval, TestDirection};
-use lfn_results::report::EndReason;
 use lfn_session::dial::BindAddress;
 use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::tcp::TcpConnection;

@@ -15,7 +15,7 @@ use std::{env, io};
 use lfn_base::congestion_request::CongestionRequest;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_results::measure::{Dscp, Kernel, SocketReport, SocketRequest};
-use lfn_session::congestion;
+use lfn_session::sender_options;
 use lfn_sys::{sysctl, tcp};
 use socket2::{Domain, SockRef, Socket, Type};
 
@@ -123,7 +123,7 @@ impl SocketOptions {
             tcp::set_receive_buffer(socket, bytes)?;
         }
         if let Some(request) = self.request.congestion_of(stream) {
-            congestion::set(socket, request)?;
+            sender_options::set_congestion_control(socket, request)?;
         }
         if let Some(rate) = self.request.pacing_of(stream) {
             tcp::set_pacing(socket, rate.0)?;

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use frames::{Shape, TCP, checksum, pseudo_header, shape};
 use lfn_packet::{
     Changes, Corruption, Ecn, OutputFrame, PacketRange, VnetHeader, extract, inspect, write, write_too_big_reply,
 };
 use proptest::prelude::*;
 
-use crate::frames;
+use crate::frames::{Shape, TCP, checksum, pseudo_header, shape};
 
 /// Virtual packets of a frame, and their changes.
 #[derive(Clone, Copy)]

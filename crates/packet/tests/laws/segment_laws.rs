@@ -1,10 +1,9 @@
 //! Cutting of super-packets, with an independent checksum and an independent parser.
 
-use frames::{ACK, CWR, FIN, PSH, Shape, TCP, checksum, pseudo_header, shape};
 use lfn_packet::{OutputFrame, Segments, VnetHeader, extract, extract_headers, inspect};
 use proptest::prelude::*;
 
-use crate::frames;
+use crate::frames::{ACK, CWR, FIN, PSH, Shape, TCP, checksum, pseudo_header, shape};
 
 /// Checks every field of a piece, and returns its payload.
 fn check_piece(shape: &Shape, first: u32, count: u32, vnet: &VnetHeader, frame: &[u8]) -> Vec<u8> {

@@ -169,10 +169,11 @@ fn remedy_on(host: &str, command: String) -> Remedy {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::{Cause, rule_findings};
     use super::*;
     use crate::diagnose::window::tests::half_bdp_window;
-    use std::time::Duration;
 
     fn causes(figures: &Figures) -> Vec<Cause> {
         rule_findings(figures).iter().filter_map(Finding::cause).collect()

@@ -146,12 +146,13 @@ pub(super) fn competing_traffic(figures: &Figures) -> Option<Finding> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::time::Duration;
+
     use super::super::{Cause, rule_findings};
     use super::*;
     use crate::diagnose::window::tests::half_bdp_window;
     use crate::evidence::figures::{HostFigures, Spread, StreamFigures};
     use crate::host::{Interface, InterfaceCounters, QdiscCounters};
-    use std::time::Duration;
 
     /// Half of the path's goodput, without any evidence of a cause.
     pub(in super::super) fn half_goodput() -> Figures {

@@ -96,7 +96,7 @@ impl schemars::JsonSchema for finite_seconds {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgressSample {
     /// Time since the copy began.
-    #[serde(rename = "seconds", with = "lfn_base::units::seconds")]
+    #[serde(rename = "seconds", with = "lfn_base::path::seconds")]
     pub at: Duration,
     /// Payload bytes that this side counts: resent blocks count twice, holes do not count.
     pub bytes: Bytes,
@@ -120,10 +120,10 @@ pub struct CopyEvidence {
     #[serde(rename = "predicted_goodput_bits_per_second")]
     pub predicted: Option<BitRate>,
     /// Total time without a connection.
-    #[serde(rename = "outage_seconds", with = "lfn_base::units::seconds", default)]
+    #[serde(rename = "outage_seconds", with = "lfn_base::path::seconds", default)]
     pub outage: Duration,
     /// Total time with a connection in which nothing arrived.
-    #[serde(rename = "standstill_seconds", with = "lfn_base::units::seconds", default)]
+    #[serde(rename = "standstill_seconds", with = "lfn_base::path::seconds", default)]
     pub standstill: Duration,
 }
 

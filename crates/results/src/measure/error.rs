@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use lfn_base::plan::MAX_WINDOW;
 use lfn_base::units::{BitRate, Bytes, show_duration};
 
 use super::limits::{
-    MAX_BUFFERS, MAX_DATAGRAM, MAX_PARTS, MAX_RECORD, MAX_SAMPLES, MAX_STREAMS, MAX_WINDOW, MIN_DATAGRAM, MIN_INTERVAL,
+    MAX_BUFFERS, MAX_DATAGRAM, MAX_PARTS, MAX_RECORD, MAX_SAMPLES, MAX_STREAMS, MIN_DATAGRAM, MIN_INTERVAL,
 };
 
 /// Reason why a test request is invalid.

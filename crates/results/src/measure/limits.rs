@@ -26,8 +26,6 @@ pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
 pub(super) const MAX_SAMPLES: u128 = 1_000_000;
 pub(super) const MIN_PROBE_INTERVAL: Duration = Duration::from_millis(5);
 pub(super) const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(10);
-/// Maximum receive window that TCP can announce: 65535 << 14 (RFC 7323 §2.3).
-pub const MAX_WINDOW: Bytes = Bytes(65_535 << 14);
 
 /// Minimum datagram of a test, bytes: its header.
 pub const MIN_DATAGRAM: usize = 36;

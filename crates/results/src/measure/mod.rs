@@ -19,8 +19,7 @@ pub use bounded::{Bounded, OutOfRange, ReportedTotals};
 pub use dscp::{Dscp, DscpError};
 pub use error::RequestError;
 pub use limits::{
-    DEFAULT_READ, DEFAULT_RECORD, MAX_DATAGRAM, MAX_PARTS, MAX_RECORD, MAX_STREAMS, MAX_WINDOW, MIN_DATAGRAM,
-    MIN_INTERVAL,
+    DEFAULT_READ, DEFAULT_RECORD, MAX_DATAGRAM, MAX_PARTS, MAX_RECORD, MAX_STREAMS, MIN_DATAGRAM, MIN_INTERVAL,
 };
 pub use report::{Cpu, EndReport, Interval, IntervalPart, Kernel, StreamReport, StreamSample};
 pub use request::{TestDirection, TestLoad, TestRequest};

@@ -1,12 +1,13 @@
 //! Socket options of a test's streams: requested and granted values.
 
 use lfn_base::congestion_request::CongestionRequest;
+use lfn_base::plan::MAX_WINDOW;
 use lfn_base::units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
 
 use super::dscp::Dscp;
 use super::error::RequestError;
-use super::limits::{MAX_STREAMS, MAX_WINDOW};
+use super::limits::MAX_STREAMS;
 
 /// The kernel raises a smaller clamp to half its minimum receive buffer (`SOCK_MIN_RCVBUF`).
 const MIN_WINDOW: u64 = 2048;

@@ -8,11 +8,11 @@
 
 use std::time::Duration;
 
+use lfn_base::figure::Figure;
 use lfn_base::stats::{self, MIN_BLOCKS, median};
 use lfn_base::units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::Figure;
 use super::comparability::{failure_warning, warnings};
 use super::document::TestDocument;
 use super::read::StoredResult;

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
+use lfn_base::figure::Figure;
 use lfn_base::units::{BitRate, Bytes};
 use serde::Deserialize;
 
-use super::Figure;
 use super::run_summary::{MeanError, ResultSource, RunSummary};
 use crate::evidence::PerEnd;
 use crate::measure::TestDirection;

@@ -7,12 +7,13 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Comparison, Run, StoredResult, TestDocument, TestEvent, TuningDocument, compare, interval_csv, read_result, schema,
+    Comparison, Run, StoredResult, TestDocument, TestEvent, TuningDocument, compare, interval_csv, read_result,
 };
 
 /// Generates random values of a schema.
@@ -23,7 +24,9 @@ struct ValueGenerator {
 
 impl ValueGenerator {
     fn new<T: JsonSchema>(seed: u64) -> ValueGenerator {
-        ValueGenerator { schema: schema::of_types::<T>(), dice: Pcg64::seed_from_u64(seed) }
+        // The formats of Rust's numbers are part of the schema.
+        let schema = SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
+        ValueGenerator { schema: schema.into(), dice: Pcg64::seed_from_u64(seed) }
     }
 
     fn value(&mut self) -> Value {

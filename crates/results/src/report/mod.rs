@@ -19,20 +19,14 @@ mod laws;
 mod read;
 mod run;
 mod run_summary;
-#[cfg(test)]
-mod schema;
 mod tuning;
 
-pub use crate::diagnose::Finding;
-pub use crate::evidence::{EndReason, HostNames, PerEnd, Side};
-pub use crate::iperf3_report::{Iperf3Report, Iperf3Stream};
 pub use compare::{Comparison, ComparisonSchema, GoodputDifference, compare};
 pub use csv::interval_csv;
 pub use document::{CommandError, Origin, TestDocument, TestSchema, UnfinishedTest};
 pub use error_document::{ErrorDocument, ErrorSchema};
 pub use event::{EventSchema, TestEvent};
 pub use iperf3_json::Iperf3Output;
-pub use lfn_base::figure::Figure;
 pub use read::{MAX_RESULT_BYTES, ReadError, StoredResult, read_result};
 pub use run::{GoodputInterval, Run};
 pub use run_summary::{ResultSource, RunSummary};

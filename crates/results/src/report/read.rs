@@ -9,11 +9,11 @@ use std::fmt;
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::document::{Origin, TestDocument, UnfinishedTest};
+use super::document::{Origin, TestDocument, TestSchema, UnfinishedTest};
 use super::event::TestEvent;
 use super::iperf3_json::{self, Iperf3Output};
 use super::tuning::TuningDocument;
-use super::{Side, TestSchema};
+use crate::evidence::Side;
 
 /// Maximum length of a result file in bytes: one stream at both ends for a day, one interval each second.
 pub const MAX_RESULT_BYTES: u64 = 512 << 20;

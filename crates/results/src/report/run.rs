@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use lfn_base::figure::Figure;
 use lfn_base::path::seconds;
 use lfn_base::units::{BitRate, Bytes, Ratio};
 use serde::{Deserialize, Serialize};
 
-use super::Figure;
 use crate::diagnose::{Diagnosis, diagnose};
 use crate::evidence::figures::{Figures, SteadyPart};
 use crate::evidence::{Evidence, LoadKind, PerEnd, Side};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use lfn_base::figure::Figure;
 use lfn_base::path::{PathProfile, optional_seconds, seconds};
 use lfn_base::stats::{self, BatchMeans, RateSample};
 use lfn_base::units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
 
-use super::Figure;
 use crate::evidence::{EndReason, PerEnd};
 use crate::measure::{Modes, PayloadData, TestDirection};
 

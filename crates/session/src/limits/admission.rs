@@ -1,8 +1,8 @@
 //! Admission control for threads, on top of [`crate::limits`]. A request gets a [`Grant`], a place in the queue, or a
 //! refusal.
 //!
-//! [`SessionQueue`] decides; this module adds a lock, a clock and the wake-up of sessions that start. A grant and
-//! a waiting session release their resources when they are dropped, however their thread ends.
+//! [`SessionQueue`] decides; this module adds a lock, a clock and the wake-up of sessions that start. A grant and a
+//! waiting session release their resources when they are dropped, however their thread ends.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,13 +11,12 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::limits::{Client, Denial, QueueDecision, QueuePosition, ResourceGrant, SessionQueue};
-pub use crate::limits::{ResourceLimits, ResourceRequest, ServerLimits};
 use lfn_base::time;
 use lfn_base::units::{BitRate, Bytes};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::rate_limiter::{ByteQuota, Exhausted, RateLimiter};
+use super::{Client, Denial, QueueDecision, QueuePosition, ResourceGrant, ResourceRequest, ServerLimits, SessionQueue};
 use crate::wire::{Refusal, RefusalCode};
 
 /// Admission control of a server, for all its protocols.
@@ -271,6 +270,7 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::thread;
 
+    use super::super::ResourceLimits;
     use super::*;
 
     const TEST_TIMEOUT: Duration = Duration::from_secs(60);

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use crate::SessionId;
 use crate::limits::Client;
-
 use crate::transport::{DEAD_PEER_TIMEOUT, Handle};
 
 /// Default of [`ConnectionLimits::hello_timeout`]: sixteen round trips of a 600 ms path, which leaves room for losses.
@@ -332,7 +331,7 @@ impl Unauthenticated {
 }
 
 impl ConnectionSlot {
-    /// Returns the number of the connection, in the order of their arrival.
+    /// Returns the number of the connection, in the order of arrival.
     pub fn id(&self) -> u64 {
         self.id
     }

@@ -118,12 +118,13 @@ fn timestamp() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::{CopySummary, SessionInfo};
-    use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use serde_json::{Value, json};
+
+    use super::super::event::{CopySummary, SessionInfo};
+    use super::*;
 
     fn example_session() -> SessionInfo {
         SessionInfo {

@@ -4,13 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use crate::{Rights, Token};
-
 use super::audit::AuditLog;
 use crate::identity::ServerIdentity;
+use crate::limits::ServerLimits;
 use crate::limits::access::Access;
-use crate::limits::admission::ServerLimits;
 use crate::limits::connection_table::ConnectionLimits;
+use crate::{Rights, Token};
 
 /// Settings of a server, fixed at its start.
 #[derive(Debug)]

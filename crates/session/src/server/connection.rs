@@ -6,11 +6,6 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::hello;
-use crate::wire::copy::{CopyJob, RemoteDestination, RemoteSource};
-use crate::wire::{Credentials, HELLO_LIMIT, Hello, Refusal, RefusalCode, Request};
-use crate::{PROTOCOL, Rights, SessionId, WriteAccess};
-
 use super::event::{RefusedReason, ServerEvent, SessionInfo};
 use super::queue_wait;
 use super::registry::SessionStreams;
@@ -18,10 +13,14 @@ use super::running_session::RunningSessionGuard;
 use super::session::ServerSession;
 use super::state::{STACK_SIZE, ServerState};
 use super::tokens::TokenHolder;
+use crate::hello;
 use crate::limits::admission::{AdmissionOutcome, Grant};
 use crate::limits::connection_table::ConnectionSlot;
 use crate::transport::{Connection, Stream, tls};
+use crate::wire::copy::{CopyJob, RemoteDestination, RemoteSource};
+use crate::wire::{Credentials, HELLO_LIMIT, Hello, Refusal, RefusalCode, Request};
 use crate::{Control, DataStream, SessionError};
+use crate::{PROTOCOL, Rights, SessionId, WriteAccess};
 
 /// Function that serves one open session to its end.
 pub type Service = fn(&mut ServerSession, &Request) -> Result<(), SessionError>;

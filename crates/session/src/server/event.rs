@@ -1,6 +1,6 @@
 //! Events of a server: one line of its log for each.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 

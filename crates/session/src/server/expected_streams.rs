@@ -7,9 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::SessionId;
-
 use crate::DatagramStream;
+use crate::SessionId;
 
 /// Datagram streams that open sessions expect.
 #[derive(Debug, Default)]

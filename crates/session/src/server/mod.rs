@@ -1,10 +1,10 @@
 //! The server: a listener, the sessions that it assembles from their connections, and the limits of both.
 //!
 //! Each connection has a thread. Before authentication a connection holds a thread, a socket and the memory of one
-//! hello, for at most [`hello_timeout`](crate::limits::connection_table::ConnectionLimits::hello_timeout). A watchdog closes slower connections, even if they send a
-//! byte now and then. If there are too many, the oldest ones of the busiest client are closed. An authenticated client
-//! requests its session at [`limits`](crate::limits) and may have to wait in the queue. A [`Service`] decides about the
-//! contents of a session (`lfn_api::service`).
+//! hello, for at most [`ConnectionLimits::hello_timeout`](crate::limits::connection_table::ConnectionLimits). A watchdog
+//! closes slower connections, even if they send a byte now and then. If there are too many, the oldest ones of the
+//! busiest client are closed. An authenticated client requests its session at [`limits`](crate::limits) and may have to
+//! wait in the queue. A [`Service`] decides about the contents of a session (`lfn_api::service`).
 
 pub mod accept;
 pub mod audit;

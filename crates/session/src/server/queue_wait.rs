@@ -4,10 +4,9 @@
 use std::time::{Duration, Instant};
 
 use crate::SessionId;
+use crate::limits::admission::{Grant, WaitingSession};
 use crate::wire::queue::{QueueMessage, QueueReply};
 use crate::wire::{Refusal, RefusalCode};
-
-use crate::limits::admission::{Grant, WaitingSession};
 use crate::{Control, QueuePoll, SessionError, dial};
 
 /// Interval of the reports to a waiting client; each one is also a sign of life.

@@ -12,10 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::SessionId;
-use crate::wire::{Refusal, RefusalCode};
-
-use crate::limits::admission::ServerLimits;
+use crate::limits::ServerLimits;
 use crate::limits::connection_table::{ConnectionLimits, ConnectionSlot, ConnectionTable};
+use crate::wire::{Refusal, RefusalCode};
 use crate::{DataStream, SessionError};
 
 /// Maximum time that a data stream waits for its control connection.

@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::SessionId;
-use crate::wire::{Refusal, RefusalCode};
-
 use super::event::{CopySummary, SessionInfo};
 use super::metrics::PayloadBytes;
 use super::tokens::{TokenHolder, TokenSet};
+use crate::SessionId;
 use crate::limits::admission::Grant;
+use crate::wire::{Refusal, RefusalCode};
 
 /// Maximum time that a superseded session may take to release its files.
 const SUPERSEDE_TIMEOUT: Duration = Duration::from_secs(15);

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::wire::Refusal;
-
 use super::accept::{
     AcceptLoop, AcceptSettings, AcceptedConnection, ConnectionServer, OpenSessions, RefusedConnection, WhenFull,
 };
@@ -23,6 +21,7 @@ use crate::limits::admission::Admission;
 use crate::limits::connection_table::ConnectionSlot;
 use crate::transport::Connection;
 use crate::transport::tcp::{Listener, TcpConnection};
+use crate::wire::Refusal;
 use crate::written_files::WrittenFilesByCopy;
 
 /// Maximum time that the accept loop waits before it checks for a stop and for overdue connections.
@@ -67,7 +66,7 @@ pub(crate) struct ServerState {
 
 impl std::fmt::Debug for ServerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("ServerState").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

@@ -1,10 +1,12 @@
 //! Shortens long texts from a peer.
 
 use serde::{Deserialize, Deserializer};
+
+/// Maximum characters of a text from a peer.
 const MAX_CHARS: usize = 4096;
 
 /// Deserializes a text, and truncates it to [`MAX_CHARS`] characters.
-pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
     let end = text.char_indices().nth(MAX_CHARS).map(|(end, _)| end);
     Ok(match end {

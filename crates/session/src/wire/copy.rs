@@ -12,11 +12,12 @@
 //! ends, whatever the number of files and their attributes.
 //!
 //! **With or without requests.** If the receiver has no existing files in the way, blocks follow the list at once.
-//! Otherwise the receiver sets `on_request` ([`ReceiverMessage::Ready`]), and the sender waits for its decision on each entry.
-//! Many entries are in flight, so that this costs one RTT in total. Later discoveries (a partial file of an earlier
-//! copy) are sent as [`ReceiverMessage::Have`]; blocks that arrive for nothing are discarded.
+//! Otherwise the receiver sets `on_request` ([`ReceiverMessage::Ready`]), and the sender waits for its decision on each
+//! entry. Many entries are in flight, so that this costs one RTT in total. Later discoveries (a partial file of an
+//! earlier copy) are sent as [`ReceiverMessage::Have`]; blocks that arrive for nothing are discarded.
 //!
-//! The request is in `request`, results of entries are in `events`, and the block header is in `header`.
+//! The request is in `request`, results of entries are in `events`, and the block header is in `header`. The other
+//! modules have the types in these messages with their rules: entries, blocks, digests, filters and options.
 //!
 //! A message with an unknown name is a frame error.
 

@@ -3,9 +3,9 @@
 //! A frame is one byte of kind, four bytes of big-endian length, and that many bytes of JSON. JSON is used because
 //! control messages are rare and small, are readable in a trace, and let a newer peer add fields that an older peer
 //! ignores. Data blocks have a binary header ([`copy::BlockHeader`]). Every length is checked before memory is
-//! allocated.
+//! allocated. The messages of a test are in [`lfn_results::measure`], because a stored result contains them.
 
-pub mod bounded;
+mod bounded;
 pub mod copy;
 mod frame;
 pub mod path;

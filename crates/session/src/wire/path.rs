@@ -1,7 +1,7 @@
 //! Messages of a path session: a client searches path MTUs, and a server answers its probes.
 //!
-//! Almost everything travels over one stream of datagrams (`lfn_measure::proto::discover::probe`). The control connection carries
-//! only the request and the answer. The session lasts until the client closes the connection.
+//! Almost everything travels over one stream of datagrams (`lfn_measure::proto::discover::probe`). The control
+//! connection carries only the request and the answer. The session lasts until the client closes the connection.
 
 use std::time::Duration;
 

@@ -105,7 +105,7 @@ pub struct SendRequest {
     /// Identifies the copy across sessions.
     pub copy: CopyId,
     /// Time during which the source server tries to reconnect to the destination server.
-    #[serde(rename = "retry_seconds", with = "lfn_base::units::seconds")]
+    #[serde(rename = "retry_seconds", with = "lfn_base::path::seconds")]
     pub retry_for: Duration,
     /// Verification, syncing and reporting.
     #[serde(default)]
@@ -147,13 +147,13 @@ pub enum SourceMessage {
     /// There is no connection to the destination server.
     Reconnecting {
         /// Time without a connection.
-        #[serde(with = "lfn_base::units::seconds")]
+        #[serde(with = "lfn_base::path::seconds")]
         seconds: Duration,
     },
     /// The connection is restored.
     Reconnected {
         /// Time without a connection.
-        #[serde(with = "lfn_base::units::seconds")]
+        #[serde(with = "lfn_base::path::seconds")]
         seconds: Duration,
     },
     /// Results of entries, if requested.

@@ -22,12 +22,11 @@ pub use receiver::TcpReceiver;
 pub use sender::{SendFailure, SenderStats, TcpSender};
 pub use wire::{Reply, Segment};
 
+use lfn_base::framing::ETHERNET_HEADER;
 use lfn_base::path::PathProfile;
+use lfn_base::plan::MAX_WINDOW;
 use lfn_base::tcp_model::Congestion;
 use lfn_base::units::Bytes;
-
-/// Maximum receive window of TCP: 65,535 scaled by 2¹⁴ (RFC 7323 §2.3).
-pub const MAX_WINDOW: Bytes = Bytes(65_535 << 14);
 
 /// Settings of both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,9 +49,6 @@ pub struct TcpSettings {
     /// Maximum segments that are sent as one range.
     pub range_segments: u32,
 }
-
-/// Bytes of the Ethernet header, which a link counts (see [`LinkConfig::rate`](lfn_link::LinkConfig::rate)).
-const ETHERNET_HEADER: u32 = 14;
 
 impl Default for TcpSettings {
     /// Linux defaults, over Ethernet and IPv4.

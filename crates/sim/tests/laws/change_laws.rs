@@ -9,9 +9,8 @@ use lfn_link::{Link, LinkConfig, LinkEvent, LinkJitter, Packet, Reorder};
 use lfn_packet::Changes;
 use lfn_sim::{ScriptedArrival, run_link};
 use proptest::prelude::*;
-use support::{link, poll_at_event_times, push_late};
 
-use crate::support;
+use crate::support::{link, poll_at_event_times, push_late};
 
 const US: Duration = Duration::from_micros(1);
 

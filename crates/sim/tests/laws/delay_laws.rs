@@ -7,9 +7,8 @@ use lfn_base::units::{BitRate, Bytes, Ratio};
 use lfn_link::{JitterDistribution, Link, LinkConfig, LinkEvent, LinkJitter, Packet, Timetable};
 use lfn_sim::{ScriptedArrival, run_link};
 use proptest::prelude::*;
-use support::{link, poll_at_event_times, singles};
 
-use crate::support;
+use crate::support::{link, poll_at_event_times, singles};
 
 const MS: Duration = Duration::from_millis(1);
 const COUNT: u64 = 1_000_000;

@@ -8,9 +8,8 @@ use lfn_base::units::{BitRate, Bytes};
 use lfn_link::{DropCause, Link, LinkConfig, LinkDirection, LinkError, LinkEvent, Packet, PacketCount, PathMtu};
 use lfn_sim::{ScriptedArrival, run_link};
 use proptest::prelude::*;
-use support::{END, link, packet_of, poll_at_event_times, poll_every, push_late, singles};
 
-use crate::support;
+use crate::support::{END, link, packet_of, poll_at_event_times, poll_every, push_late, singles};
 
 const EPOCH: Instant = Instant::from_nanos(3_000_000_000);
 

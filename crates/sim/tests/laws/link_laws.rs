@@ -8,9 +8,8 @@ use lfn_base::units::{BitRate, Bytes, Ratio};
 use lfn_link::{DropCause, Link, LinkConfig, LinkDirection, LinkError, LinkEvent, LossModel, Packet, PacketCount};
 use lfn_sim::{ScriptedArrival, run_link};
 use proptest::prelude::*;
-use support::{link, poll_at_event_times, poll_every, push_late, singles};
 
-use crate::support;
+use crate::support::{self, link, poll_at_event_times, poll_every, push_late, singles};
 
 /// Outcome of one virtual packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

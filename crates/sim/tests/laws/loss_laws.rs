@@ -11,10 +11,9 @@ use lfn_base::units::{BitRate, Bytes};
 use lfn_link::{DropCause, Gilbert, Link, LinkConfig, LinkEvent, LossModel, Packet};
 use lfn_sim::{ScriptedArrival, run_link};
 use proptest::prelude::*;
-use statistics::*;
-use support::{link, singles};
 
-use crate::{statistics, support};
+use crate::statistics::*;
+use crate::support::{self, link, singles};
 
 const COUNT: usize = 1_000_000;
 

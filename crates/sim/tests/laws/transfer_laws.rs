@@ -5,10 +5,11 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use lfn_base::path::PathProfile;
+use lfn_base::plan::MAX_WINDOW;
 use lfn_base::tcp_model::{Congestion, FlowParameters};
 use lfn_base::units::{BitRate, Bytes, Ratio};
 use lfn_link::{LinkConfig, LinkDirection, LossModel, Reorder, Timetable};
-use lfn_sim::tcp::{MAX_WINDOW, SendFailure, TcpSettings};
+use lfn_sim::tcp::{SendFailure, TcpSettings};
 use lfn_sim::transfer::{
     Transfer, TransferError, TransferLoad, TransferOutcome, TransferReport, choose_range_segments,
 };

@@ -12,9 +12,8 @@ use lfn_link::{Discipline, DropCause, EmulatedPath, Link, LinkConfig, LinkEvent,
 use lfn_packet::{Corruption, Ecn};
 use lfn_sim::{ScriptedArrival, run_link};
 use proptest::prelude::*;
-use support::{all_outcomes, drain, poll_at_event_times, poll_every, singles};
 
-use crate::support;
+use crate::support::{all_outcomes, drain, poll_at_event_times, poll_every, singles};
 
 /// Exit of a virtual packet from the link. A virtual packet has one exit, and one more for each copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

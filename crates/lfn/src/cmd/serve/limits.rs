@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lfn_base::units::{BitRate, Bytes, parse_unit_duration};
 use lfn_session::limits::access::{Access, Prefix};
-use lfn_session::limits::admission::{ResourceLimits, ServerLimits};
 use lfn_session::limits::connection_table::ConnectionLimits;
+use lfn_session::limits::{ResourceLimits, ServerLimits};
 
 /// Flags that limit clients.
 #[derive(clap::Args, Debug)]

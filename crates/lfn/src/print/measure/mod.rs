@@ -14,8 +14,9 @@ use std::io::{self, Write};
 use lfn_api::test::TestEvent;
 use lfn_base::path::PathProfile;
 use lfn_measure::tester::{Test, TestProgress};
+use lfn_results::evidence::HostNames;
 use lfn_results::measure::{Interval, Kernel, SocketRequest, TestRequest};
-use lfn_results::report::{self, CommandError, HostNames, Run, TestDocument, TuningDocument};
+use lfn_results::report::{self, CommandError, Run, TestDocument, TuningDocument};
 
 use crate::exit::Failure;
 use crate::print;

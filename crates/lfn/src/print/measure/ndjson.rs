@@ -4,8 +4,10 @@ use std::io::{self, Write};
 
 use lfn_base::units::Bytes;
 use lfn_measure::tester::{Test, TestProgress};
+use lfn_results::diagnose::Finding;
+use lfn_results::evidence::Side;
 use lfn_results::measure::{Interval, TestDirection};
-use lfn_results::report::{EventSchema, Finding, Origin, Side, TestDocument, TestEvent};
+use lfn_results::report::{EventSchema, Origin, TestDocument, TestEvent};
 
 use crate::print;
 use crate::print::output::set_document_printed;

@@ -6,8 +6,9 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use lfn_results::evidence::HostNames;
 use lfn_results::measure::{Cpu, TestDirection, TestLoad};
-use lfn_results::report::{HostNames, Run, TestDocument};
+use lfn_results::report::{Run, TestDocument};
 
 use crate::print;
 

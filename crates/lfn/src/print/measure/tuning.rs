@@ -3,8 +3,9 @@
 use std::io;
 
 use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_results::evidence::HostNames;
 use lfn_results::measure::{SocketReport, TestLoad};
-use lfn_results::report::{HostNames, KernelSetting, Run, TunedSetting, TuningComparison, TuningDocument};
+use lfn_results::report::{KernelSetting, Run, TunedSetting, TuningComparison, TuningDocument};
 
 use super::text::{finding_text, paragraphs, wrapped};
 use crate::exit::Failure;

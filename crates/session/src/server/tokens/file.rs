@@ -103,9 +103,10 @@ fn lock_file(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
 
     fn record(byte: u8) -> TokenRecord {
         TokenRecord {

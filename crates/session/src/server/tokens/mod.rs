@@ -14,13 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use super::config::ServerConfig;
 use crate::hello::{self, ClearHello, HelloError};
+use crate::identity::IdentityError;
 use crate::wire::third_party::TokenRequest;
 use crate::wire::{Refusal, RefusalCode};
 use crate::{Token, TokenHash};
-
-use super::config::ServerConfig;
-use crate::identity::IdentityError;
 use file::TokenFile;
 pub use holder::TokenHolder;
 use temporary::{TemporaryToken, TemporaryTokens};

@@ -3,12 +3,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::holder::{Delegation, TokenHolder};
 use crate::Token;
+use crate::identity;
 use crate::wire::third_party::TokenRequest;
 use crate::wire::{Refusal, RefusalCode};
-
-use super::holder::{Delegation, TokenHolder};
-use crate::identity;
 
 /// Maximum temporary tokens at once. A clear hello carries no name, so the server tries each token.
 const MAX_TEMPORARY_TOKENS: usize = 64;

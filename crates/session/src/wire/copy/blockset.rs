@@ -207,9 +207,11 @@ impl<'de> Deserialize<'de> for BlockSet {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         #[test]

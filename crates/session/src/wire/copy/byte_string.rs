@@ -116,8 +116,9 @@ impl<'de> Visitor<'de> for ByteStringVisitor {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         #[test]

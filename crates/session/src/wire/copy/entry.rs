@@ -1,8 +1,8 @@
 //! One entry of a directory tree, as the sender lists it: name, kind, and attributes to preserve.
 //!
 //! Entries from a peer are checked while they are read. An [`Entry`] always has a name below the destination and
-//! bounded lengths. `lfn_copy::proto::batch` groups entries into messages. Positions of holes in sparse files are not part of
-//! an entry, because finding them would delay the list.
+//! bounded lengths. `lfn_copy::proto::batch` groups entries into messages. Positions of holes in sparse files are not
+//! part of an entry, because finding them would delay the list.
 
 mod weight;
 
@@ -203,8 +203,8 @@ pub struct Xattr {
     pub value: ByteString,
 }
 
-/// One entry of a directory tree. Fields set after [`Entry::new`] are checked by `lfn_copy::proto::batch::Batch::push` and by
-/// every reader.
+/// One entry of a directory tree. Fields set after [`Entry::new`] are checked by `lfn_copy::proto::batch::Batch::push`
+/// and by every reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Path below the root of the transfer.

@@ -103,8 +103,9 @@ fn field<const N: usize>(bytes: &[u8; BlockHeader::LENGTH], at: usize) -> [u8; N
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         #[test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lfn_base::tcp_info::TcpInfo;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_measure::tester::{Test, TestProgress};
+use lfn_results::evidence::Side;
 use lfn_results::measure::{Interval, TestDirection, TestLoad, TestRequest};
-use lfn_results::report::Side;
 
 /// State of one test.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use lfn_base::figure::Figure;
 use lfn_base::units::{BitRate, show_duration};
-use lfn_results::report::{Figure, Finding, Iperf3Report, Iperf3Stream};
+use lfn_results::diagnose::Finding;
+use lfn_results::iperf3_report::{Iperf3Report, Iperf3Stream};
 use serde_json::Value;
 
 use super::findings::all_findings;

@@ -1,8 +1,9 @@
 //! Lines about the data path and the requested socket options, only for tests that requested something.
 
 use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_results::evidence::EndReason;
 use lfn_results::measure::{EndReport, Mode, PayloadCheck, SocketReport};
-use lfn_results::report::{EndReason, Run};
+use lfn_results::report::Run;
 
 use super::layout::wrapped;
 

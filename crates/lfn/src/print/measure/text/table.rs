@@ -10,8 +10,9 @@ use lfn_base::path::PathProfile;
 use lfn_base::tcp_info::TcpInfo;
 use lfn_base::units::{Bytes, show_duration};
 use lfn_measure::tester::{Test, TestProgress};
+use lfn_results::evidence::{HostNames, Side};
 use lfn_results::measure::{Interval, TestDirection, TestLoad};
-use lfn_results::report::{HostNames, Run, Side, UnfinishedTest};
+use lfn_results::report::{Run, UnfinishedTest};
 
 use super::layout::{Grid, bytes_cell, rate_cell, time_cell, wrapped};
 use super::summary::summary;

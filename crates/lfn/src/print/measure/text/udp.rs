@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use lfn_base::tcp_model::GoodputLimit;
 use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_results::evidence::EndReason;
 use lfn_results::measure::{EndReport, Interval, TestLoad, TestRequest};
-use lfn_results::report::{EndReason, Run};
+use lfn_results::report::Run;
 use lfn_results::udp::figures::UdpSample;
 use lfn_results::udp::ramp::{RampReport, StepOutcome};
 

@@ -1,7 +1,8 @@
 //! Tests of unsafe names, bounds, and the JSON form.
 
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
 
 fn entry(kind: EntryKind) -> Entry {
     Entry::new(Name::new("a/b").unwrap(), kind, 0o644, Modified::new(-1, 999_999_999).unwrap()).unwrap()

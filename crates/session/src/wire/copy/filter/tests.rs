@@ -1,7 +1,8 @@
 //! Expected results are the output of rsync 3.2.7 (`rsync -n -r --out-format=%n`) for these rules and this tree.
 
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
 
 const TREE: &str = r"[x] a\b b*c d/ d/e/ d/e/foo d/foo d/x.c e/ e/d/ e/d/foo foo q.c";
 
