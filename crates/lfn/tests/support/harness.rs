@@ -1,4 +1,5 @@
-//! The harness of the tests with namespaces: skips tests with missing requirements, and shares the machine between tests.
+//! The harness of the tests with namespaces: skips tests with missing requirements, and shares the machine between
+//! tests.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -25,9 +26,9 @@ pub enum Needs {
 /// Share of the machine that a test takes while it runs. The machine has as many shares as the harness has threads, by
 /// default four per processor.
 ///
-/// `Waiting` takes one share: the test mostly waits for a path, a peer or a time-out. `Loaded` takes half of the shares:
-/// the test sends as fast as it can, starts many processes, or measures several paths at once. `Alone` takes all shares:
-/// the test measures the accuracy of a rate or delay, which any other load disturbs. These tests run last.
+/// `Waiting` takes one share: the test mostly waits for a path, a peer or a time-out. `Loaded` takes half of the
+/// shares: the test sends as fast as it can, starts many processes, or measures several paths at once. `Alone` takes
+/// all shares: the test measures the accuracy of a rate or delay, which any other load disturbs. These tests run last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
     Loaded,
