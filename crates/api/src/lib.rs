@@ -14,6 +14,7 @@ pub mod emulator_env;
 mod error_kind;
 pub mod error_text;
 pub mod hosts;
+pub mod open_file_limit;
 pub mod plan;
 pub mod prediction;
 pub mod resolve;

@@ -1,7 +1,5 @@
 //! Check of the limit of open files before a copy starts.
 
-use std::fs;
-
 use lfn_copy::proto::open_files::CopyRole;
 use lfn_copy::proto::streams::StreamPlan;
 use lfn_session::limits::connection_table::ConnectionLimits;
@@ -9,9 +7,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::error::CopyError;
 use super::places::Direction;
-
-/// Number of the capability to raise hard limits (`CAP_SYS_RESOURCE`, capabilities(7)).
-const CAP_SYS_RESOURCE: u32 = 24;
+use crate::open_file_limit::{can_raise_limit, raise_command};
 
 /// Returns the role of this process in a copy.
 fn role(direction: &Direction) -> CopyRole {
@@ -51,8 +47,7 @@ pub(super) fn check_open_files(direction: &Direction, streams: Option<u16>) -> R
     }
     let hint = match max_streams(direction, limit) {
         streams @ 1.. if !can_raise_limit() => format!("--streams {streams}"),
-        _ if can_raise_limit() => format!("ulimit -n {needed}"),
-        _ => format!("sudo prlimit --pid $$ --nofile={needed}"),
+        _ => raise_command(needed),
     };
     Err(CopyError::OpenFiles { needed, limit, hint })
 }
@@ -62,13 +57,4 @@ pub(super) fn reduce_to_open_files(direction: &Direction, plan: StreamPlan) -> S
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let max_streams = max_streams(direction, limit).max(1);
     StreamPlan { streams: plan.streams.min(max_streams), max_streams: plan.max_streams.min(max_streams), ..plan }
-}
-
-/// Reports whether this user may raise the hard limit, so that `ulimit -n` works in the same shell.
-fn can_raise_limit() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    capabilities
-        .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
-        .is_some_and(|capabilities| capabilities >> CAP_SYS_RESOURCE & 1 == 1)
 }

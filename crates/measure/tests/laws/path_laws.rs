@@ -234,9 +234,9 @@ impl Row {
             while events.first_key_value().is_some_and(|((at, _), _)| *at <= now) {
                 let ((_, number), answer) = events.pop_first().unwrap();
                 if self.quotes {
-                    trace.on_answer(number, answer, now)
+                    trace.on_answer(number, answer, now);
                 } else {
-                    drop(trace.on_unmatched_answer(answer, now))
+                    let _ = trace.on_unmatched_answer(answer, now);
                 }
             }
             match trace.next(now) {
