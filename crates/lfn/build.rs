@@ -32,7 +32,8 @@ fn main() {
     }
 }
 
-/// Returns the date of a time since 1970, as YYYY-MM-DD (Howard Hinnant, "chrono-compatible low-level date algorithms").
+/// Returns the date of a time since 1970, as YYYY-MM-DD (Howard Hinnant, "chrono-compatible low-level date
+/// algorithms").
 fn date_of(seconds: i64) -> String {
     let days = seconds.div_euclid(86_400) + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -1,10 +1,9 @@
-//! Any bytes as input of a tree copy: a journal in pieces, a batch of entries, a set of blocks, a line of a manifest,
+//! Any bytes as input of a tree copy: a journal in pieces, a list of entries, a set of blocks, a line of a manifest,
 //! patterns with a path, a path with wildcards and a name, and a list with the requested entries.
 
 #![no_main]
 
 use lfn_base::units::Bytes;
-use lfn_copy::proto::batch::Batch;
 use lfn_copy::proto::journal::{JournalHeader, JournalReader, JournalRecord};
 use lfn_copy::proto::manifest::ManifestLine;
 use lfn_session::wire::copy::blocks::Layout;
@@ -21,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
     match selector % 8 {
         0 => journal(bytes, selector),
         1 => records(bytes, selector),
-        2 => batch(bytes),
+        2 => entries(bytes),
         3 => blocks(bytes),
         4 => manifest(bytes),
         5 => filter(bytes),
@@ -70,18 +69,18 @@ fn records(bytes: &[u8], selector: u8) {
     assert_eq!(read(&whole, usize::from(selector) + 1), read(&whole, whole.len()));
 }
 
-fn batch(bytes: &[u8]) {
-    let batch: Batch = match serde_json::from_slice(bytes) {
-        Ok(batch) => batch,
+fn entries(bytes: &[u8]) {
+    let entries: Vec<Entry> = match serde_json::from_slice(bytes) {
+        Ok(entries) => entries,
         Err(error) => return drop(error.to_string()),
     };
-    for entry in batch.entries() {
+    for entry in &entries {
         assert!(!entry.name.as_bytes().starts_with(b"/"));
         assert!(entry.name.components().all(|component| component != b".." && !component.is_empty()));
         assert!(serde_json::to_vec(entry).unwrap().len() <= entry.max_json_bytes());
     }
-    let text = serde_json::to_vec(&batch).unwrap();
-    assert_eq!(serde_json::from_slice::<Batch>(&text).unwrap(), batch);
+    let text = serde_json::to_vec(&entries).unwrap();
+    assert_eq!(serde_json::from_slice::<Vec<Entry>>(&text).unwrap(), entries);
 }
 
 fn blocks(bytes: &[u8]) {

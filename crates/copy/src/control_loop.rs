@@ -226,7 +226,8 @@ impl<'a, C: ControlLink> ControlLoop<'a, C> {
             && progress.bytes != self.liveness.reported
             && now >= self.liveness.last_sent + REPORT_INTERVAL;
         if report_due || now >= self.liveness.last_sent + ALIVE_INTERVAL {
-            (self.liveness.last_sent, self.liveness.reported) = (now, progress.bytes);
+            self.liveness.last_sent = now;
+            self.liveness.reported = progress.bytes;
             self.control.send(&S::alive_message(own_progress(side)))?;
         }
         if now >= self.liveness.observed + Duration::from_millis(200) {
@@ -377,8 +378,8 @@ mod tests {
         }
     }
 
-    /// Runs a receiver whose peer proves to be alive for this time and sends nothing else. Returns the virtual time until
-    /// the copy ends, and its error.
+    /// Runs a receiver whose peer proves to be alive for this time and sends nothing else. Returns the virtual time
+    /// until the copy ends, and its error.
     fn receive_nothing(peer: &'static str, alive_for: Duration) -> (Duration, TransferError) {
         let begun = Instant::now();
         let mut link = VirtualLink { now: begun, peer, alive_until: begun + alive_for, next_alive: begun };

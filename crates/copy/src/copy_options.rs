@@ -22,9 +22,6 @@ use super::entry_listener::EntryListener;
 use super::role::ListedTotals;
 use super::stall::StallTimeouts;
 
-/// Default time for reconnecting after a lost connection.
-pub const DEFAULT_RETRY_FOR: Duration = Duration::from_secs(600);
-
 /// Options of a copy over the network.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {

@@ -9,6 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use lfn_base::units::{Bytes, show_duration};
+use lfn_session::SessionError;
 use lfn_session::limits::Denial;
 use lfn_session::wire::copy::blocks::LayoutError;
 use lfn_session::wire::copy::digest::Digest;
@@ -22,8 +23,6 @@ use crate::proto::file_assembly::AssemblyError;
 use crate::proto::schedule::ScheduleError;
 
 pub use cause::{DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, SenderViolation, Stall, UnrequestedKind};
-
-use lfn_session::SessionError;
 
 /// Reason why a copy failed.
 #[derive(Debug, thiserror::Error)]

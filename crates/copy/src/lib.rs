@@ -2,7 +2,7 @@
 //!
 //! [`upload`] and [`download`] are the client, [`serve()`] is the server. Each side is either a sender or a receiver.
 //! One thread per data stream moves blocks, and one loop over the control connection decides how the copy ends.
-//! [`crate::proto`] decides about entries and blocks; this module holds the threads, the sockets and the files.
+//! [`crate::proto`] decides about entries and blocks; the other modules have the threads, the sockets and the files.
 
 #![forbid(unsafe_code)]
 
@@ -34,9 +34,7 @@ mod write_only;
 
 pub use clean::{CleanEvent, clean_local};
 pub use client::{download, upload};
-pub use copy_options::{
-    ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, DEFAULT_RETRY_FOR, LocalDestination, LocalSource,
-};
+pub use copy_options::{ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, LocalDestination, LocalSource};
 pub use entry_listener::EntryListener;
 pub use error::{
     DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, SenderViolation, Stall, TransferError, UnrequestedKind,

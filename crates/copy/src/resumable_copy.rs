@@ -102,9 +102,10 @@ impl<'a> ResumableCopy<'a> {
             digest: None,
             replaced: 0,
             target_count: TargetCount::new(options.streams),
-            tuner: Some(match options.grows_with_list {
-                true => StreamTuner::for_unknown_size(options.streams, options.max_streams),
-                false => StreamTuner::new(options.streams, options.max_streams, options.predicted),
+            tuner: Some(if options.grows_with_list {
+                StreamTuner::for_unknown_size(options.streams, options.max_streams)
+            } else {
+                StreamTuner::new(options.streams, options.max_streams, options.predicted)
             }),
             changes: Vec::new(),
             outage: None,
@@ -173,17 +174,16 @@ impl<'a> ResumableCopy<'a> {
             bytes: Bytes(self.totals_before_session.bytes.0.saturating_add(sample.bytes.0)),
             ..*sample
         };
-        (self.totals.sender, self.totals.receiver) = (
-            add_times(self.totals_before_session.sender, sample.sender),
-            add_times(self.totals_before_session.receiver, sample.receiver),
-        );
+        self.totals.sender = add_times(self.totals_before_session.sender, sample.sender);
+        self.totals.receiver = add_times(self.totals_before_session.receiver, sample.receiver);
         // A later session lists everything again.
         if total.complete || total.bytes >= self.listed.bytes {
             self.listed = total;
         }
         self.listed.not_needed = Bytes(done.saturating_sub(self.totals.bytes.0));
         if total.finished > self.max_finished {
-            (self.max_finished, self.last_progress_at) = (total.finished, Instant::now());
+            self.max_finished = total.finished;
+            self.last_progress_at = Instant::now();
         }
         let arrived = self.totals.bytes.0.saturating_add(total.finished);
         if arrived != self.last_arrival.0 {
@@ -254,7 +254,8 @@ impl<'a> ResumableCopy<'a> {
         }
         let retry_for = self.options.retry_for;
         if self.outage.is_none() {
-            (self.totals_before_session, self.next_backoff) = (self.totals, BACKOFF.0);
+            self.totals_before_session = self.totals;
+            self.next_backoff = BACKOFF.0;
             self.bytes_before_session = self.totals.bytes.0.saturating_add(self.listed.not_needed.0);
             // If the last connection carried no data, the outage starts when that connection was made.
             self.outage = Some(self.last_progress_at.max(self.last_arrival.1));
@@ -360,7 +361,8 @@ mod tests {
         let stopping = || SessionError::Refused(Refusal::new(RefusalCode::Stopped, "the server is stopping"));
         let mut sessions = 0;
         let refused = ends_with(|copy, _| {
-            (sessions, copy.server_reached) = (sessions + 1, true);
+            sessions += 1;
+            copy.server_reached = true;
             stopping()
         });
         assert_eq!((sessions, refused.is_resumable()), (1, false));
@@ -368,7 +370,8 @@ mod tests {
         for waits in [true, false] {
             let mut sessions = 0;
             ends_with(|copy, interrupted| {
-                (sessions, copy.server_reached) = (sessions + 1, true);
+                sessions += 1;
+                copy.server_reached = true;
                 match (sessions, waits) {
                     (1, true) => copy.was_admitted = true,
                     (1, false) => copy.enter(),

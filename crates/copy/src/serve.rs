@@ -188,7 +188,10 @@ fn send(
         )
     };
     ControlLoop::new(control, Instant::now(), &mut arrivals, stopping, &mut |_, _| {}).run(&mut sender).map(|ended| {
-        session.update_copy_summary(|copied| (copied.tally, copied.digest) = (ended.tally, ended.digest));
+        session.update_copy_summary(|copied| {
+            copied.tally = ended.tally;
+            copied.digest = ended.digest;
+        });
     })
 }
 

@@ -16,8 +16,11 @@ use lfn_base::units::Bytes;
 use lfn_results::diagnose::random_loss::RandomLossDetector;
 use lfn_results::evidence::{ProgressSample, SocketEvidence};
 use lfn_session::limits::Denial;
+use lfn_session::limits::rate_limiter::RateLimiter;
+use lfn_session::transport::{DEAD_PEER_TIMEOUT, is_timeout};
 use lfn_session::wire::copy::Progress;
 use lfn_session::wire::copy::progress::StallCause;
+use lfn_session::{DataStream, SessionError};
 use lfn_sys::pages::MAX_SEND;
 use lfn_sys::tcp;
 use rustix::fs::sendfile;
@@ -25,12 +28,7 @@ use rustix::fs::sendfile;
 use super::lock::lock;
 use super::stall::{SERVER_EXTRA_TIMEOUT, StallTimeouts};
 use super::stream_state::{ClosedStream, StreamState};
-pub(crate) use super::work_meter::Activity;
-use lfn_session::limits::rate_limiter::RateLimiter;
-use lfn_session::transport::{DEAD_PEER_TIMEOUT, is_timeout};
-use lfn_session::{DataStream, SessionError};
-
-use super::work_meter::WorkMeter;
+use super::work_meter::{Activity, WorkMeter};
 use super::{Stall, TransferError};
 
 /// Maximum stream failures without progress: so many per stream that was open at once, plus so many in addition.
@@ -87,7 +85,8 @@ impl StreamTable {
     /// Resets the failure count if data has arrived since the last failure.
     fn note_progress(&mut self, arrived: u64) {
         if std::mem::replace(&mut self.arrived_at_failure, arrived) != arrived {
-            (self.failures_without_progress, self.stalled_since) = (0, None);
+            self.failures_without_progress = 0;
+            self.stalled_since = None;
         }
     }
 }
@@ -184,7 +183,9 @@ impl StreamSet {
     fn remove(&self, state: &StreamState, broken: bool) {
         let mut evidence = read_socket(state);
         if let Some(evidence) = evidence.as_mut().filter(|_| broken) {
-            (evidence.receive_window, evidence.congestion_window, evidence.in_slow_start) = Default::default();
+            evidence.receive_window = Bytes(0);
+            evidence.congestion_window = Bytes(0);
+            evidence.in_slow_start = 0;
             evidence.rtt_seconds = 0.0;
         }
         let mut table = lock(&self.table);
@@ -364,8 +365,8 @@ impl StreamSet {
         Ok(())
     }
 
-    /// Sends a part of a file directly from the page cache, over a stream with a payload socket. Returns the sent bytes;
-    /// fewer if the file ends before.
+    /// Sends a part of a file directly from the page cache, over a stream with a payload socket. Returns the sent
+    /// bytes; fewer if the file ends before.
     pub(crate) fn send_pages(
         &self,
         stream: &DataStream,
@@ -409,8 +410,8 @@ impl StreamSet {
         }
     }
 
-    /// Discards available bytes of a stream with a payload socket, at least one unless the stream ended, and at most the
-    /// size of `buffer`.
+    /// Discards available bytes of a stream with a payload socket, at least one unless the stream ended, and at most
+    /// the size of `buffer`.
     pub(crate) fn drop_some(
         &self,
         stream: &DataStream,
@@ -499,8 +500,8 @@ mod tests {
     use super::*;
     use crate::stall::{STALL_TIMEOUT, STREAM_STALL_TIMEOUT};
 
-    /// Simulates a copy in which the streams break one after another. Returns the error that ends the copy, and the count of
-    /// rounds.
+    /// Simulates a copy in which the streams break one after another. Returns the error that ends the copy, and the
+    /// count of rounds.
     fn ended(stream_set: &StreamSet, stalls: bool, arrives_at: Option<u64>) -> (u64, TransferError) {
         let begun = Instant::now();
         for round in 1.. {

@@ -1,5 +1,5 @@
-//! Measures the work of one side of a copy: the time that its threads spend on disks, hashes and the network. Also holds
-//! the flag that stops these threads.
+//! Measures the work of one side of a copy: the time that its threads spend on disks, hashes and the network. Also
+//! holds the flag that stops these threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;

@@ -141,8 +141,8 @@ pub struct QueueingDelay {
 
 /// Lateness of all forwarded packets: the departure time minus the time that the model computed.
 ///
-/// A percentile is a measured value (nearest rank), never an interpolated one. At most 1 in 100 packets may be later than
-/// the limit. Fewer than 100 packets are too few to judge.
+/// A percentile is a measured value (nearest rank), never an interpolated one. At most 1 in 100 packets may be later
+/// than the limit. Fewer than 100 packets are too few to judge.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lateness {

@@ -1,5 +1,5 @@
-//! Checks that every command of the pages, of the README and of the help texts can be parsed. The test program `docs` runs
-//! those that need no second machine.
+//! Checks that every command of the pages, of the README and of the help texts can be parsed. The test program `docs`
+//! runs those that need no second machine.
 
 #[path = "../tests/support/examples.rs"]
 mod examples;

@@ -51,8 +51,8 @@ impl Exit {
         }
     }
 
-    /// Ends the process without exit handlers. The handler of `aws-lc` aborts the process, rarely, if a thread still uses
-    /// TLS (`doc/decisions/016-one-crypto-library.md`).
+    /// Ends the process without exit handlers. The handler of `aws-lc` aborts the process, rarely, if a thread still
+    /// uses TLS (`doc/decisions/016-one-crypto-library.md`).
     pub fn end_process(self) -> ! {
         // Each printer flushes and reports its own errors, so that only a closed pipe can fail here.
         let _ = print::raw_text().flush();

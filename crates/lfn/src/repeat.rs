@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
     use crate::cmd::man::with_flags_of_all;
-    use crate::cmd::measure::TestArgs;
+    use crate::cmd::test::TestArgs;
 
     fn parsed(words: &[&str]) -> Vec<(String, String)> {
         let command = TestArgs::augment_args(Command::new("test"));

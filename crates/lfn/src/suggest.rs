@@ -23,10 +23,7 @@ pub fn error_line(error: &clap::Error) -> String {
         // Most parsers quote the value.
         Some(source) if error.kind() == ErrorKind::ValueValidation => {
             let reason = plain_reason(&source.to_string());
-            match reason.contains(&value) {
-                true => format!("{name}: {reason}"),
-                false => format!("{name} {value}: {reason}"),
-            }
+            if reason.contains(&value) { format!("{name}: {reason}") } else { format!("{name} {value}: {reason}") }
         }
         _ if error.kind() == ErrorKind::InvalidValue && value.is_empty() => format!("{name} needs a value"),
         _ if error.kind() == ErrorKind::InvalidValue => format!("{name} {value}: not a valid value"),

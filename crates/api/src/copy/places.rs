@@ -221,7 +221,8 @@ pub fn direction(
     }
 }
 
-/// Refuses a destination that is a saved name, or USER@HOST, without its colon. The copy would create a file of this name.
+/// Refuses a destination that is a saved name, or USER@HOST, without its colon. The copy would create a file of this
+/// name.
 pub fn refuse_missing_colon(places: &[OsString], emulator: &EmulatorEnvironment) -> Result<(), CopyPlaceError> {
     let Some(name) = places.last().and_then(|place| place.to_str()) else { return Ok(()) };
     if Path::new(name).symlink_metadata().is_ok() {

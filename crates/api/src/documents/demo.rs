@@ -1,7 +1,5 @@
 //! Document of `lfn demo`.
 
-#[cfg(test)]
-use super::CopyDocument;
 use lfn_base::figure::Figure;
 use lfn_base::plan::Plan;
 use lfn_base::units::{BitRate, Bytes};
@@ -11,6 +9,8 @@ use lfn_results::report::TestDocument;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+#[cfg(test)]
+use super::CopyDocument;
 use super::schema_name::schema_name;
 
 /// Result of `lfn demo`, schema `lfn.demo/2`.

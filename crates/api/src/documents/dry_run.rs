@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use super::schema_name::schema_name;
 
-/// A simulated transfer and its prediction, schema `lfn.dry-run/2`. The figures do not depend on the machine or the time.
+/// A simulated transfer and its prediction, schema `lfn.dry-run/2`. The figures do not depend on the machine or the
+/// time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DryRunDocument {

@@ -42,8 +42,8 @@ pub enum HelperError {
     Io(#[from] io::Error),
 }
 
-/// Runs the helper: reads the request, emulates and replies. The calling process must have only one thread, because it is
-/// cloned.
+/// Runs the helper: reads the request, emulates and replies. The calling process must have only one thread, because it
+/// is cloned.
 pub fn run_helper(pipe: &Path) -> Result<(), HelperError> {
     // The pipe is opened before the parent can end and its process id can become that of another process.
     let mut replies = OpenOptions::new().write(true).open(pipe).map_err(HelperError::Pipe)?;

@@ -32,8 +32,8 @@ pub struct EmulateRequest {
     pub large_buffers: bool,
     /// Packet log, `NAME.jsonl` or `NAME.pcapng`.
     pub log: Option<PathBuf>,
-    /// Command on the near side, with its arguments. Empty: a shell, or none if the near side is an existing namespace or
-    /// an interface; [`emulate()`](super::emulate()) needs a command, and its standard input is empty.
+    /// Command on the near side, with its arguments. Empty: a shell, or none if the near side is an existing namespace
+    /// or an interface; [`emulate()`](super::emulate()) needs a command, and its standard input is empty.
     #[serde(serialize_with = "write_words", deserialize_with = "read_words")]
     pub command: Vec<OsString>,
 }

@@ -48,8 +48,8 @@ fn default_interface() -> Option<DefaultInterface> {
     })
 }
 
-/// Returns the file for the settings, 90-lfn.conf to 99-lfn.conf in `directory`. On this host the file does not exist yet
-/// while one of the ten names is free, so settings of another plan are kept.
+/// Returns the file for the settings, 90-lfn.conf to 99-lfn.conf in `directory`. On this host the file does not exist
+/// yet while one of the ten names is free, so settings of another plan are kept.
 pub(super) fn settings_file(directory: &str, is_this_host: bool) -> String {
     let mut files = (90..=99).map(|number| format!("{directory}/{number}-lfn.conf"));
     let free = files.find(|file| !is_this_host || !Path::new(file).exists());

@@ -94,8 +94,8 @@ impl ListeningServer {
         Ok(())
     }
 
-    /// Serves until `stop` is set, and then until the running sessions end, at most for [`ServeOptions::drain`] or until
-    /// `immediate` is set.
+    /// Serves until `stop` is set, and then until the running sessions end, at most for [`ServeOptions::drain`] or
+    /// until `immediate` is set.
     pub fn run(&self, stop: &AtomicBool, immediate: &AtomicBool) -> io::Result<()> {
         let is_finished = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -108,8 +108,8 @@ impl ListeningServer {
         })
     }
 
-    /// Starts the other servers. They end when `is_finished` is set: sessions of iperf3 share the admission, so the main
-    /// server waits for them.
+    /// Starts the other servers. They end when `is_finished` is set: sessions of iperf3 share the admission, so the
+    /// main server waits for them.
     fn start_others<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,

@@ -122,8 +122,8 @@ impl ServeOptions {
         }
     }
 
-    /// Returns the addresses to listen on, in the order of preference: `bind`, or all addresses, IPv6 and IPv4 if the host
-    /// has IPv6.
+    /// Returns the addresses to listen on, in the order of preference: `bind`, or all addresses, IPv6 and IPv4 if the
+    /// host has IPv6.
     pub(super) fn addresses(&self) -> Vec<IpAddr> {
         let wildcards = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
         self.bind.map_or(wildcards.to_vec(), |address| vec![address])

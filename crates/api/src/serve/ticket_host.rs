@@ -1,7 +1,7 @@
 //! Host of a ticket: an address at which other hosts reach this host.
 //!
-//! The bare host name seldom resolves on another host, so the ticket has an address of an interface. A full name of this
-//! host is only an alternative, and only if it resolves to one of these addresses.
+//! The bare host name seldom resolves on another host, so the ticket has an address of an interface. A full name of
+//! this host is only an alternative, and only if it resolves to one of these addresses.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};

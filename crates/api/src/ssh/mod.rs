@@ -2,8 +2,8 @@
 //!
 //! ssh carries one line with the port, the token and the fingerprint of the server. So ssh decides who is authorised,
 //! and no secret appears in an argument on either host. The data use separate connections. Only if a firewall blocks
-//! these, the data of a copy go through ssh ([`tunnel`]). The server lives as long as the near end of ssh's standard input is
-//! open. The kernel closes this end even if lfn is killed.
+//! these, the data of a copy go through ssh ([`tunnel`]). The server lives as long as the near end of ssh's standard
+//! input is open. The kernel closes this end even if lfn is killed.
 
 mod announcement;
 mod config;

@@ -77,7 +77,8 @@ pub(super) fn far_name(server: &str, reached: &ReachedServer) -> String {
     address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned()
 }
 
-/// Returns the arguments of the command that repeats the test: the server without the secret of a ticket, and the flags.
+/// Returns the arguments of the command that repeats the test: the server without the secret of a ticket, and the
+/// flags.
 pub(super) fn arguments(options: &TestOptions, resolver: &ServerResolver) -> Vec<TypedArgument> {
     let server = options.server.as_str();
     let text = match &options.iperf3 {

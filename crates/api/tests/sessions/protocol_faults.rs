@@ -114,7 +114,8 @@ fn run_request_until(
 ) -> Result<Evidence, TestError> {
     let (token, fingerprint) = (Token::from_bytes([0; 16]), Fingerprint([0; 32]));
     let mut target = Target::new(Ticket { host: "127.0.0.1".into(), port, token, fingerprint }).unwrap().insecure();
-    (target.connect_timeout, target.silence_timeout) = (silence, silence);
+    target.connect_timeout = silence;
+    target.silence_timeout = silence;
     let test = Test {
         request,
         near_socket: SocketRequest { pacing: vec![BitRate(20_000_000)], ..SocketRequest::default() },

@@ -7,21 +7,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lfn_api::service;
-use lfn_base::units::Bytes;
 use lfn_session::dial::{self, Target};
 use lfn_session::server::ServerConfig;
 use lfn_session::server::tokens::file::{TokenFile, TokenRecord};
-use lfn_session::wire::copy::blocks::Layout;
-use lfn_session::wire::copy::digest::{Digest, hash_block};
-use lfn_session::wire::copy::options::Verify;
+use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::overwrite::OverwritePolicy;
-use lfn_session::wire::copy::{BlockHeader, CopyJob, ReceiverMessage, RemoteDestination, RemoteSource, SenderMessage};
+use lfn_session::wire::copy::{CopyJob, ReceiverMessage, RemoteDestination, RemoteSource, SenderMessage};
 use lfn_session::wire::{RefusalCode, Request};
 use lfn_session::{Control, DataStream, Protection, SessionError, Ticket, Token};
 use serde_json::{Value, json};
-use support::TestServer;
 
-use crate::support;
+use crate::support::{self, TestServer, list};
 
 const BLOCK: u64 = 1024;
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -112,15 +108,6 @@ impl WriteOnlyRoot {
     }
 }
 
-fn list(control: &mut Control, entries: &[Value]) {
-    let _ = control.send(&json!({ "sender": "list", "first": 0, "entries": entries }));
-    let _ = control.send(&SenderMessage::Listed {
-        entries: entries.len() as u32,
-        bytes: Bytes(0),
-        skipped: Default::default(),
-    });
-}
-
 fn collect_messages(control: &mut Control) -> Result<Vec<ReceiverMessage>, SessionError> {
     let mut messages = Vec::new();
     loop {
@@ -157,23 +144,12 @@ fn refused<T: std::fmt::Debug>(result: Result<T, SessionError>) -> RefusalCode {
 
 /// Sends the first `blocks` blocks of a file, without waiting.
 fn send(control: &mut Control, stream: &mut DataStream, data: &[u8], blocks: u64) {
-    let layout = Layout::new(Bytes(data.len() as u64), Bytes(BLOCK)).unwrap();
     for index in 0..blocks {
-        let block = layout.block(index).unwrap();
-        let payload = &data[block.offset as usize..][..block.length as usize];
-        let hash = hash_block(&layout, block, payload);
-        let header = BlockHeader {
-            file: 0,
-            offset: block.offset,
-            length: block.length,
-            hash,
-            hole: None,
-            verify: Verify::Blake3,
-        };
+        let (header, payload) = support::block(data, index, BLOCK);
         stream.write_all(&header.encode()).unwrap();
-        stream.write_all(payload).unwrap();
+        stream.write_all(&payload).unwrap();
     }
-    if blocks == layout.blocks() {
+    if blocks == (data.len() as u64).div_ceil(BLOCK) {
         control.send(&SenderMessage::Sent { file: 0, digest: Digest(*blake3::hash(data).as_bytes()) }).unwrap();
     }
 }
@@ -214,7 +190,8 @@ fn write_only_client_learns_only_that_a_name_exists() {
             assert_eq!(format!("{messages:?}").replace("\"y\"", "NAME"), expected, "{target}");
         }
     }
-    // With `force`, a directory is refused like a file that cannot be replaced, and only when the file would replace it.
+    // With `force`, a directory is refused like a file that cannot be replaced, and only when the file would replace
+    // it.
     let refused_directory = messages("z", 0, 0, force);
     assert!(refused_directory.contains("in use"), "{refused_directory}");
     let delete = OverwritePolicy { delete: true, ..OverwritePolicy::default() };

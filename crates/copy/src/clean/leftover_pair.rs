@@ -231,7 +231,8 @@ impl LeftoverPair<'_> {
         info.not_recognised = match described {
             Ok((header, received)) => {
                 let known = recognise(Some(&header), length);
-                (info.header, info.received) = (Some(header), Some(received));
+                info.header = Some(header);
+                info.received = Some(received);
                 known.err()
             }
             // The copy was interrupted before its first write, so the files cannot contain data of another program.

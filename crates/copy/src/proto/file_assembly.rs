@@ -79,8 +79,8 @@ impl FileAssembly {
         &self.layout
     }
 
-    /// Adds blocks that an earlier copy left. Returns false if one of them is received or claimed, or if the file has no
-    /// such blocks.
+    /// Adds blocks that an earlier copy left. Returns false if one of them is received or claimed, or if the file has
+    /// no such blocks.
     pub fn add_existing(&mut self, subtree: Subtree, hash: BlockHash) -> bool {
         let is_new = self.is_missing(subtree) && self.received.insert_subtree(subtree, hash);
         if is_new {

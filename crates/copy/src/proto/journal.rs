@@ -1,14 +1,13 @@
 //! Encodes and decodes the journal of a partial file: the blocks that were received of a source, so that a later copy
 //! resumes.
 //!
-//! The first line describes the source. Records of a fixed length follow, each with the number and hash of one block, or
-//! of a hole of several blocks.
-//! The reader accepts any remains of a crash: each record has a check value that is bound to the exact first line.
-//! Zeros, records of another file and torn records are therefore invalid, and everything from the first invalid record
-//! on is truncated. A record means that the block was received, not that it is on disk. After an unclean stop, the
-//! blocks are therefore read and hashed again. A clean stop is marked by a final record with the last change time of
-//! the partial file. If the file's change time differs from the record, another program wrote to the file. This module
-//! opens no file. The reader is fed bytes and buffers at most one record.
+//! The first line describes the source. Records of a fixed length follow, each with the number and hash of one block,
+//! or of a hole of several blocks. The reader accepts any remains of a crash: each record has a check value that is
+//! bound to the exact first line. Zeros, records of another file and torn records are therefore invalid, and everything
+//! from the first invalid record on is truncated. A record means that the block was received, not that it is on disk.
+//! After an unclean stop, the blocks are therefore read and hashed again. A clean stop is marked by a final record with
+//! the last change time of the partial file. If the file's change time differs from the record, another program wrote
+//! to the file. This module opens no file. The reader is fed bytes and buffers at most one record.
 
 use lfn_base::units::Bytes;
 use lfn_session::wire::copy::blocks::{Layout, LayoutError, Subtree};
@@ -18,7 +17,8 @@ use lfn_session::wire::copy::entry::{MAX_NAME, Modified};
 use lfn_session::wire::copy::options::Verify;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a record: level of the subtree (1 byte) and number of its first block (7 bytes, big-endian), hash, check value.
+/// Bytes of a record: level of the subtree (1 byte) and number of its first block (7 bytes, big-endian), hash, check
+/// value.
 pub const RECORD_BYTES: usize = 8 + 32 + CHECK_BYTES;
 
 /// Maximum bytes of the header line, including its newline.

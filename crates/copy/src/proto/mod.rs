@@ -5,12 +5,11 @@
 //! block header against the announced file and accepts each block once. [`zeros`] has the hashes of holes, [`streams`]
 //! plans the data streams, and [`location`] parses the arguments of a copy.
 //!
-//! A directory tree is a list of entries, sent in batches ([`batch`]). [`linkable_files`] tracks hard links,
-//! [`pending_entries`] limits how far the list runs ahead, a [`journal`] keeps finished blocks across an interruption,
-//! [`leftover`] recognises the files of an interrupted copy, [`open_files`] counts the descriptors that a copy needs, and
-//! a [`manifest`] lists the received files.
+//! A directory tree is a list of entries. [`linkable_files`] tracks hard links, [`pending_entries`] limits how far the
+//! list runs ahead, a [`journal`] keeps finished blocks across an interruption, [`leftover`] recognises the files of an
+//! interrupted copy, [`open_files`] counts the descriptors that a copy needs, and a [`manifest`] lists the received
+//! files.
 
-pub mod batch;
 pub mod file_assembly;
 pub mod journal;
 pub mod leftover;

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 
 use lfn_session::wire::copy::{MAX_PENDING_BYTES, MAX_PENDING_ENTRIES};
 
-/// Listed entries that are not finished, each with its [`Entry::weight`](lfn_session::wire::copy::entry::Entry::weight).
+/// Listed entries that are not finished, each with its
+/// [`Entry::weight`](lfn_session::wire::copy::entry::Entry::weight).
 #[derive(Debug, Default)]
 pub struct PendingEntries {
     weights: HashMap<u32, usize>,

@@ -315,8 +315,8 @@ impl<T: Clone> BlockScheduler<T> {
         Some(piece)
     }
 
-    /// Extends a task by the following blocks up to `last`, as far as they are ready for the same work: to be sent, or to
-    /// be hashed. Returns the last block of the extended task.
+    /// Extends a task by the following blocks up to `last`, as far as they are ready for the same work: to be sent, or
+    /// to be hashed. Returns the last block of the extended task.
     pub fn extend(&mut self, task: &BlockTask<T>, last: u64) -> u64 {
         let next = task.block.index + 1;
         let Some(Some(work)) = self.pending.get_mut(&task.file) else { return task.block.index };
@@ -338,8 +338,8 @@ impl<T: Clone> BlockScheduler<T> {
         })
     }
 
-    /// Records that a hole was hashed, and sent if required. `hash` computes the hash of zeros. Returns the digest of the
-    /// file after its last block.
+    /// Records that a hole was hashed, and sent if required. `hash` computes the hash of zeros. Returns the digest of
+    /// the file after its last block.
     pub fn record_hole(&mut self, file: u32, hole: Subtree, hash: &impl Fn(Subtree) -> BlockHash) -> Option<Digest> {
         self.update_tree(file, |tree| tree.insert_unknown(hole, hash))
     }

@@ -28,7 +28,8 @@ use super::timeouts::ReceiverTimeouts;
 use crate::lock::lock;
 use crate::proto::file_assembly::{AssemblyError, BlockCheck};
 use crate::storage::{OpenedPartial, PartialRequest, UnpublishedFile};
-use crate::stream_set::{Activity, StreamSet};
+use crate::stream_set::StreamSet;
+use crate::work_meter::Activity;
 use crate::{ForbiddenReason, TransferError};
 
 /// Maximum time until another copy has closed a partial file that it writes no more. Closing can flush much data.
@@ -114,7 +115,8 @@ impl Assembler {
     /// Sets the length of the list so far.
     pub(super) fn set_listed(&self, listed: u32, is_complete: bool) {
         let mut files = lock(&self.files);
-        (files.listed, files.is_list_complete) = (listed, is_complete);
+        files.listed = listed;
+        files.is_list_complete = is_complete;
         if is_complete {
             self.changed.notify_all();
         }
@@ -161,7 +163,8 @@ impl Assembler {
         lock(&self.files).needed.drain().map(|(_, needed)| needed).collect()
     }
 
-    /// Waits until the planner has decided about the entry of a block. Returns `None` if the entry needs no more blocks.
+    /// Waits until the planner has decided about the entry of a block. Returns `None` if the entry needs no more
+    /// blocks.
     ///
     /// # Errors
     /// [`AssemblyError::File`] if the sender does not list the entry, and [`TransferError::Interrupted`] if `is_stopped`.

@@ -7,8 +7,9 @@ use lfn_session::wire::seal::SEALED_HEADER_BYTES;
 
 use crate::TransferError;
 use crate::proto::file_assembly::AssemblyError;
-use crate::stream_set::{Activity, StreamSet};
+use crate::stream_set::StreamSet;
 use crate::stream_state::StreamState;
+use crate::work_meter::Activity;
 
 /// Minimum length of the buffer, in bytes: one read must fetch many small blocks.
 const MIN_BUFFER: usize = 64 << 10;
@@ -98,11 +99,13 @@ impl<'a> BlockReader<'a> {
     /// bytes (`is_payload`) count as progress at once, so that a slow path shows progress with large blocks too.
     fn fill(&mut self, needed: usize, is_payload: bool) -> Result<bool, TransferError> {
         if self.start == self.end {
-            (self.start, self.end) = (0, 0);
+            self.start = 0;
+            self.end = 0;
         }
         if self.buffer.len() - self.start < needed {
             self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
+            self.end -= self.start;
+            self.start = 0;
         }
         while self.end - self.start < needed {
             // With `discard`, read only the header, so that the payload can be skipped.

@@ -272,8 +272,8 @@ impl CommitStage {
         }
     }
 
-    /// Decides about an entry from the object that has its name now. `digest` is the digest of the source file, if it is
-    /// known.
+    /// Decides about an entry from the object that has its name now. `digest` is the digest of the source file, if it
+    /// is known.
     fn decide_again(&self, needed: &NeededFile, digest: Option<Digest>) -> Result<OverwriteDecision, TransferError> {
         let (target, entry) = (&needed.target, &needed.entry);
         let existing = target.storage.stat(&entry.name)?.for_decision();

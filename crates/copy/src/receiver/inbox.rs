@@ -1,8 +1,9 @@
 //! A bounded queue into one stage of the receiver.
 //!
 //! Producers on working threads wait while the queue is full. A producer that must never wait, such as the control
-//! thread, uses [`Inbox::send_now`]; the protocol limits how much such a producer can send. The consumer states how many
-//! items are worth a wake-up, because waking a thread for each of a million small files would cost more than the files.
+//! thread, uses [`Inbox::send_now`]; the protocol limits how much such a producer can send. The consumer states how
+//! many items are worth a wake-up, because waking a thread for each of a million small files would cost more than the
+//! files.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -11,8 +11,8 @@
 //! - [`plan`]: one thread decides about each listed entry, in order, and creates directories and links.
 //! - [`receive`]: the thread of each data stream reads blocks and verifies them.
 //! - [`assemble`]: writes verified blocks into files, on the threads of the streams.
-//! - [`commit`]: syncs complete files and gives them their final names, on one thread. A file of one block that needs no
-//!   sync of its own gets its name on the thread of its stream.
+//! - [`commit`]: syncs complete files and gives them their final names, on one thread. A file of one block that needs
+//!   no sync of its own gets its name on the thread of its stream.
 //! - [`report`]: the control thread counts the outcomes and makes the messages to the sender.
 //!
 //! A failed entry is reported, and the copy continues with the other entries. Only a protocol violation or a failure of

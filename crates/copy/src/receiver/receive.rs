@@ -1,9 +1,10 @@
 //! Receives the blocks of one data stream, and verifies each block before anything of it is written.
 //!
-//! A block waits until the planner has decided about its file. Then the block is claimed for its stream, and its payload
-//! is read and hashed. [`BlockReceiver::receive_block`] compares the hash with the sender's. A damaged block is requested
-//! again. An intact block goes to the [`Assembler`]. A block that is not needed is read and discarded, because the stream
-//! continues behind it. A hole of one or more blocks has no payload: its hash is known without reading zeros.
+//! A block waits until the planner has decided about its file. Then the block is claimed for its stream, and its
+//! payload is read and hashed. [`BlockReceiver::receive_block`] compares the hash with the sender's. A damaged block is
+//! requested again. An intact block goes to the [`Assembler`]. A block that is not needed is read and discarded,
+//! because the stream continues behind it. A hole of one or more blocks has no payload: its hash is known without
+//! reading zeros.
 
 use std::io;
 use std::sync::Arc;
@@ -21,8 +22,9 @@ use super::report::Reports;
 use crate::entry_listener::EntryListener;
 use crate::proto::file_assembly::{AssemblyError, BlockCheck};
 use crate::proto::zeros::{hash_zeros, is_fast};
-use crate::stream_set::{Activity, StreamSet};
+use crate::stream_set::StreamSet;
 use crate::stream_state::StreamState;
+use crate::work_meter::Activity;
 use crate::{SenderViolation, TransferError};
 
 /// Receives blocks. Each stream's thread has a clone.
@@ -53,8 +55,8 @@ impl BlockReceiver {
             let BlockSettings { block_size, discards_payload, .. } = self.settings;
             let mut blocks = BlockReader::new(&self.streams, stream, state, block_size, discards_payload);
             while let Some(header) = blocks.read_header()? {
-                // One read can contain thousands of holes, and each of them can cost a hash. So check for the end of the
-                // copy before each header.
+                // One read can contain thousands of holes, and each of them can cost a hash. So check for the end of
+                // the copy before each header.
                 if self.streams.is_stopped() || state.is_shut_down() {
                     return Err(self.streams.stream_error(state, io::ErrorKind::ConnectionAborted.into()));
                 }

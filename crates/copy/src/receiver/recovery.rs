@@ -158,7 +158,8 @@ impl StreamRecovery {
         if streams.is_empty() && is_limited == self.is_limited {
             return None;
         }
-        (self.reported_at, self.is_limited) = (Some(now), is_limited);
+        self.reported_at = Some(now);
+        self.is_limited = is_limited;
         Some(ReceiverMessage::Received { streams, delayed: is_limited })
     }
 

@@ -241,7 +241,8 @@ impl Reporter {
         if self.list.is_complete || entries != self.list.entries {
             return Err(TransferError::SenderViolation(SenderViolation::IncompleteList));
         }
-        (self.list.is_complete, self.list.skipped) = (true, skipped);
+        self.list.is_complete = true;
+        self.list.skipped = skipped;
         Ok(())
     }
 

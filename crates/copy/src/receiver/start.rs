@@ -216,8 +216,8 @@ impl PlannerStart {
         let overwrite = self.destination.overwrite();
         let mut storage = self.destination.open(dry_run)?;
         let top = storage.top();
-        // With a quota, the sender must not pay for blocks of a file that the quota refuses. So the sender waits for the
-        // plan.
+        // With a quota, the sender must not pay for blocks of a file that the quota refuses. So the sender waits for
+        // the plan.
         let on_request = setup.assembler.quota.is_enabled() || dry_run || !top.has_no_conflicts;
         setup.assembler.set_requests_blocks(on_request);
         let reveals_existing = storage.capabilities().reveals_existing;
@@ -255,8 +255,8 @@ impl PlannerStart {
     }
 }
 
-/// Returns whether the list is one file and nothing else. Waits until the answer is known, or until the copy is stopped.
-/// Keeps the events in `early`.
+/// Returns whether the list is one file and nothing else. Waits until the answer is known, or until the copy is
+/// stopped. Keeps the events in `early`.
 fn wait_for_one_file(setup: &PlannerSetup, early: &mut Vec<PlanEvent>) -> Result<bool, TransferError> {
     loop {
         if let Some(is_one_file) = is_one_file(early) {

@@ -9,8 +9,8 @@ use lfn_session::DEAD_PEER_TIMEOUT;
 pub(crate) struct ReceiverTimeouts {
     /// Maximum wait of a block for the list to reach its file.
     pub(super) unlisted_file: Duration,
-    /// Maximum wait of a stream for a partial file to finish. A sender that exceeds the wait has started more files than
-    /// it may.
+    /// Maximum wait of a stream for a partial file to finish. A sender that exceeds the wait has started more files
+    /// than it may.
     pub(super) free_partial: Duration,
     /// Maximum wait, for all files together, until another copy unlocks its partial files.
     pub(super) other_copy: Duration,

@@ -20,8 +20,8 @@ use crate::TransferError;
 use crate::lock::lock;
 use crate::proto::schedule::BlockTask;
 use crate::proto::zeros::{hash_zeros, split_hole};
-use crate::stream_set::Activity;
 use crate::stream_state::StreamState;
+use crate::work_meter::Activity;
 
 /// Maximum number of bytes in the kernel that TCP has not sent yet, unless two blocks are smaller. The limit keeps a
 /// stream busy, and prevents a slow stream from holding blocks that a fast one could send.
@@ -141,8 +141,8 @@ impl Shared {
         }
     }
 
-    /// Extends the task of a block in a hole by the following blocks of the hole. Returns the last block, or `None` if the
-    /// block must be read.
+    /// Extends the task of a block in a hole by the following blocks of the hole. Returns the last block, or `None` if
+    /// the block must be read.
     fn take_hole(&self, task: &BlockTask<Arc<ListedFile>>) -> Result<Option<u64>, ReadError> {
         if task.layout.blocks() == 1 || task.send && !self.sparse {
             return Ok(None);
@@ -191,7 +191,8 @@ impl Shared {
         written
     }
 
-    /// Hashes a hole, from the block of the task to `last`, and records its hashes. Passes each of them to `send` first.
+    /// Hashes a hole, from the block of the task to `last`, and records its hashes. Passes each of them to `send`
+    /// first.
     fn record_hole(&self, task: &BlockTask<Arc<ListedFile>>, last: u64, mut send: impl FnMut(Subtree, BlockHash)) {
         let hash_of = |part| hash_zeros(&task.layout, self.verify, part);
         for part in split_hole(task.layout, self.verify, task.block.index, last) {
@@ -297,9 +298,12 @@ impl Shared {
             }
             let (header, payload) = buffer[at..end].split_at_mut(header_bytes);
             let skips_reading = from_pages && self.verify == Verify::Off;
-            let read = || match skips_reading {
-                true => self.open_files.open_unchanged(&task, self.comparison()).map(|_| false),
-                false => self.open_files.read_block(&task, payload, self.sparse, self.comparison()),
+            let read = || {
+                if skips_reading {
+                    self.open_files.open_unchanged(&task, self.comparison()).map(|_| false)
+                } else {
+                    self.open_files.read_block(&task, payload, self.sparse, self.comparison())
+                }
             };
             let hole = match self.streams.measure(Activity::Disk, read) {
                 Ok(hole) => hole,

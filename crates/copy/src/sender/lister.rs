@@ -17,7 +17,7 @@ use super::state::{SourceTotals, State};
 use super::walk::Walk;
 use super::walk_step::WalkStep;
 use crate::lock::lock;
-use crate::stream_set::Activity;
+use crate::work_meter::Activity;
 
 /// Number of entries in a batch, and the maximum time that the first of them waits.
 const BATCH_ENTRIES: usize = 128;

@@ -1,8 +1,8 @@
 //! The sending side of a copy: lists its sources, and sends their blocks at the same time.
 //!
 //! One thread walks the sources and fills the list ([`lister`], [`walk`]). The list may run ahead of the receiver only
-//! as far as [`pending_entries`] allows. Each stream takes the next blocks from the [`BlockScheduler`], reads and hashes
-//! them, and sends them ([`block_sender`]). A file that cannot be read fails alone, and the copy continues.
+//! as far as [`pending_entries`] allows. Each stream takes the next blocks from the [`BlockScheduler`], reads and
+//! hashes them, and sends them ([`block_sender`]). A file that cannot be read fails alone, and the copy continues.
 //!
 //! # Locks
 //! All threads share [`State`] under one lock. A thread that holds it may take the locks of the streams

@@ -1,10 +1,10 @@
 //! Reads the data of listed files, so that no other file is sent instead.
 //!
 //! Before and after each read, length and modification time must be the listed ones, and each reopening must find the
-//! same file. A program may write to a file and put the modification time back. Then the time of the last change (ctime)
-//! differs, as after a change of the mode or a new hard link. In this case, the file is read again: its content must be
-//! the content that was sent. So the parts of two versions are never mixed. Only a few files stay open, however many are
-//! listed.
+//! same file. A program may write to a file and put the modification time back. Then the time of the last change
+//! (ctime) differs, as after a change of the mode or a new hard link. In this case, the file is read again: its content
+//! must be the content that was sent. So the parts of two versions are never mixed. Only a few files stay open, however
+//! many are listed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -164,8 +164,8 @@ impl OpenFiles {
 }
 
 /// Checks that the content of a file still is the content with this digest, if the attributes `now` differ from those
-/// when the file was opened. Without a digest (`--verify off`), a new mode, owner or name explains a change, and any other
-/// change counts as a change of the content.
+/// when the file was opened. Without a digest (`--verify off`), a new mode, owner or name explains a change, and any
+/// other change counts as a change of the content.
 fn compare_content(
     task: &BlockTask<Arc<ListedFile>>,
     file: &dyn ReadFile,
@@ -199,7 +199,8 @@ fn compare_content(
     Ok(())
 }
 
-/// Reads bytes at `offset`. With `sparse`, holes are not read. Returns whether all bytes are zeros (only with `sparse`).
+/// Reads bytes at `offset`. With `sparse`, holes are not read. Returns whether all bytes are zeros (only with
+/// `sparse`).
 fn fill(file: &dyn ReadFile, buffer: &mut [u8], offset: u64, sparse: bool) -> Result<bool, ReadError> {
     if sparse && is_hole(file, offset, buffer.len()) {
         buffer.fill(0);

@@ -113,7 +113,8 @@ impl Contents {
         let now = self.now();
         {
             let mut state = lock(&object.state);
-            (state.links, state.changed) = (state.links + 1, now);
+            state.links += 1;
+            state.changed = now;
         }
         if let Some(replaced) = self.objects.insert(name.as_bytes().to_vec(), object) {
             lock(&replaced.state).links -= 1;
@@ -395,7 +396,8 @@ impl UnpublishedFile for MemoryFile {
 
     fn set_attributes(&self, entry: &Entry) -> Result<(), TransferError> {
         let mut state = lock(&self.object.state);
-        (state.mode, state.modified) = (entry.mode, entry.modified);
+        state.mode = entry.mode;
+        state.modified = entry.modified;
         Ok(())
     }
 

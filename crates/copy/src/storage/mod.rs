@@ -229,8 +229,8 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         Err(self.unsupported(name, "read files"))
     }
 
-    /// Adds the owner, extended attributes and access control lists of an object to its entry, as far as `preserve` asks
-    /// for them.
+    /// Adds the owner, extended attributes and access control lists of an object to its entry, as far as `preserve`
+    /// asks for them.
     fn read_attributes(&self, entry: &mut Entry, preserve: Preserve) -> Result<(), TransferError> {
         let _ = preserve;
         Err(self.unsupported(&entry.name, "read attributes"))
@@ -254,8 +254,8 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Returns whether the last component of a path is reserved for the storage's own files. Such entries are no part of
-    /// the tree and are never deleted.
+    /// Returns whether the last component of a path is reserved for the storage's own files. Such entries are no part
+    /// of the tree and are never deleted.
     fn is_reserved(&self, file_name: &[u8]) -> bool {
         let _ = file_name;
         false
@@ -338,8 +338,8 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         Err(self.unsupported(&request.entry.name, "write files"))
     }
 
-    /// Removes a directory if it is empty. Returns whether it is gone, in a dry run whether it would be. A directory that
-    /// does not exist is gone.
+    /// Removes a directory if it is empty. Returns whether it is gone, in a dry run whether it would be. A directory
+    /// that does not exist is gone.
     fn remove_directory(&self, name: &Name, dry_run: bool) -> Result<bool, TransferError> {
         let _ = dry_run;
         Err(self.unsupported(name, "remove entries"))
@@ -415,16 +415,16 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         TransferError::Unsupported { path: self.display_name(name), what }
     }
 
-    /// Opens a file without a name for data that does not fit in memory. With `dry_run` the file is outside the storage.
-    /// `None` if that is impossible.
+    /// Opens a file without a name for data that does not fit in memory. With `dry_run` the file is outside the
+    /// storage. `None` if that is impossible.
     fn create_scratch_file(&self, dry_run: bool) -> Option<File> {
         let _ = dry_run;
         None
     }
 }
 
-/// A file that is being written and that has no final name yet. Dropping the last handle keeps the file if the next copy
-/// can resume it, and removes the file otherwise.
+/// A file that is being written and that has no final name yet. Dropping the last handle keeps the file if the next
+/// copy can resume it, and removes the file otherwise.
 pub(crate) trait UnpublishedFile: fmt::Debug + Send + Sync {
     /// Writes a block and records that the block is written. Several threads may write different blocks.
     fn write_block(&self, block: Block, hash: BlockHash, bytes: &[u8]) -> Result<(), TransferError>;

@@ -131,8 +131,8 @@ impl<S: Storage> Shared<S> {
     }
 }
 
-/// Returns the error that a write-only client may see if its destination cannot be opened: nothing about the kind of the
-/// objects in the path.
+/// Returns the error that a write-only client may see if its destination cannot be opened: nothing about the kind of
+/// the objects in the path.
 pub(crate) fn hide_destination(path: &Path, error: TransferError) -> TransferError {
     let leaves_root = path.components().any(|component| !matches!(component, Component::Normal(_) | Component::CurDir));
     let name = Name::new("directory/name").ok().filter(|name| !leaves_root && reveals_object(name, &error));

@@ -226,7 +226,8 @@ impl ControlConnections {
                 SourceMessage::Alive => {}
                 SourceMessage::Progress { extent, progress: look } => {
                     if look.bytes > moved {
-                        (moved, copy.last_progress_at) = (look.bytes, Instant::now());
+                        moved = look.bytes;
+                        copy.last_progress_at = Instant::now();
                     }
                     listed = extent;
                     copy.observe(extent, &ProgressSample { at: copy.started.elapsed(), ..look });

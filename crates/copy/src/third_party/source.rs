@@ -76,15 +76,19 @@ pub fn serve_source(session: &mut ServerSession, request: &SendRequest) -> Resul
         relayed.map(|()| outcome)
     })?;
     if let Some(outcome) = outcome {
-        session.update_copy_summary(|copied| (copied.tally, copied.digest) = (outcome.tally, outcome.digest));
+        session.update_copy_summary(|copied| {
+            copied.tally = outcome.tally;
+            copied.digest = outcome.digest;
+        });
     }
     Ok(())
 }
 
 fn check_stopped(stop: &AtomicBool) -> Result<(), SessionError> {
-    match stop.load(Ordering::Relaxed) {
-        true => Err(SessionError::Refused(Refusal::new(RefusalCode::Stopped, "the copy was stopped"))),
-        false => Ok(()),
+    if stop.load(Ordering::Relaxed) {
+        Err(SessionError::Refused(Refusal::new(RefusalCode::Stopped, "the copy was stopped")))
+    } else {
+        Ok(())
     }
 }
 
@@ -140,10 +144,7 @@ fn send_queued(control: &mut Control, first: SourceMessage, queue: &Queue<Source
 }
 
 fn send_events(control: &mut Control, events: &mut Vec<EntryEvent>) -> Result<(), SessionError> {
-    match events.is_empty() {
-        true => Ok(()),
-        false => control.send(&SourceMessage::Events { entries: std::mem::take(events) }),
-    }
+    if events.is_empty() { Ok(()) } else { control.send(&SourceMessage::Events { entries: std::mem::take(events) }) }
 }
 
 /// Calls `copy` with an observer that queues all messages. Messages for display only are dropped while the queue is

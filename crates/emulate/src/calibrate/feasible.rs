@@ -160,9 +160,10 @@ fn round_down_to_two_digits(value: f64) -> f64 {
 impl fmt::Display for Overload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Overload { rate, max_rate, .. } = self;
-        match self.is_single_packets {
-            true => write!(f, "{rate} in single packets is more than this machine can carry: about {max_rate}"),
-            false => write!(f, "{rate} is more than this machine can carry: about {max_rate} of bulk TCP"),
+        if self.is_single_packets {
+            write!(f, "{rate} in single packets is more than this machine can carry: about {max_rate}")
+        } else {
+            write!(f, "{rate} is more than this machine can carry: about {max_rate} of bulk TCP")
         }
     }
 }

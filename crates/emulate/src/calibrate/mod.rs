@@ -66,15 +66,14 @@ fn probe_and_load(
     with_costs: bool,
 ) -> Result<Calibration, EmulateError> {
     let idle_latency = idle::min_idle_latency(sides, DELAY)?;
-    let costs = match with_costs {
-        true => {
-            for channel in channels {
-                let hop = channel.hops().into_iter().next().unwrap_or_default();
-                channel.set(0, &LinkConfig { delay: Duration::ZERO.into(), ..hop })?;
-            }
-            Some(load::costs(sides, channels)?)
+    let costs = if with_costs {
+        for channel in channels {
+            let hop = channel.hops().into_iter().next().unwrap_or_default();
+            channel.set(0, &LinkConfig { delay: Duration::ZERO.into(), ..hop })?;
         }
-        false => None,
+        Some(load::costs(sides, channels)?)
+    } else {
+        None
     };
     Ok(Calibration { idle_latency: idle_latency.as_secs_f64(), costs })
 }

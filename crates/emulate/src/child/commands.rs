@@ -12,18 +12,23 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lfn_sys::namespace::NetNamespace;
-use lfn_sys::process::signal::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
+use lfn_sys::process::signal::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use lfn_sys::process::{self, Signals};
 
 use super::environment;
 use super::far::{FarCommand, is_resource_shortage};
 use super::shell::Shell;
-use super::signals::{CALLER_ONLY_INTERRUPT, FORWARDING_FAILED};
 use crate::control::ControlAddress;
 use crate::error::{EmulateError, system_error};
 use crate::network::{NamespaceRef, PathEnd, SideName};
 use crate::outcome::CommandExit;
 use crate::setup::{FarSide, Placement, Setup};
+
+/// The child receives this signal in place of a SIGINT that was sent to the caller only. CMD has not received that
+/// SIGINT.
+pub(crate) const CALLER_ONLY_INTERRUPT: i32 = SIGUSR1;
+/// Sent when a thread of the data path fails.
+pub(super) const FORWARDING_FAILED: i32 = SIGUSR2;
 
 /// Maximum time for CMD to end after SIGTERM or SIGHUP.
 const TERM_TIMEOUT: Duration = Duration::from_secs(5);

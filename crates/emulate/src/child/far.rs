@@ -118,9 +118,12 @@ fn spawn(
     process::start_in_new_session(process::unblock_all_signals(&mut command));
     let spawned = side.run(|| command.spawn()).map_err(system_error("enter a network namespace"))?;
     let program = command.get_program().to_string_lossy().into_owned();
-    let mut child = spawned.map_err(|error| match is_resource_shortage(&error) {
-        true => system_error(&format!("start '{program}'"))(error),
-        false => EmulateError::FarSide(format!("cannot start '{program}': {error}")),
+    let mut child = spawned.map_err(|error| {
+        if is_resource_shortage(&error) {
+            system_error(&format!("start '{program}'"))(error)
+        } else {
+            EmulateError::FarSide(format!("cannot start '{program}': {error}"))
+        }
     })?;
     let pid = i32::try_from(child.id()).map_err(|e| system_error("start the far command")(io::Error::other(e)))?;
     Ok((pid, child.stdout.take()))

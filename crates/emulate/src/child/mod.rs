@@ -8,7 +8,6 @@ mod commands;
 mod environment;
 mod far;
 mod shell;
-mod signals;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -22,13 +21,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use lfn_session::clock::now;
 use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use lfn_sys::process::{self, Signals};
 use lfn_sys::{clock, namespace, process::exit_immediately};
 use rustix::pipe::PipeFlags;
 
-use lfn_session::clock::now;
-pub(super) use signals::CALLER_ONLY_INTERRUPT;
+pub(super) use commands::CALLER_ONLY_INTERRUPT;
 
 use super::accuracy::{AccuracyReport, DirectionReport, EmulatedPathReport};
 use super::calibrate::{self, Calibration};
@@ -39,7 +38,7 @@ use super::network::{Attachment, MIN_MTU_V6, NamespaceError, OriginalUser, PathE
 use super::outcome::{RunOutcome, RunResult};
 use super::setup::{Placement, Setup};
 use super::watch::Watchers;
-use signals::FORWARDING_FAILED;
+use commands::FORWARDING_FAILED;
 
 /// Signals that the child process handles.
 const SIGNALS: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, CALLER_ONLY_INTERRUPT, FORWARDING_FAILED];

@@ -1,8 +1,8 @@
 //! Shell on the near side, with a prompt that names the link.
 //!
-//! `LFN_PROMPT` has the text. Each shell first reads the user's own startup files, then puts the text before its prompt.
-//! bash and zsh need a startup file for this, which deletes its directory as its first action. So nothing remains, even
-//! if the emulator is killed.
+//! `LFN_PROMPT` has the text. Each shell first reads the user's own startup files, then puts the text before its
+//! prompt. bash and zsh need a startup file for this, which deletes its directory as its first action. So nothing
+//! remains, even if the emulator is killed.
 
 use std::env;
 use std::ffi::OsString;
@@ -155,7 +155,7 @@ mod tests {
         let directory = shell.startup.clone().unwrap();
         let script = r#"eval "$PROMPT_COMMAND"; printf '%s %s %s' "$PS1" "$own" "${LFN_STARTUP-gone}""#;
         shell.command.env("HOME", home.path()).env(PROMPT_VARIABLE, "(lfn 20ms) ").args(["-ic", script]);
-        let Ok(output) = shell.command.output() else { return };
+        let output = shell.command.output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "(lfn 20ms) again>  1 gone");
         assert!(!directory.exists());
     }

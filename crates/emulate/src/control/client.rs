@@ -169,9 +169,10 @@ fn exchange(mut connection: UnixStream, line: &[u8], timeout: Duration) -> io::R
     connection.write_all(line)?;
     let mut response = Vec::new();
     connection.take(MAX_RESPONSE as u64).read_to_end(&mut response)?;
-    match response.is_empty() {
-        true => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection")),
-        false => Ok(response),
+    if response.is_empty() {
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"))
+    } else {
+        Ok(response)
     }
 }
 

@@ -14,8 +14,9 @@ pub(crate) trait Observer: Send {
     /// Called when a complete frame arrived at `at` and enters the link as `packet`.
     fn on_arrival(&mut self, packet: &Packet, frame: Frame<'_>, at: Instant);
 
-    /// Called at `now` for an event of the link. For [`LinkEvent::Forward`], `frame` is the sent frame: the range that was
-    /// cut out and changed. For other events, `frame` is the frame as it arrived, and the packet names a range of it.
+    /// Called at `now` for an event of the link. For [`LinkEvent::Forward`], `frame` is the sent frame: the range that
+    /// was cut out and changed. For other events, `frame` is the frame as it arrived, and the packet names a range of
+    /// it.
     fn on_event(&mut self, event: &LinkEvent, frame: Frame<'_>, now: Instant);
 
     /// Called when the emulator sent the ICMP packet `frame` to the sender of `packet`, directly after the drop of the

@@ -87,9 +87,10 @@ fn find(names: &[String; 2]) -> Result<[Interface; 2], EmulateError> {
         }
     };
     let found = [find(one)?, find(other)?];
-    match found[0].index == found[1].index {
-        true => Err(bridge_error(one, "both ends are the same interface", "name two different interfaces")),
-        false => Ok(found),
+    if found[0].index == found[1].index {
+        Err(bridge_error(one, "both ends are the same interface", "name two different interfaces"))
+    } else {
+        Ok(found)
     }
 }
 

@@ -43,8 +43,8 @@ impl NamespaceRef {
         }
     }
 
-    /// Returns the start of a command line that runs another command in this namespace. An ordinary user must also enter
-    /// the user namespace of the process.
+    /// Returns the start of a command line that runs another command in this namespace. An ordinary user must also
+    /// enter the user namespace of the process.
     pub(crate) fn enter_command(&self, is_ordinary_user: bool) -> String {
         match self {
             NamespaceRef::Process(pid) if is_ordinary_user => {

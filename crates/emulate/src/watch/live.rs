@@ -158,7 +158,8 @@ mod tests {
         let began = Instant::now();
         let mut before = Baseline::new(began);
         let mut stats = LinkStats::default();
-        (stats.forwarded.bytes, stats.queued) = (Bytes(1_000_000), Bytes(12_500));
+        stats.forwarded.bytes = Bytes(1_000_000);
+        stats.queued = Bytes(12_500);
         stats.dropped[DropCause::Queue].packets = 3;
         let first = figures(&stats, Some(BitRate(10_000_000)), 0, &mut before, began + Duration::from_millis(500));
         assert_eq!((first.rate, first.wait), (BitRate(16_000_000), Duration::from_millis(10)));

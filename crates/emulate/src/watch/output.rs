@@ -1,5 +1,6 @@
-//! An output file of a run, written in place so that readers can follow it. The file is opened before the run, so that an error is reported early. It is truncated when
-//! there is data to write. A run that fails to start leaves no new file behind and keeps an existing file unchanged.
+//! An output file of a run, written in place so that readers can follow it. The file is opened before the run, so that
+//! an error is reported early. It is truncated when there is data to write. A run that fails to start leaves no new
+//! file behind and keeps an existing file unchanged.
 //!
 //! Symbolic links are followed, so that `/dev/stdout` works. Links of another user in a directory where all users may
 //! write are refused ([`symlink_guard`]).

@@ -3,7 +3,8 @@
 //! A key is the long name of a flag. A table of the file has the name of a command, and applies to this command. A key
 //! outside of the tables applies to every command with this flag. `LFN_COPY_STREAMS` sets `streams` of `lfn copy`, and
 //! `LFN_SSH` sets `ssh` of every command. Each value is parsed as the flag, so that names and ranges are defined only
-//! once. A default that conflicts with a flag of the command line, or that needs a flag which is not given, is not used.
+//! once. A default that conflicts with a flag of the command line, or that needs a flag which is not given, is not
+//! used.
 
 use std::ffi::OsString;
 use std::io::{self, Read};

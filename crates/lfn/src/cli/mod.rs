@@ -40,7 +40,7 @@ pub enum Command {
     Plan(Box<cmd::plan::PlanArgs>),
     Emulate(Box<cmd::emulate::EmulateArgs>),
     Serve(Box<cmd::serve::ServeArgs>),
-    Test(Box<cmd::measure::TestArgs>),
+    Test(Box<cmd::test::TestArgs>),
     Show(cmd::show::ShowArgs),
     Copy(Box<cmd::copy::CopyArgs>),
     Verify(cmd::verify::VerifyArgs),

@@ -1,5 +1,6 @@
-//! `lfn emulate-request PIPE`: the helper of a program that emulates with the library. It reads the request from standard
-//! input and writes replies to the pipe. It is no command for users, so that the command line does not know it.
+//! `lfn emulate-request PIPE`: the helper of a program that emulates with the library. It reads the request from
+//! standard input and writes replies to the pipe. It is no command for users, so that the command line does not know
+//! it.
 
 use std::ffi::OsString;
 use std::path::Path;

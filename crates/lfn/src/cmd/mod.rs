@@ -8,11 +8,11 @@ pub mod emulate;
 pub mod emulate_request;
 pub mod hosts;
 pub mod man;
-pub mod measure;
 pub mod plan;
 pub mod reference;
 pub mod serve;
 pub mod show;
+pub mod test;
 pub mod token;
 pub mod verify;
 pub mod version;
@@ -28,7 +28,7 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Plan(args) => plan::run(*args),
         Command::Emulate(args) => emulate::run(*args, &Cli::command()),
         Command::Serve(args) => serve::run(*args, &Cli::command()),
-        Command::Test(args) => measure::run(*args),
+        Command::Test(args) => test::run(*args),
         Command::Show(args) => show::run(args),
         Command::Copy(args) => copy::run(*args),
         Command::Verify(args) => verify::run(args),

@@ -9,7 +9,7 @@ use lfn_results::report::{self, StoredResult};
 use crate::cli::output::{OutputArgs, TextOrTable};
 use crate::exit::{Exit, Failure};
 use crate::print::output::OutputFormat;
-use crate::print::{self, measure, show};
+use crate::print::{self, show, test};
 
 /// Print stored results, or compare them
 ///
@@ -53,8 +53,8 @@ pub fn run(args: ShowArgs) -> Result<Exit, Failure> {
         _ if args.intervals => Err(Failure::usage("--intervals needs exactly one result of lfn test")
             .hint("to compare several results, use --output csv")),
         _ if format == OutputFormat::Csv => Ok(print::csv().write_all(comparison.csv().as_bytes())?),
-        [(_, StoredResult::Test(document))] => Ok(measure::show(std::mem::take(document.as_mut()))?),
-        [(_, StoredResult::Tuning(document))] => Ok(measure::tuning::show(document)?),
+        [(_, StoredResult::Test(document))] => Ok(test::show(std::mem::take(document.as_mut()))?),
+        [(_, StoredResult::Tuning(document))] => Ok(test::tuning::show(document)?),
         _ => Ok(print::out().write_all(show::side_by_side(&comparison).as_bytes())?),
     })?;
     Ok(Exit::Ok)

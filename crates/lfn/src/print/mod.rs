@@ -8,7 +8,6 @@ pub mod copy;
 pub mod emulate;
 pub mod findings;
 pub mod label_columns;
-pub mod measure;
 pub mod output;
 pub mod plan;
 pub mod progress;
@@ -18,6 +17,7 @@ pub mod settings;
 pub mod show;
 pub mod stamp;
 pub mod terminal;
+pub mod test;
 
 use self::sanitize::SafeWriter;
 use self::settings::{has_colours, is_quiet};

@@ -1,7 +1,7 @@
 //! Progress of a running command: one model with its printers.
 //!
-//! A command keeps its [`Figures`] in a [`Progress`] and changes them with each event. The printer shows them: redrawn on
-//! a terminal (with `indicatif`), or as lines of text. A command that prints lines of JSON takes its times from an
+//! A command keeps its [`Figures`] in a [`Progress`] and changes them with each event. The printer shows them: redrawn
+//! on a terminal (with `indicatif`), or as lines of text. A command that prints lines of JSON takes its times from an
 //! [`IntervalTimer`] too.
 //!
 //! The terminal's settings stay unchanged, so a killed command leaves a working terminal.
@@ -17,7 +17,7 @@ use crate::print::{self, terminal};
 pub const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Maximum time between two drawings of figures that change without events.
-const REDRAW_INTERVAL: Duration = Duration::from_millis(500);
+pub const REDRAW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Template of indicatif that has only the key of the figures.
 const TEMPLATE: &str = "{figures}";
@@ -33,7 +33,7 @@ pub trait Figures: Send + 'static {
     }
 }
 
-/// ProgressPrinter of the progress.
+/// Printer of the progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressPrinter {
     /// Lines on stderr that are redrawn.

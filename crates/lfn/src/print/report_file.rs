@@ -1,6 +1,6 @@
-//! File of `--report`. It is created before the command's work starts, so that an error is reported early. It gets its name when
-//! the result is complete; until then an existing file is kept. An open descriptor of this command, for example
-//! /dev/stdout, gets the result after its other output.
+//! File of `--report`. It is created before the command's work starts, so that an error is reported early. It gets its
+//! name when the result is complete; until then an existing file is kept. An open descriptor of this command, for
+//! example /dev/stdout, gets the result after its other output.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
@@ -25,7 +25,7 @@ pub fn is_report_written() -> bool {
 }
 
 /// Records that this command has written its report.
-pub fn set_report_written() {
+fn set_report_written() {
     IS_REPORT_WRITTEN.store(true, Ordering::Relaxed);
 }
 

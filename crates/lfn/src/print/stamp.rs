@@ -149,7 +149,8 @@ mod tests {
         assert!(text.contains("1.50 %, 3 of 200: 1 forward, 2 back"), "{text}");
         assert!(text.contains("min -1 ms") && text.contains("2 routers on the forward path"), "{text}");
         assert!(text.contains("not both synchronised") && !text.contains("forward  "), "{text}");
-        (report.lost_forward, report.lost_back) = (None, None);
+        report.lost_forward = None;
+        report.lost_back = None;
         assert!(page(&report).contains("3 of 200, direction unknown"));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }

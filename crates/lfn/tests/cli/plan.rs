@@ -56,7 +56,7 @@ fn figure(plan: &Value, key: &str) -> f64 {
 
 #[test]
 fn known_answers_from_the_command_line() {
-    // Arguments, key, answer, relative tolerance. known_answers.rs of core has the sources.
+    // Arguments, key, answer, relative tolerance. `known_answers` of `lfn-base` has the sources.
     let sphere = "--earth-radius 3960mi --geo-altitude 22300mi --light-speed 186400mi/s";
     let over = format!("--rate 135mbit --from 40,-105 --to 40,-105 --via geo:-105 {sphere}");
     let rows = [

@@ -10,12 +10,10 @@ use std::{fs, thread};
 use lfn_session::server::sandbox::{SandboxStatus, restrict};
 use serde_json::Value;
 
-use crate::support;
 use crate::support::schema::assert_valid;
 use crate::support::server::{assert_refused, text};
 use crate::support::skip::{Missing, skip};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::{self, eventually};
 
 /// A home directory with its own server.
 struct Home {
@@ -227,11 +225,8 @@ fn long_copy(home: &Home, name: &str) -> Child {
     let to = format!("@{name}:null:");
     let mut command = home.command(&["copy", "zero:1TiB", &to]);
     let copy = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    while !home.log().lines().any(|line| line.contains("opened") && line.contains(&format!("token={name} "))) {
-        assert!(Instant::now() < deadline, "{}", home.log());
-        thread::sleep(Duration::from_millis(20));
-    }
+    let is_opened = |line: &str| line.contains("opened") && line.contains(&format!("token={name} "));
+    assert!(eventually(|| home.log().lines().any(is_opened)), "{}", home.log());
     copy
 }
 
@@ -304,11 +299,8 @@ fn typed_ticket_is_hidden_from_ps() {
         let mut command = home.command(words);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let seen = || fs::read_to_string(format!("/proc/{}/cmdline", child.id())).unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        while !seen().contains("lfn://xxxxxxxxxxxxxxxxxxxxxx@127.0.0.1") {
-            assert!(Instant::now() < deadline, "it stays in sight: {}", seen());
-            thread::sleep(Duration::from_millis(5));
-        }
+        let is_hidden = || seen().contains("lfn://xxxxxxxxxxxxxxxxxxxxxx@127.0.0.1");
+        assert!(eventually(is_hidden), "the ticket is visible: {}", seen());
         assert!(!seen().contains(&token), "{}", seen());
         let _ = child.kill();
         let _ = child.wait();
@@ -322,16 +314,9 @@ fn audit_log_is_complete_and_required() {
     home.add("w", &["--rights", "write"]);
     home.ok(&["copy", "mine", "@w:b"]);
     assert_refused(&home.run(&["copy", "@w:b", "again"]), 1, "does not allow downloads");
-    let deadline = Instant::now() + PATIENCE;
-    let lines = loop {
-        let text = fs::read_to_string(home.path("audit")).unwrap();
-        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        if lines.len() >= 4 {
-            break lines;
-        }
-        assert!(Instant::now() < deadline, "{text}");
-        thread::sleep(Duration::from_millis(20));
-    };
+    let audit = || fs::read_to_string(home.path("audit")).unwrap();
+    assert!(eventually(|| audit().matches('\n').count() >= 4), "{}", audit());
+    let lines: Vec<Value> = audit().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     lines.iter().for_each(|line| assert_valid("lfn.serve.audit.1", line));
     let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
     assert_eq!(events, ["started", "opened", "ended", "denied"]);

@@ -18,9 +18,9 @@ pub fn tests() -> Vec<Test> {
         MODULE,
         Weight::Loaded,
         &[
-            ("sender_with_random_loss_switches_to_bbr", Needs::Namespaces, sender_with_random_loss),
-            ("requested_congestion_control_stays", Needs::Namespaces, requested_congestion_control),
-            ("streams_are_added_on_an_unknown_path", Needs::Namespaces, streams_are_added),
+            ("sender_with_random_loss_switches_to_bbr", Needs::Namespaces, sender_with_random_loss_switches_to_bbr),
+            ("requested_congestion_control_stays", Needs::Namespaces, requested_congestion_control_stays),
+            ("streams_are_added_on_an_unknown_path", Needs::Namespaces, streams_are_added_on_an_unknown_path),
         ],
     )
 }
@@ -29,7 +29,7 @@ pub fn tests() -> Vec<Test> {
 const LOSSY: [&str; 6] = ["--rtt", "200ms", "--rate", "50mbit", "--loss", "2%"];
 const PLANNED: [&str; 4] = ["--rate", "50mbit", "--streams", "8"];
 
-fn sender_with_random_loss() {
+fn sender_with_random_loss_switches_to_bbr() {
     let there = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     if !there.split_whitespace().any(|name| name == "bbr") {
         return skip("sender_with_random_loss_switches_to_bbr", &Missing::Feature("BBR"));
@@ -48,14 +48,14 @@ fn sender_with_random_loss() {
     }
 }
 
-fn requested_congestion_control() {
+fn requested_congestion_control_stays() {
     let copy = copied(&LOSSY, &["zero:9MB", "far:null:", "--rate", "50mbit", "--streams", "8", "--congestion", "reno"]);
     assert!(copy["seconds"].as_f64().unwrap() > 6.0, "long enough to be judged: {copy}");
     assert_eq!((&copy["congestion"], changes(&copy).count()), (&"reno".into(), 0), "{copy}");
 }
 
 /// Losses keep the window of each stream small, so that twice as many streams carry more.
-fn streams_are_added() {
+fn streams_are_added_on_an_unknown_path() {
     let path = ["--rtt", "100ms", "--rate", "200mbit", "--loss", "1%"];
     require(&path, &["zero:10MB", "far:null:", "--congestion", "reno"], |copy| {
         let first = changes(copy).next();

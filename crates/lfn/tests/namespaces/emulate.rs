@@ -186,7 +186,8 @@ fn both_sides_know_the_path_and_each_other() {
     assert!(said.contains(&format!("lfn {}", env!("CARGO_PKG_VERSION"))), "lfn is not on the PATH: {said}");
     let path = said.lines().find_map(|line| line.strip_prefix("PATH_IS ")).unwrap();
     let mut wanted = PathProfile::new(BitRate(50_000_000), Duration::from_millis(20));
-    (wanted.queue, wanted.mtu) = (Some(Bytes(90_140)), 9000);
+    wanted.queue = Some(Bytes(90_140));
+    wanted.mtu = 9000;
     // Half a BDP is 62,500 bytes. A queue in BDPs has at least ten packets, which is more.
     assert_eq!(serde_json::from_str::<PathProfile>(path).unwrap(), wanted);
 }

@@ -37,7 +37,11 @@ pub fn tests() -> Vec<Test> {
         Weight::Waiting,
         &[
             ("log_has_an_outcome_for_every_packet", Needs::Namespaces, log_has_an_outcome_for_every_packet),
-            ("super_packets_are_logged_as_virtual_packets", Needs::Namespaces, super_packets_are_logged),
+            (
+                "super_packets_are_logged_as_virtual_packets",
+                Needs::Namespaces,
+                super_packets_are_logged_as_virtual_packets,
+            ),
             ("same_seed_drops_the_same_packets", Needs::Namespaces, same_seed_drops_the_same_packets),
             ("each_side_has_its_own_capture", Needs::Namespaces, each_side_has_its_own_capture),
             ("without_drops_there_is_no_capture_of_them", Needs::Namespaces, without_drops_there_is_no_capture_of_them),
@@ -47,7 +51,7 @@ pub fn tests() -> Vec<Test> {
             ("write_errors_do_not_hide_other_results", Needs::Namespaces, write_errors_do_not_hide_other_results),
             ("failed_start_leaves_no_log", Needs::Nothing, failed_start_leaves_no_log),
             ("report_has_the_queueing_delay", Needs::Namespaces, report_has_the_queueing_delay),
-            ("live_lines_are_kept_without_a_terminal", Needs::Namespaces, live_lines_are_kept),
+            ("live_lines_are_kept_without_a_terminal", Needs::Namespaces, live_lines_are_kept_without_a_terminal),
             ("live_line_leaves_the_terminal_clean", Needs::Namespaces, live_line_leaves_the_terminal_clean),
         ],
     )
@@ -187,7 +191,7 @@ fn log_has_an_outcome_for_every_packet() {
     }
 }
 
-fn super_packets_are_logged() {
+fn super_packets_are_logged_as_virtual_packets() {
     let (_, outcome, log) = emulate(&FAST, &as_role(MODULE, "sink"), &as_role(MODULE, "stream"), Some("log.jsonl"));
     let lines = lines(&log);
     let path = &outcome.accuracy_report.paths[0];
@@ -478,7 +482,7 @@ fn report_has_the_queueing_delay() {
     assert!(!said.contains("dropped: loss") && !said.contains("marked"), "no row for what did not happen: {said}");
 }
 
-fn live_lines_are_kept() {
+fn live_lines_are_kept_without_a_terminal() {
     let (output, ..) = emulate(&[&FAST[..], &["--live"]].concat(), "none", "sleep 6", None);
     let said = stderr(&output);
     assert!(said.starts_with("   5 s  -> 0 b/s, queue 0 B, dropped 0  <- 0 b/s"), "{said}");

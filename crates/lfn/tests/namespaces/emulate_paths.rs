@@ -31,7 +31,11 @@ pub fn tests() -> Vec<Test> {
             ("idle_path_carries_no_packet", Needs::Namespaces, idle_path_carries_no_packet),
             ("far_resolves_to_ipv4_then_ipv6", Needs::Namespaces, far_resolves_to_ipv4_then_ipv6),
             ("small_mtu_disables_ipv6_only", Needs::Namespaces, small_mtu_disables_ipv6_only),
-            ("namespace_obstacles_are_named_with_a_remedy", Needs::Namespaces, namespace_obstacles),
+            (
+                "namespace_obstacles_are_named_with_a_remedy",
+                Needs::Namespaces,
+                namespace_obstacles_are_named_with_a_remedy,
+            ),
             ("invalid_numbers_of_paths_are_refused", Needs::Nothing, invalid_numbers_of_paths_are_refused),
         ],
     )
@@ -174,7 +178,7 @@ fn small_mtu_disables_ipv6_only() {
 }
 
 /// Runs in the test's own user namespace with its own limits, as root without the right to create others.
-fn namespace_obstacles() {
+fn namespace_obstacles_are_named_with_a_remedy() {
     for limit in ["max_user_namespaces", "max_net_namespaces"] {
         let script = format!(
             "echo 0 > /proc/sys/user/{limit} && \

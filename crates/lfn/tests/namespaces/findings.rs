@@ -1,12 +1,11 @@
 //! Each fault causes its finding as the first finding. Healthy paths have no findings, and their goodput is within the
 //! predicted interval. The tests use real kernels over emulated paths and loopback.
 //!
-//! Other load on the machine can hide a fault, so two of three runs must find each fault. On a healthy path, no accurate
-//! run may have a finding. Windows, buffers and window scale are in `test_emulated`. `core::diagnose` tests the rules
-//! on recorded evidence.
+//! Other load on the machine can hide a fault, so two of three runs must find each fault. On a healthy path, no
+//! accurate run may have a finding. Windows, buffers and window scale are in `test_emulated`. `results::diagnose` tests
+//! the rules on recorded evidence.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::thread;
 
 use serde_json::Value;
@@ -14,6 +13,7 @@ use serde_json::Value;
 use crate::support;
 use crate::support::harness::{Needs, Test, Weight, tests_of};
 use crate::support::rate::{Rate, TWO_OF_THREE};
+use crate::support::server::{Server, finding_names, is_first_finding};
 use crate::support::skip::{Missing, skip};
 use crate::support::stderr;
 
@@ -58,19 +58,19 @@ const HEALTHY: Rate = Rate { required: 2, runs: 5 };
 const PERMITTED_FALSE: usize = 1;
 
 /// Requires that at most [`PERMITTED_FALSE`] accurate run has a finding, and that two of five are accurate and have the
-/// predicted goodput. A run is not accurate if it reports this itself: an inaccurate emulation, or a CPU limit. This test
-/// fails if a rule reports a missing fault (competing traffic, queueing, small MTU, slow start, a slow application, CPU),
-/// and if the prediction is wrong by a factor of 2 or by a tenth.
+/// predicted goodput. A run is not accurate if it reports this itself: an inaccurate emulation, or a CPU limit. This
+/// test fails if a rule reports a missing fault (competing traffic, queueing, small MTU, slow start, a slow
+/// application, CPU), and if the prediction is wrong by a factor of 2 or by a tenth.
 fn healthy(capacity: &str, rtt: &str) {
     let what = format!("healthy path of {capacity} and {rtt}");
     let outputs: Vec<_> =
         (0..HEALTHY.runs).map(|_| emulation(&["--rate", capacity, "--rtt", rtt], "", &["--time", "6s"])).collect();
     let is_busy = |output: &Output| {
-        output.status.code() == Some(NOT_FAITHFUL) || found(&run_of(output)).iter().any(|name| name == "CPU-bound")
+        output.status.code() == Some(INACCURATE) || finding_names(&run_of(output)).contains(&"CPU-bound")
     };
     let accurate: Vec<_> =
         outputs.iter().filter(|output| !is_busy(output)).map(|output| Measured(run_of(output))).collect();
-    let wrong: Vec<_> = accurate.iter().filter(|run| !found(&run.0).is_empty()).collect();
+    let wrong: Vec<_> = accurate.iter().filter(|run| !finding_names(&run.0).is_empty()).collect();
     println!("{what}: {} of {} accurate runs have findings, permitted {PERMITTED_FALSE}", wrong.len(), accurate.len());
     assert!(wrong.len() <= PERMITTED_FALSE, "{what}: {wrong:#?}");
     let rate = |value: &Value| value.as_u64().unwrap();
@@ -88,7 +88,8 @@ fn local_qdisc_drops_are_found() {
         "tbf",
         || emulated(PATH, fault, &["--time", "2s"]),
         |run| {
-            first(run, "local drops") && run["findings"][0]["remedy"]["command"] == "tc qdisc replace dev lfn0 root fq"
+            is_first_finding(run, "local drops")
+                && run["findings"][0]["remedy"]["command"] == "tc qdisc replace dev lfn0 root fq"
         },
     );
 }
@@ -100,7 +101,7 @@ fn path_loss_is_found() {
     require(
         "loss",
         || emulated(&path, "", &["--time", "3s", "--interval", "500ms", "--congestion", "reno"]),
-        |run| first(run, "loss") && run["findings"][0]["evidence"]["lost_share"].as_f64().unwrap() > 0.003,
+        |run| is_first_finding(run, "loss") && run["findings"][0]["evidence"]["lost_share"].as_f64().unwrap() > 0.003,
     );
 }
 
@@ -108,13 +109,13 @@ fn path_loss_is_found() {
 fn standing_queue_is_found() {
     let path = [PATH, &["--queue", "10bdp"]].concat();
     let flags = ["--time", "4s", "--interval", "500ms", "--congestion", "reno", "--window", "1800000"];
-    require("queue", || emulated(&path, "", &flags), |run| first(run, "queueing"));
+    require("queue", || emulated(&path, "", &flags), |run| is_first_finding(run, "queueing"));
 }
 
 /// On a longer path, the growth of the congestion window would be the first finding of a test of 3 s.
 fn small_mtu_is_found() {
     let path = ["--rate", "40mbit", "--rtt", "20ms", "--path-mtu", "1200"];
-    require("mtu", || emulated(&path, "", &["--time", "3s"]), |run| first(run, "small MTU"));
+    require("mtu", || emulated(&path, "", &["--time", "3s"]), |run| is_first_finding(run, "small MTU"));
 }
 
 /// The route sets another congestion control than the requested one.
@@ -130,7 +131,7 @@ fn congestion_control_of_route_is_found() {
     require(
         "congctl",
         || emulated(PATH, &fault, &["--time", "2s", "--congestion", "reno"]),
-        |run| first(run, "congestion control") && run["findings"][0]["evidence"]["in_use"] == other,
+        |run| is_first_finding(run, "congestion control") && run["findings"][0]["evidence"]["in_use"] == other,
     );
 }
 
@@ -140,7 +141,7 @@ fn competing_traffic_is_found() {
     require(
         "competing",
         || emulated(PATH, fault, &["--time", "3s", "--interval", "500ms"]),
-        |run| first(run, "competing traffic"),
+        |run| is_first_finding(run, "competing traffic"),
     );
 }
 
@@ -151,12 +152,12 @@ const STOPPING: &str = "( sleep 0.5; for i in 1 2 3 4 5 6; do kill -STOP $$; sle
 
 fn slow_sending_application_is_found() {
     let flags = ["--time", "3500ms", "--interval", "250ms", "--near-sndbuf", "600000"];
-    require("writer", || emulated(PATH, STOPPING, &flags), |run| first(run, "slow sending application"));
+    require("writer", || emulated(PATH, STOPPING, &flags), |run| is_first_finding(run, "slow sending application"));
 }
 
 fn slow_receiving_application_is_found() {
     let flags = ["--time", "3500ms", "--interval", "250ms", "--reverse", "--near-rcvbuf", "600000"];
-    require("reader", || emulated(PATH, STOPPING, &flags), |run| first(run, "slow receiving application"));
+    require("reader", || emulated(PATH, STOPPING, &flags), |run| is_first_finding(run, "slow receiving application"));
 }
 
 /// Both ends of a loopback test share one processor.
@@ -165,27 +166,20 @@ fn cpu_limit_is_found() {
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
     let processor = allowed.split([',', '-']).next().unwrap();
     let pinned = || support::lfn_after(&["taskset", "-c", processor]);
-    let mut serve = pinned();
-    serve.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1"]);
-    let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut ticket = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut ticket).unwrap();
+    let server = Server::start_command(pinned(), &[]);
     let test = || {
         let mut command = pinned();
-        command.args(["test", ticket.trim(), "--json", "--time", "2s"]).env("HOME", "/nonexistent");
+        command.args(["test", &server.ticket, "--json", "--time", "2s"]).env("HOME", "/nonexistent");
         run_of(&command.output().unwrap())
     };
-    let result = std::panic::catch_unwind(|| require("processor", test, |run| first(run, "CPU-bound")));
-    let _ = server.kill();
-    let _ = server.wait();
-    result.unwrap();
+    require("processor", test, |run| is_first_finding(run, "CPU-bound"));
 }
 
 /// A BDP of 300 kB.
 const PATH: &[&str] = &["--rate", "40mbit", "--rtt", "60ms"];
 
 /// Exit code of an emulation that was not accurate.
-const NOT_FAITHFUL: i32 = 4;
+const INACCURATE: i32 = 4;
 
 /// Returns the first run of `lfn test far` over an emulated path, after a shell on its near side created `fault`.
 fn emulated(path: &[&str], fault: &str, flags: &[&str]) -> Value {
@@ -206,15 +200,6 @@ fn run_of(output: &Output) -> Value {
     document.unwrap_or_else(|_| panic!("{}", stderr(output)))["runs"][0].take()
 }
 
-fn first(run: &Value, name: &str) -> bool {
-    found(run).first().is_some_and(|first| first == name)
-}
-
-/// Returns the names of the findings in order.
-fn found(run: &Value) -> Vec<String> {
-    run["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap().to_owned()).collect()
-}
-
 /// Measures three times, and requires the finding at least twice: other load on the machine can hide one.
 fn require(what: &str, measure: impl Fn() -> Value + Sync, holds: impl Fn(&Value) -> bool) {
     let holds_in = |run: &Measured| holds(&run.0);
@@ -228,6 +213,10 @@ impl std::fmt::Debug for Measured {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let summaries = self.0["findings"].as_array().unwrap().iter().map(|finding| finding["summary"].to_string());
         let goodput = self.0["steady_goodput_bits_per_second"].to_string();
-        f.debug_tuple("Measured").field(&found(&self.0)).field(&summaries.collect::<Vec<_>>()).field(&goodput).finish()
+        f.debug_tuple("Measured")
+            .field(&finding_names(&self.0))
+            .field(&summaries.collect::<Vec<_>>())
+            .field(&goodput)
+            .finish()
     }
 }

@@ -1,7 +1,7 @@
 //! Tests with network namespaces, emulated paths or other programs, in one program with one harness.
 //!
-//! A test may run this program again in a role: as a command on an emulated path, or in namespaces of its own. A role is
-//! `module::role` in the environment variable `TEST_LFN_ROLE`.
+//! A test may run this program again in a role: as a command on an emulated path, or in namespaces of its own. A role
+//! is `module::role` in the environment variable `TEST_LFN_ROLE`.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod copy_emulated;

@@ -419,7 +419,8 @@ fn send_mptcp() {
     assert_eq!(answer, STRIPED.to_string());
 }
 
-/// The commands of doc/reference/emulate.md: the far side announces its second address, and both sides allow more subflows.
+/// The commands of doc/reference/emulate.md: the far side announces its second address, and both sides allow more
+/// subflows.
 fn multipath_tcp_uses_both_paths() {
     if !Path::new("/proc/sys/net/mptcp/enabled").exists() {
         return skip("multipath_tcp_uses_both_paths", &Missing::Feature("Multipath TCP"));

@@ -45,12 +45,16 @@ pub fn tests() -> Vec<Test> {
             ("black_hole_is_found_behind_a_silent_hop", Needs::Programs(&["ip", "unshare"]), || {
                 run_scenario(MODULE, "black-hole")
             }),
-            ("stamp_measures_delay_and_loss_per_direction", Needs::Namespaces, stamp_tells_delay_and_loss),
+            (
+                "stamp_measures_delay_and_loss_per_direction",
+                Needs::Namespaces,
+                stamp_measures_delay_and_loss_per_direction,
+            ),
             ("stamp_with_a_wrong_key_gets_no_answer", Needs::Nothing, stamp_with_a_wrong_key_gets_no_answer),
-            ("invalid_stamp_answers_are_not_used", Needs::Nothing, nonsense_is_not_believed),
-            ("one_way_delays_match_an_asymmetric_path", Needs::Namespaces, one_way_delays_of_an_uneven_path),
-            ("trace_is_not_counted_as_a_refused_client", Needs::Nothing, a_trace_is_no_client),
-            ("path_to_iperf3_server_is_traced_by_udp", Needs::Nothing, the_path_to_an_iperf3_server),
+            ("invalid_stamp_answers_are_not_used", Needs::Nothing, invalid_stamp_answers_are_not_used),
+            ("one_way_delays_match_an_asymmetric_path", Needs::Namespaces, one_way_delays_match_an_asymmetric_path),
+            ("trace_is_not_counted_as_a_refused_client", Needs::Nothing, trace_is_not_counted_as_a_refused_client),
+            ("path_to_iperf3_server_is_traced_by_udp", Needs::Nothing, path_to_iperf3_server_is_traced_by_udp),
             ("unsupported_flags_are_refused", Needs::Nothing, unsupported_flags_are_refused),
         ],
     )
@@ -298,7 +302,7 @@ fn stamp(flags: &[&str]) -> Output {
         .unwrap()
 }
 
-fn stamp_tells_delay_and_loss() {
+fn stamp_measures_delay_and_loss_per_direction() {
     let serve = format!(
         "exec '{}' serve --ephemeral --insecure --quiet --stamp=8620 --port 7323",
         support::lfn_path().display()
@@ -327,7 +331,7 @@ fn stamp_tells_delay_and_loss() {
 }
 
 /// Both sides of an emulated path read the same clock.
-fn one_way_delays_of_an_uneven_path() {
+fn one_way_delays_match_an_asymmetric_path() {
     let lfn_path = support::lfn_path();
     let serve = format!("exec '{}' serve --ephemeral --insecure --quiet --stamp=8620", lfn_path.display());
     let probe = format!(
@@ -358,7 +362,7 @@ fn logged(flags: &[&str]) -> (Running, Value) {
     (running, serde_json::from_str(&line).unwrap())
 }
 
-fn a_trace_is_no_client() {
+fn trace_is_not_counted_as_a_refused_client() {
     let (server, said) = logged(&["--stamp=0", "--metrics", "127.0.0.1:0"]);
     let ticket = said["ticket"].as_str().unwrap();
     let output = support::server::test(ticket, &["--path", "--count", "1"]);
@@ -389,7 +393,7 @@ fn a_trace_is_no_client() {
     assert!(!refused.is_empty() && refused.iter().all(|line| line["level"] == "info"), "{refused:?}");
 }
 
-fn the_path_to_an_iperf3_server() {
+fn path_to_iperf3_server_is_traced_by_udp() {
     let (_server, said) = logged(&["--iperf3=0"]);
     let address = said["iperf3"].as_str().unwrap();
     let mut command = lfn();
@@ -446,7 +450,7 @@ fn stamp_with_a_wrong_key_gets_no_answer() {
     assert!(stdout(&text).contains("authenticated") && stdout(&text).contains("0 of 20"), "{}", stdout(&text));
 }
 
-fn nonsense_is_not_believed() {
+fn invalid_stamp_answers_are_not_used() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let address = socket.local_addr().unwrap().to_string();

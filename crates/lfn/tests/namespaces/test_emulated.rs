@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::support;
 use crate::support::harness::{Needs, Test, Weight, tests_of};
 use crate::support::rate::TWO_OF_THREE;
+use crate::support::server::{finding_names, is_first_finding};
 use crate::support::skip::{Missing, skip};
 
 /// Name of this module in the names of its tests and roles.
@@ -38,12 +39,12 @@ pub fn tests() -> Vec<Test> {
 /// Half a BDP: a scale of 2, and half the goodput.
 fn fixed_window_is_found() {
     for flags in [&["--window", "150000"][..], &["--window", "150000", "--reverse"]] {
-        require(flags, |run| first(run, "receive window") && run["window_scale"] == 2);
+        require(flags, |run| is_first_finding(run, "receive window") && run["window_scale"] == 2);
     }
 }
 
-/// Above net.core.rmem_max the server changes sysctls of its own namespace, although it is sandboxed. The receiver grants
-/// the window and advertises no larger one, and the scale is the smallest that fits.
+/// Above net.core.rmem_max the server changes sysctls of its own namespace, although it is sandboxed. The receiver
+/// grants the window and advertises no larger one, and the scale is the smallest that fits.
 fn window_above_the_kernel_limit_is_fixed() {
     let limit: u64 = fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap().trim().parse().unwrap();
     let window = limit + limit / 8;
@@ -64,14 +65,14 @@ fn window_above_the_kernel_limit_is_fixed() {
 }
 
 fn small_send_buffer_is_found() {
-    require(&["--sndbuf", "60000"], |run| first(run, "send buffer"));
+    require(&["--sndbuf", "60000"], |run| is_first_finding(run, "send buffer"));
 }
 
 fn missing_window_scaling_is_found() {
     // The command is a shell of the emulated root, so the sysctl affects only this path.
     require(&["NO_SCALE"], |run| {
         let cure = &run["findings"][0]["remedy"];
-        first(run, "no window scaling")
+        is_first_finding(run, "no window scaling")
             && *cure == serde_json::json!({ "command": "sysctl -w net.ipv4.tcp_window_scaling=1", "host": "near" })
     });
 }
@@ -91,8 +92,8 @@ fn reverse_direction_has_its_own_prediction() {
 /// Reno, which every kernel permits, is the default of the emulated near host. The loss needs BBR.
 const LOSSY: &str = "echo reno > /proc/sys/net/ipv4/tcp_congestion_control || exit 77; ";
 
-/// Returns the output of `lfn test far` with these flags over a path of 20 ms and 40 Mb/s with a loss of 1 %, from a host
-/// whose default is Reno. None if this default cannot be set.
+/// Returns the output of `lfn test far` with these flags over a path of 20 ms and 40 Mb/s with a loss of 1 %, from a
+/// host whose default is Reno. None if this default cannot be set.
 fn lossy(test: &str, flags: &str) -> Option<Output> {
     let mut command = support::lfn();
     command.args(["emulate", "--rtt", "20ms", "--rate", "40mbit", "--loss", "1%", "--", "sh", "-c"]);
@@ -132,6 +133,8 @@ fn tuned_test_uses_the_plan() {
     if sender["congestion"] == "bbr" {
         let page = support::unwrapped(&lossy("tuned_test_uses_the_plan", "--time 1s --tuned").unwrap());
         assert!(page.contains("congestion control changed from reno to bbr"), "{page}");
+    } else {
+        skip("tuned_test_uses_the_plan", &Missing::Feature("BBR"));
     }
     // BBR limits its own data in flight. A sender based on loss gets a limited window.
     let limit = |run: &Value| run["far"]["streams"][0]["socket"]["window_limit_bytes"].clone();
@@ -184,10 +187,6 @@ fn interrupted_comparison_has_a_result() {
     assert!([Some(130), Some(4)].contains(&output.status.code()), "{output:?}");
 }
 
-fn first(run: &Value, name: &str) -> bool {
-    found(run).first().is_some_and(|first| first == name)
-}
-
 /// Returns the first run of `lfn test far` over a path of 60 ms and 40 Mb/s, whose BDP is 300 kB.
 fn emulated(flags: &[&str]) -> Value {
     let mut command = support::lfn();
@@ -204,14 +203,9 @@ fn emulated(flags: &[&str]) -> Value {
     document["runs"][0].take()
 }
 
-/// Returns the names of the findings in order.
-fn found(run: &Value) -> Vec<String> {
-    run["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap().to_owned()).collect()
-}
-
 /// Requires a result of two of three runs: other load on the machine can hide a fault.
 fn require(flags: &[&str], holds: impl Fn(&Value) -> bool + Sync) {
-    let figures = |run: &Value| format!("{:?}, {}", found(run), run["steady_goodput_bits_per_second"]);
+    let figures = |run: &Value| format!("{:?}, {}", finding_names(run), run["steady_goodput_bits_per_second"]);
     let measure = || {
         let run = emulated(flags);
         (holds(&run), figures(&run))

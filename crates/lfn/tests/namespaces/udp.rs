@@ -9,7 +9,9 @@ use serde_json::Value;
 use crate::support;
 use crate::support::harness::{Needs, Test, Weight, tests_of};
 use crate::support::rate::{TWO_OF_THREE, undisturbed};
-use crate::support::server::{Server, assert_refused, interrupted, kill, number, start_with_events, text};
+use crate::support::server::{
+    Server, assert_refused, finding_names, interrupted, is_first_finding, kill, number, start_with_events, text,
+};
 use crate::support::skip::{Missing, skip};
 use crate::support::unwrapped;
 
@@ -21,23 +23,27 @@ pub fn tests() -> Vec<Test> {
         MODULE,
         Weight::Waiting,
         &[
-            ("every_datagram_is_counted_with_and_without_gso", Needs::Nothing, every_datagram_is_counted),
-            ("dscp_and_bind_apply_to_datagrams", Needs::Nothing, dscp_and_bind_apply),
+            (
+                "every_datagram_is_counted_with_and_without_gso",
+                Needs::Nothing,
+                every_datagram_is_counted_with_and_without_gso,
+            ),
+            ("dscp_and_bind_apply_to_datagrams", Needs::Nothing, dscp_and_bind_apply_to_datagrams),
             ("interrupt_ends_a_udp_test", Needs::Nothing, interrupt_ends_a_udp_test),
-            ("interrupted_ramp_reports_the_interrupt", Needs::Nothing, interrupted_ramp_reports_it),
+            ("interrupted_ramp_reports_the_interrupt", Needs::Nothing, interrupted_ramp_reports_the_interrupt),
             ("failed_ramp_reports_its_current_step", Needs::Nothing, failed_ramp_reports_its_current_step),
             ("contradictory_flags_are_refused", Needs::Nothing, contradictory_flags_are_refused),
             ("latency_probes_run_during_a_tcp_test", Needs::Nothing, latency_probes_run_during_a_tcp_test),
-            ("loss_and_duplicates_match_the_link", Needs::Namespaces, lost_and_doubled_datagrams),
+            ("loss_and_duplicates_match_the_link", Needs::Namespaces, loss_and_duplicates_match_the_link),
             ("reordered_datagrams_are_not_lost", Needs::Namespaces, reordered_datagrams_are_not_lost),
-            ("udp_figures_match_the_link_log", Needs::Namespaces, figures_are_those_of_the_log),
-            ("receive_buffer_loss_is_not_path_loss", Needs::Nothing, a_receiver_overflows),
-            ("slow_sender_is_reported", Needs::Nothing, a_sender_that_cannot_keep_its_rate),
-            ("server_rate_limit_is_reported_for_udp", Needs::Nothing, server_limit_is_reported),
-            ("path_loss_is_found_with_udp", Needs::Namespaces, loss_is_found),
-            ("full_sender_queue_is_found_with_udp", Needs::Programs(&["tc"]), an_own_queue_is_found),
-            ("tcpdump_confirms_even_pacing", Needs::Programs(&["tcpdump"]), datagrams_leave_evenly),
-            ("too_long_datagram_is_an_error", Needs::Namespaces, a_datagram_too_long_is_named),
+            ("udp_figures_match_the_link_log", Needs::Namespaces, udp_figures_match_the_link_log),
+            ("receive_buffer_loss_is_not_path_loss", Needs::Nothing, receive_buffer_loss_is_not_path_loss),
+            ("slow_sender_is_reported", Needs::Nothing, slow_sender_is_reported),
+            ("server_rate_limit_is_reported_for_udp", Needs::Nothing, server_rate_limit_is_reported_for_udp),
+            ("path_loss_is_found_with_udp", Needs::Namespaces, path_loss_is_found_with_udp),
+            ("full_sender_queue_is_found_with_udp", Needs::Programs(&["tc"]), full_sender_queue_is_found_with_udp),
+            ("tcpdump_confirms_even_pacing", Needs::Programs(&["tcpdump"]), tcpdump_confirms_even_pacing),
+            ("too_long_datagram_is_an_error", Needs::Namespaces, too_long_datagram_is_an_error),
         ],
     );
     tests.extend(tests_of(
@@ -46,7 +52,11 @@ pub fn tests() -> Vec<Test> {
         &[
             ("latency_probes_measure_a_full_queue", Needs::Namespaces, latency_probes_measure_a_full_queue),
             ("ramp_finds_the_capacity", Needs::Namespaces, ramp_finds_the_capacity),
-            ("udp_test_reports_both_hosts_and_prediction", Needs::Namespaces, both_hosts_are_reported),
+            (
+                "udp_test_reports_both_hosts_and_prediction",
+                Needs::Namespaces,
+                udp_test_reports_both_hosts_and_prediction,
+            ),
         ],
     ));
     tests
@@ -62,7 +72,7 @@ fn sent(run: &Value) -> &Value {
     &run[end]["streams"][0]["udp"]["sent"]
 }
 
-fn every_datagram_is_counted() {
+fn every_datagram_is_counted_with_and_without_gso() {
     let server = Server::start(&[]);
     let common = ["--udp", "--count", "3000", "--length", "400", "--pacing", "300mbit"];
     for flags in [&[][..], &["--no-gso"], &["--no-gro"], &["--no-gso", "--no-gro"], &["--reverse"]] {
@@ -81,7 +91,7 @@ fn every_datagram_is_counted() {
     }
 }
 
-fn dscp_and_bind_apply() {
+fn dscp_and_bind_apply_to_datagrams() {
     let server = Server::start(&[]);
     let common = ["--udp", "--count", "300", "--length", "400", "--pacing", "50mbit", "--dscp", "CS1"];
     for (place, address) in [("127.0.0.9", "127.0.0.9:"), ("lo", "127.0.0.1:"), ("127.0.0.8%lo", "127.0.0.8:")] {
@@ -127,7 +137,7 @@ fn interrupt_ends_a_udp_test() {
 }
 
 /// A step takes a minute here, so none completes on any machine.
-fn interrupted_ramp_reports_it() {
+fn interrupted_ramp_reports_the_interrupt() {
     let server = Server::start(&[]);
     let home = tempfile::tempdir().unwrap();
     for direction in [&[][..], &["--reverse"]] {
@@ -238,7 +248,7 @@ fn outcomes(log: &[Value]) -> BTreeMap<String, u64> {
     outcomes
 }
 
-fn lost_and_doubled_datagrams() {
+fn loss_and_duplicates_match_the_link() {
     let path = ["--rtt", "20ms", "--rate", "1gbit", "--loss", "0.05", "--duplicate", "0.03", "--seed", "7"];
     let (run, log) = emulated(&path, &["--udp", "--count", "2000", "--length", "400", "--pacing", "8mbit"]);
     let (received, outcomes) = (received(&run), outcomes(&log));
@@ -266,7 +276,7 @@ fn reordered_datagrams_are_not_lost() {
 }
 
 /// Uses all impairments at once, and recomputes each figure from the link's log.
-fn figures_are_those_of_the_log() {
+fn udp_figures_match_the_link_log() {
     let path = ["--rtt", "20ms", "--rate", "1gbit", "--loss", "0.25", "--duplicate", "0.05", "--reorder", "0.1"];
     let path = [&path[..], &["--seed", "11"]].concat();
     let flags = ["--udp", "--count", "2000", "--length", "400", "--pacing", "4mbit", "--no-gso", "--no-gro"];
@@ -322,9 +332,10 @@ impl Logged {
         }
         let (mut bursts, mut run) = (Vec::new(), 0);
         for number in 0..sent {
-            match arrivals.contains(&number) {
-                true => bursts.extend(Some(std::mem::take(&mut run)).filter(|&run| run > 0)),
-                false => run += 1,
+            if arrivals.contains(&number) {
+                bursts.extend(Some(std::mem::take(&mut run)).filter(|&run| run > 0));
+            } else {
+                run += 1;
             }
         }
         bursts.extend(Some(run).filter(|&run| run > 0));
@@ -344,11 +355,7 @@ fn counts(reported: &Value) -> BTreeMap<u64, u64> {
     exact.map(|run| (number(&run["from"]), number(&run["count"]))).collect()
 }
 
-fn findings(run: &Value) -> Vec<&str> {
-    run["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap()).collect()
-}
-
-fn a_receiver_overflows() {
+fn receive_buffer_loss_is_not_path_loss() {
     let server = Server::start(&[]);
     let flags = ["--udp", "--reverse", "--count", "20000", "--length", "1000", "--pacing", "2gbit", "--rcvbuf", "2048"];
     // Single datagrams, so that one overflow is one datagram.
@@ -359,7 +366,7 @@ fn a_receiver_overflows() {
     assert!(number(&received["overflows"]) > 100, "{received}");
     assert_eq!(number(&received["lost"]), number(&received["overflows"]), "{received}");
     assert_eq!(number(&received["lost"]) + number(&received["datagrams"]), 20_000);
-    let found = findings(&run);
+    let found = finding_names(&run);
     assert!(found.contains(&"receiver overflow") && !found.contains(&"loss"), "{found:?}");
     let finding = run["findings"].as_array().unwrap().iter().find(|f| f["name"] == "receiver overflow").unwrap();
     assert!(finding["remedy"]["command"].as_str().unwrap().contains("--rcvbuf"), "{finding}");
@@ -367,7 +374,7 @@ fn a_receiver_overflows() {
     assert!(text.contains("in the receiver's own buffer, not on the path"), "{text}");
 }
 
-fn a_sender_that_cannot_keep_its_rate() {
+fn slow_sender_is_reported() {
     let server = Server::start(&[]);
     let flags = ["--udp", "--time", "600ms", "--length", "1400", "--pacing", "2tbit"];
     let run = server.json(&flags);
@@ -378,12 +385,12 @@ fn a_sender_that_cannot_keep_its_rate() {
         sent["behind_schedule_share"].as_f64().unwrap() > 0.5 && sent["skipped_seconds"].as_f64().unwrap() > 0.0,
         "{sent}"
     );
-    assert_eq!(findings(&run).first(), Some(&"slow sender"), "{}", run["findings"]);
+    assert_eq!(finding_names(&run).first(), Some(&"slow sender"), "{}", run["findings"]);
     let text = unwrapped(&server.test(&flags));
     assert!(text.contains("2 Tb/s requested") && text.contains("the sender could not keep the rate"), "{text}");
 }
 
-fn server_limit_is_reported() {
+fn server_rate_limit_is_reported_for_udp() {
     let server = Server::start(&["--client-rate", "8mbit"]);
     for direction in [&[][..], &["--reverse"]] {
         let flags = [&["--udp", "--time", "1s", "--length", "1000", "--pacing", "50mbit"], direction].concat();
@@ -392,7 +399,7 @@ fn server_limit_is_reported() {
         assert_eq!(number(&sent["requested_bits_per_second"]), 50_000_000, "{sent}");
         assert_eq!(number(&sent["limit_bits_per_second"]), 8_000_000, "{sent}");
         assert!(number(&sent["achieved_bits_per_second"]) < 12_000_000, "{sent}");
-        assert_eq!(findings(&run).first(), Some(&"limited by the server"), "{}", run["findings"]);
+        assert_eq!(finding_names(&run).first(), Some(&"limited by the server"), "{}", run["findings"]);
         let text = unwrapped(&server.test(&flags));
         assert!(text.contains("50 Mb/s requested, 8 Mb/s allowed by the server"), "{text}");
         assert!(text.contains("limits the test to 8 Mb/s"), "{text}");
@@ -404,12 +411,12 @@ fn server_limit_is_reported() {
         let flags = &flags[..if udp { 8 } else { 7 }];
         let run = server.json(flags);
         assert_eq!(run["far"]["rate_limit_bits_per_second"], Value::Null, "{flags:?}");
-        assert!(!findings(&run).contains(&"limited by the server"), "{}", run["findings"]);
+        assert!(!finding_names(&run).contains(&"limited by the server"), "{}", run["findings"]);
         assert!(!unwrapped(&server.test(flags)).contains("limits the test"), "{flags:?}");
     }
 }
 
-fn both_hosts_are_reported() {
+fn udp_test_reports_both_hosts_and_prediction() {
     let path = ["--rtt", "10ms", "--rate", "20mbit"];
     let flags = ["--udp", "--pacing", "8mbit", "--time", "2s", "--length", "1000"];
     let measure = || {
@@ -435,10 +442,10 @@ fn both_hosts_are_reported() {
 }
 
 /// A busy sender can be the first finding in one of three runs.
-fn loss_is_found() {
+fn path_loss_is_found_with_udp() {
     let path = ["--rtt", "10ms", "--rate", "20mbit", "--loss", "0.02"];
     let flags = ["--udp", "--pacing", "8mbit", "--count", "2000", "--length", "1000"];
-    TWO_OF_THREE.require("loss", || emulated(&path, &flags).0, |run| findings(run).first() == Some(&"loss"));
+    TWO_OF_THREE.require("loss", || emulated(&path, &flags).0, |run| is_first_finding(run, "loss"));
     // 1.5 times the rate of the path.
     let path = ["--rtt", "10ms", "--rate", "8mbit"];
     let flags = ["--udp", "--pacing", "12mbit", "--time", "2s", "--length", "1000"];
@@ -454,7 +461,7 @@ fn loss_is_found() {
 }
 
 /// The sender's interface is slower than the sending rate.
-fn an_own_queue_is_found() {
+fn full_sender_queue_is_found_with_udp() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("result.json");
     let script = format!(
@@ -470,7 +477,7 @@ fn an_own_queue_is_found() {
         .unwrap_or_else(|error| panic!("{error}: {}", support::stderr(&output)));
     let run = &document["runs"][0];
     // The sender waits after a drop and falls behind, or the drops are counted.
-    let found = findings(run);
+    let found = finding_names(run);
     assert!(matches!(found.first(), Some(&("slow sender" | "local drops"))), "{found:?} {}", run["near"]);
     assert!(!found.contains(&"loss"), "{found:?}");
     assert!(number(&sent(run)["queue_full"]) > 0, "{}", sent(run));
@@ -509,7 +516,7 @@ fn captured(flags: &str) -> Option<(Value, Vec<(f64, u64)>)> {
     Some((document["runs"][0].take(), lines.lines().filter_map(packet).collect()))
 }
 
-fn datagrams_leave_evenly() {
+fn tcpdump_confirms_even_pacing() {
     // One datagram per millisecond.
     let Some((run, seen)) = captured("--pacing 8mbit --length 1000 --count 1500 --no-gso") else { return };
     assert_eq!((seen.len(), number(&sent(&run)["burst_datagrams"])), (1500, 1));
@@ -559,7 +566,7 @@ fn ramp_finds_the_capacity() {
     assert!(ramp["lowest_failed_bits_per_second"].as_u64().is_some(), "{ramp}");
 }
 
-fn a_datagram_too_long_is_named() {
+fn too_long_datagram_is_an_error() {
     let mut command = support::lfn();
     command.args(["emulate", "--rtt", "10ms", "--rate", "100mbit", "--"]).arg(support::lfn_path());
     let output = command.args(["test", "far", "--udp", "--length", "2000", "--time", "1s"]).output().unwrap();

@@ -1,10 +1,10 @@
 //! Examples in Markdown pages and help texts: reads the commands of code blocks and splits them into words.
 //!
 //! A block of the language `console` has commands and their output. A line that begins with `$ ` is a command that the
-//! tests run, in the directory of the page; `user:~$ ` runs only if the tests run as an ordinary user, and `root:~# ` only
-//! as root. After `# ` (root; changes the host), `near:~$ `, `far:~$ ` and other prompts, a command is only parsed. A line
-//! without a prompt is output. The output of `echo $?` is the exit code of the command before it; without it the exit
-//! code is 0.
+//! tests run, in the directory of the page; `user:~$ ` runs only if the tests run as an ordinary user, and `root:~# `
+//! only as root. After `# ` (root; changes the host), `near:~$ `, `far:~$ ` and other prompts, a command is only
+//! parsed. A line without a prompt is output. The output of `echo $?` is the exit code of the command before it;
+//! without it the exit code is 0.
 
 #![allow(dead_code, reason = "every test program compiles this and none uses all of it")]
 
@@ -114,8 +114,8 @@ pub fn help_examples(help: &str) -> Vec<String> {
     examples.map(|line| line.split("  ").next().unwrap_or(line).trim_end().to_owned()).collect()
 }
 
-/// Returns the commands of `lfn` in a shell command line, each as its words. Follows pipes, lists, `sh -c`, `ssh` and the
-/// command of `lfn emulate`.
+/// Returns the commands of `lfn` in a shell command line, each as its words. Follows pipes, lists, `sh -c`, `ssh` and
+/// the command of `lfn emulate`.
 pub fn lfn_commands(line: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for words in simple_commands(line) {

@@ -1,4 +1,5 @@
-//! The harness of the tests with namespaces: skips tests with missing requirements, and shares the machine between tests.
+//! The harness of the tests with namespaces: skips tests with missing requirements, and shares the machine between
+//! tests.
 
 use std::collections::BTreeSet;
 use std::fmt;

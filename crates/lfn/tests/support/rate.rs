@@ -48,19 +48,19 @@ impl Rate {
     }
 }
 
-/// Returns the first result that the machine did not disturb, and prints the number of runs. `run` returns the reason of
-/// a disturbed run, which says nothing about the tested feature. Panics after `runs` of them.
+/// Returns the first result that the machine did not disturb, and prints the number of runs. `run` returns the reason
+/// of a disturbed run, which says nothing about the tested feature. Requires one undisturbed run of `runs`.
 #[track_caller]
 pub fn undisturbed<T>(what: &str, runs: usize, mut run: impl FnMut() -> Result<T, String>) -> T {
     let mut reasons = Vec::new();
     for number in 1..=runs {
         match run() {
             Ok(result) => {
-                println!("{what}: 1 of {number} undisturbed");
+                println!("{what}: 1 of {number} undisturbed, required 1 of {runs}");
                 return result;
             }
             Err(reason) => reasons.push(reason),
         }
     }
-    panic!("{what}: 0 of {runs} undisturbed: {reasons:#?}");
+    panic!("{what}: 0 of {runs} undisturbed, required 1: {reasons:#?}");
 }

@@ -111,8 +111,7 @@ impl Running {
     }
 
     pub fn signal(&self, name: &str) {
-        let pid = self.pid().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs").success());
+        super::server::kill(name, self.pid());
     }
 
     /// Returns the exit status and the complete output.

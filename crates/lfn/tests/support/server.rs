@@ -26,7 +26,8 @@ impl Server {
         Server::start_command(command, flags)
     }
 
-    fn start_command(mut command: Command, flags: &[&str]) -> Server {
+    /// Starts a server like [`start`](Self::start) with a command for the binary.
+    pub fn start_command(mut command: Command, flags: &[&str]) -> Server {
         command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1"]).args(flags);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut ticket = String::new();
@@ -83,6 +84,16 @@ pub fn text(bytes: &[u8]) -> String {
 /// Returns a JSON count as a number.
 pub fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("not a count: {value}"))
+}
+
+/// Returns the names of the findings of a run, in order.
+pub fn finding_names(run: &Value) -> Vec<&str> {
+    run["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap()).collect()
+}
+
+/// Returns whether the first finding of a run has this name.
+pub fn is_first_finding(run: &Value, name: &str) -> bool {
+    finding_names(run).first() == Some(&name)
 }
 
 /// Asserts the exit code, a one-line error that contains `says`, and a hint.

@@ -7,7 +7,8 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Write};
 
-/// List of permitted skips, one per line: `test | missing feature of the kernel | reason`. A line with `#` is a comment.
+/// List of permitted skips, one per line: `test | missing feature of the kernel | reason`. A line with `#` is a
+/// comment.
 pub const PERMITTED: &str = include_str!("../../../../.ci/permitted-skips");
 
 /// Requirement of a test that this machine does not meet.
@@ -31,7 +32,8 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Reports that a test, or a part of it, is skipped. The caller returns afterwards. Panics if the skip is not permitted.
+/// Reports that a test, or a part of it, is skipped. The caller returns afterwards. Panics if the skip is not
+/// permitted.
 #[track_caller]
 pub fn skip(test: &str, missing: &Missing) {
     if let Err(fault) = decide(PERMITTED, is_strict(std::env::var_os("CI").as_deref()), test, missing) {

@@ -1,4 +1,5 @@
-//! Open streams of a test, and the loops of those that carry datagrams. [`crate::load`] moves the blocks of TCP streams.
+//! Open streams of a test, and the loops of those that carry datagrams. [`crate::load`] moves the blocks of TCP
+//! streams.
 
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr, UdpSocket};

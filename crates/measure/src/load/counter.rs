@@ -40,7 +40,8 @@ impl StreamCounter {
         self.first.load(Ordering::Relaxed).checked_sub(1).map(Duration::from_nanos)
     }
 
-    /// Returns the time from the origin to the end of the stream, zero before. See also [`LoadOptions::with_last_byte`].
+    /// Returns the time from the origin to the end of the stream, zero before. See also
+    /// [`LoadOptions::with_last_byte`].
     ///
     /// [`LoadOptions::with_last_byte`]: super::LoadOptions::with_last_byte
     pub(crate) fn last(&self) -> Duration {

@@ -117,7 +117,8 @@ impl IntervalMeter {
 
     /// Starts the first interval again, for streams with these totals. Closed intervals stay.
     pub(crate) fn restart(&mut self, totals: Vec<StreamTotals>) {
-        (self.last_end, self.counted) = (Duration::ZERO, totals);
+        self.last_end = Duration::ZERO;
+        self.counted = totals;
     }
 
     /// Returns the end of the current interval or part.

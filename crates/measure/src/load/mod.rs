@@ -6,16 +6,16 @@
 //!
 //! - [`LoadState`] is what the streams of one end and one direction share: the stop flag, the amount that is left to
 //!   send, the limits.
-//! - [`LoadEngine`] has their threads and collects their events. A thread ends when its share is sent, when the peer has
-//!   finished, when its time is over, or when the load is stopped and its socket shut down.
-//! - [`StreamCounter`] is the progress of one stream. The loops that move blocks take no lock: they use one buffer and a
-//!   blocking socket. `copying` and `no_copy` move the blocks, `payload` creates and verifies them.
+//! - [`LoadEngine`] has their threads and collects their events. A thread ends when its share is sent, when the peer
+//!   has finished, when its time is over, or when the load is stopped and its socket shut down.
+//! - [`StreamCounter`] is the progress of one stream. The loops that move blocks take no lock: they use one buffer and
+//!   a blocking socket. `copying` and `no_copy` move the blocks, `payload` creates and verifies them.
 //! - [`send_bursts`] and [`receive_datagrams`] move the datagrams of a stream.
 //! - [`IntervalMeter`] closes the intervals and samples the streams, and [`HostWatch`] this host.
 //! - [`Pacer`] is the schedule of a stream with a rate, and `wait` waits for it.
 //!
-//! The server's limits are enforced by waiting, at a reader too: a full receive window then stops a peer that ignores the
-//! limit.
+//! The server's limits are enforced by waiting, at a reader too: a full receive window then stops a peer that ignores
+//! the limit.
 
 mod block_loop;
 mod blocks;

@@ -1,8 +1,9 @@
 //! Schedule of departing blocks and datagrams, and their lateness.
 //!
-//! Blocks leave in bursts of a fixed size: one block, unless the user requests more, or the rate is so high that one call
-//! per datagram would cost too much. Burst n leaves n burst times after the start, so no error accumulates. [`CatchUp`]
-//! has the ways in which a late sender catches up. The schedule gets `now` as an argument; [`super::wait`] sleeps.
+//! Blocks leave in bursts of a fixed size: one block, unless the user requests more, or the rate is so high that one
+//! call per datagram would cost too much. Burst n leaves n burst times after the start, so no error accumulates.
+//! [`CatchUp`] has the ways in which a late sender catches up. The schedule gets `now` as an argument; [`super::wait`]
+//! sleeps.
 
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ const OVERDUE_AFTER: Duration = Duration::from_millis(1);
 /// Minimum time between bursts; smaller bursts cost too many calls.
 const MIN_BURST_INTERVAL: Duration = Duration::from_micros(100);
 
-/// Maximum lateness behind the schedule with [`CatchUp::AtOnce`]; the rest is skipped. More would be a burst that the user
-/// did not request.
+/// Maximum lateness behind the schedule with [`CatchUp::AtOnce`]; the rest is skipped. More would be a burst that the
+/// user did not request.
 const MAX_DEBT_AT_ONCE: Duration = Duration::from_millis(100);
 
 /// Way in which a late sender catches up.
@@ -82,8 +83,11 @@ impl Pacer {
 
     /// Changes the rate and the burst from now on; lateness of the old schedule is dropped.
     pub(crate) fn change(&mut self, rate: BitRate, burst: u32, now: Instant) {
-        (self.rate, self.burst) = (BitRate(rate.0.max(1)), burst.max(1));
-        (self.origin, self.sent, self.last) = (now, 0, None);
+        self.rate = BitRate(rate.0.max(1));
+        self.burst = burst.max(1);
+        self.origin = now;
+        self.sent = 0;
+        self.last = None;
     }
 
     /// Returns the blocks per burst.

@@ -62,7 +62,7 @@ pub(crate) struct LoadState {
     pub(crate) origin: Instant,
     pub(crate) options: LoadOptions,
     /// Set to end the streams, before their sockets are shut down.
-    pub(crate) stop: AtomicBool,
+    pub(super) stop: AtomicBool,
     /// Set when the warm-up is over.
     warm_up_over: AtomicBool,
     /// Bytes or datagrams that all streams still have to send.

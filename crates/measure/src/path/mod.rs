@@ -1,8 +1,8 @@
 //! Path discovery: hops by traceroute, path MTUs by probes, and the ICMP messages received meanwhile.
 //!
 //! `trace` probes the routers with unprivileged sockets. It reads ICMP messages from the error queues of the sockets
-//! (`IP_RECVERR`). `mtu` runs the search of `crate::proto::discover::plpmtud` over a datagram stream to an `lfn serve`, in
-//! both directions. `client` runs both in a separate session before any load. `server` is the other end.
+//! (`IP_RECVERR`). `mtu` runs the search of `crate::proto::discover::plpmtud` over a datagram stream to an `lfn serve`,
+//! in both directions. `client` runs both in a separate session before any load. `server` is the other end.
 
 mod client;
 mod mtu;

@@ -1,7 +1,7 @@
 //! STAMP over UDP: the reflector of `lfn serve --stamp` and the sender of `lfn test --stamp`.
 //!
-//! The protocol is in `crate::proto::stamp`. This module contains the sockets, the clock and the keyed hash. Timestamps of
-//! received packets come from the kernel (`SO_TIMESTAMPNS`), those of sent packets are read just before sending.
+//! The protocol is in `crate::proto::stamp`. This module contains the sockets, the clock and the keyed hash. Timestamps
+//! of received packets come from the kernel (`SO_TIMESTAMPNS`), those of sent packets are read just before sending.
 
 mod key;
 mod reflector;

@@ -44,7 +44,8 @@ impl ReportDeadline {
     pub(super) fn interrupted(&mut self, now: Instant) {
         if !self.is_interrupted {
             let timeout = (INTERRUPT_TIMEOUT + 4 * self.rtt).min(self.silence_timeout + 4 * self.rtt);
-            (self.is_interrupted, self.report_deadline) = (true, Some((now + timeout, timeout)));
+            self.is_interrupted = true;
+            self.report_deadline = Some((now + timeout, timeout));
         }
     }
 

@@ -29,7 +29,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) struct Meter {
     engine: LoadEngine,
     options: Arc<SocketOptions>,
-    sends: bool,
     expected: u16,
     load: TestLoad,
     intervals: IntervalMeter,
@@ -82,7 +81,6 @@ impl Meter {
         let since_origin = u64::try_from(load.origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let origin_nanos = monotonic_nanos().saturating_sub(since_origin);
         Meter {
-            sends: load.options.sends,
             engine: LoadEngine::new(load),
             options,
             expected: request.streams,
@@ -122,7 +120,7 @@ impl Meter {
 
     /// Paces all streams together to the server's rate limit. A lower requested rate stays.
     pub(super) fn set_rate_limit(&mut self, rate: Option<BitRate>) {
-        let Some(rate) = rate.filter(|_| self.sends) else { return };
+        let Some(rate) = rate.filter(|_| self.engine.sends()) else { return };
         let requested = (0..self.expected).map(|stream| Some(self.options.pacing_of(stream)?.0));
         // Different rates that fit the limit stay as they are.
         if requested.sum::<Option<u64>>().is_some_and(|all| all <= rate.0) {
@@ -237,7 +235,8 @@ impl Meter {
         self.engine.stop()?;
         for stream in &mut streams {
             let result = self.engine.payload_result(stream.stream);
-            (stream.check, stream.blocks) = (result.check, result.blocks);
+            stream.check = result.check;
+            stream.blocks = result.blocks;
         }
         Ok(EndReport {
             elapsed,

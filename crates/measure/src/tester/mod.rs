@@ -2,8 +2,8 @@
 //!
 //! One session is one direction. Each data stream is a thread with a blocking socket ([`crate::load`]). The
 //! thread of the control connection samples all streams (`meter`), so the loops that move data take no lock and make no
-//! system call except read and write. `client` and `server` hold the two ends of the protocol, `options` the requested and granted
-//! socket options, `deadline` the client's time-outs. The diagnosis is elsewhere: `lfn_results::diagnose`.
+//! system call except read and write. `client` and `server` hold the two ends of the protocol, `options` the requested
+//! and granted socket options, `deadline` the client's time-outs. The diagnosis is elsewhere: `lfn_results::diagnose`.
 
 mod both_directions;
 mod client;

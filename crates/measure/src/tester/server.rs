@@ -22,7 +22,8 @@ use crate::load::{HostWatch, LoadState, LoadStream, STACK_SIZE, StreamCounter, S
 /// Maximum time in which the client must open its data streams.
 const STREAMS_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Time that streams may exceed their limit if the client does not end them. The value is longer than thread delays on a busy host.
+/// Time that streams may exceed their limit if the client does not end them. The value is longer than thread delays on
+/// a busy host.
 const OVERRUN: Duration = Duration::from_secs(2);
 
 /// Maximum time that a message waits for space in the send buffer, in addition to the duration of a timed test.
@@ -49,9 +50,10 @@ fn run_test(session: &mut ServerSession, request: &TestRequest) -> Result<(), Te
     let kernel = thread::scope(|scope| scope.spawn(options::read_kernel).join()).unwrap_or_default();
     let sends = request.direction == TestDirection::Reverse;
     let options = Arc::new(SocketOptions::new(&request.socket, sends, &kernel)?);
-    let port = match request.needs_own_listener() {
-        true => Some(session.open_listener(request.socket.mptcp, |socket| options.apply(socket, 0))?),
-        false => None,
+    let port = if request.needs_own_listener() {
+        Some(session.open_listener(request.socket.mptcp, |socket| options.apply(socket, 0))?)
+    } else {
+        None
     };
     session.control.send(&ServerMessage::Ready(Box::new(Ready {
         port,

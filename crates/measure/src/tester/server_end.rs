@@ -20,9 +20,10 @@ pub(super) fn too_long_refusal(what: &str, limits: &SessionLimits) -> Refusal {
 /// Returns an error if the client was silent for too long; clients send a probe every second.
 pub(super) fn check_silence(last_message_at: Instant, limits: &SessionLimits) -> Result<(), SessionError> {
     let (peer, while_doing) = ("the client", "during the test");
-    match last_message_at.elapsed() > limits.silence_timeout + clock::PROBE_INTERVAL {
-        true => Err(SessionError::Timeout { peer, after: limits.silence_timeout + clock::PROBE_INTERVAL, while_doing }),
-        false => Ok(()),
+    if last_message_at.elapsed() > limits.silence_timeout + clock::PROBE_INTERVAL {
+        Err(SessionError::Timeout { peer, after: limits.silence_timeout + clock::PROBE_INTERVAL, while_doing })
+    } else {
+        Ok(())
     }
 }
 

@@ -233,9 +233,10 @@ impl Row {
         loop {
             while events.first_key_value().is_some_and(|((at, _), _)| *at <= now) {
                 let ((_, number), answer) = events.pop_first().unwrap();
-                match self.quotes {
-                    true => trace.on_answer(number, answer, now),
-                    false => drop(trace.on_unmatched_answer(answer, now)),
+                if self.quotes {
+                    trace.on_answer(number, answer, now);
+                } else {
+                    let _ = trace.on_unmatched_answer(answer, now);
                 }
             }
             match trace.next(now) {

@@ -438,7 +438,8 @@ fn impossible_reflector_delay_is_rejected() {
         sender_ttl: 255,
     };
     sender.record_answer(&answer, stamp(MILLI));
-    (answer.sent, answer.received) = (stamp(MILLI), stamp(2 * MILLI));
+    answer.sent = stamp(MILLI);
+    answer.received = stamp(2 * MILLI);
     sender.record_answer(&answer, stamp(10 * MILLI));
     let report = sender.report(from(), 44, Duration::from_secs(1), false);
     assert_eq!((report.unmatched, report.answered), (2, 0));

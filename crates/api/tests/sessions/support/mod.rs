@@ -1,4 +1,4 @@
-//! A server on loopback that ends with its test.
+//! A server on loopback that ends with its test, and messages of copies.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +16,13 @@ use lfn_session::limits::admission::Admission;
 use lfn_session::limits::connection_table::ConnectionLimits;
 use lfn_session::server::{Server, ServerConfig, Service};
 use lfn_session::wire::Request;
-use lfn_session::wire::copy::preserve::Preserve;
-use lfn_session::wire::copy::{CopyJob, CopyRequest, Selection};
-use lfn_session::{Rights, Ticket};
+use lfn_session::wire::copy::blocks::Layout;
+use lfn_session::wire::copy::digest::hash_block;
+use lfn_session::wire::copy::options::Verify;
+use lfn_session::wire::copy::preserve::{Preserve, SkippedEntries};
+use lfn_session::wire::copy::{BlockHeader, CopyJob, CopyRequest, Selection, SenderMessage};
+use lfn_session::{Control, Rights, Ticket};
+use serde_json::{Value, json};
 
 /// A running server, with its ticket, its sessions and its log.
 pub struct TestServer {
@@ -61,6 +65,26 @@ pub fn copy_request(job: CopyJob, streams: u16, block: u64) -> Request {
         copy: None,
         transfer_options: Default::default(),
     })
+}
+
+/// Lists entries, which need not be valid, and marks the list as complete. The server may have closed the connection.
+pub fn list(control: &mut Control, entries: &[Value]) {
+    let _ = control.send(&json!({ "sender": "list", "first": 0, "entries": entries }));
+    let _ = control.send(&SenderMessage::Listed {
+        entries: entries.len() as u32,
+        bytes: Bytes(0),
+        skipped: SkippedEntries::default(),
+    });
+}
+
+/// Returns the header and the payload of a block of file 0, which has this data in blocks of `block_size` bytes.
+pub fn block(data: &[u8], index: u64, block_size: u64) -> (BlockHeader, Vec<u8>) {
+    let layout = Layout::new(Bytes(data.len() as u64), Bytes(block_size)).unwrap();
+    let block = layout.block(index).unwrap();
+    let payload = data[block.offset as usize..][..block.length as usize].to_vec();
+    let hash = hash_block(&layout, block, &payload);
+    let (offset, length) = (block.offset, block.length);
+    (BlockHeader { file: 0, offset, length, hash, hole: None, verify: Verify::Blake3 }, payload)
 }
 
 /// Waits, for at most 60 seconds, until the condition is true.

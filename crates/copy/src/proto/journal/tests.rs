@@ -60,10 +60,11 @@ proptest! {
         let whole = journal(&header("a", 50), &numbers, true);
         let at = at.index(whole.len());
         let mut bytes = whole.clone();
-        match cut {
-            true => bytes.truncate(at),
-            false => bytes[at] ^= 1 << bit,
-        }
+        if cut {
+bytes.truncate(at)
+} else {
+bytes[at] ^= 1 << bit
+}
         let start = whole.len() - (numbers.len() + 1) * RECORD_BYTES;
         let clean_copy = bytes.clone();
         bytes.extend(&garbage);

@@ -21,9 +21,10 @@ pub(super) fn accepts_other_spelling(storage: &dyn Storage, directory: &Name, fi
     let text = String::from_utf8_lossy(file_name);
     let others = [text.to_lowercase(), text.to_uppercase(), format!("{text}.")];
     others.into_iter().filter(|other| other.as_bytes() != file_name).any(|other| {
-        let path = match directory.is_root() {
-            true => other.into_bytes(),
-            false => [directory.as_bytes(), b"/", other.as_bytes()].concat(),
+        let path = if directory.is_root() {
+            other.into_bytes()
+        } else {
+            [directory.as_bytes(), b"/", other.as_bytes()].concat()
         };
         let existing = Name::new(path).map(|name| storage.stat(&name));
         matches!(existing, Ok(Ok(Existing::Object(_) | Existing::Hidden)))

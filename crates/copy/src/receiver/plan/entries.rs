@@ -126,8 +126,8 @@ impl PlannedEntries {
         self.states.remove(&number)
     }
 
-    /// Returns whether an entry in the range of numbers has no outcome. An entry that is being planned counts as one with
-    /// an outcome.
+    /// Returns whether an entry in the range of numbers has no outcome. An entry that is being planned counts as one
+    /// with an outcome.
     pub(super) fn has_unsettled(&self, from: u32, to: u32) -> bool {
         self.states.range(from..to).next().is_some()
     }

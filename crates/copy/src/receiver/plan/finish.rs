@@ -1,7 +1,7 @@
 //! Ends directories and the copy.
 //!
-//! Directories get their attributes after the last write in them. After every entry has its outcome, the planner deletes
-//! unlisted entries, ends the remaining directories, flushes to disk, and reports the end.
+//! Directories get their attributes after the last write in them. After every entry has its outcome, the planner
+//! deletes unlisted entries, ends the remaining directories, flushes to disk, and reports the end.
 
 use std::time::{Duration, Instant};
 

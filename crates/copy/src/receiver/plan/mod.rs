@@ -275,7 +275,8 @@ impl Planner {
         self.setup.assembler.forget(done.number);
         let Some(EntryState::Needed(needed)) = self.entries.remove(done.number) else { return };
         self.links.update(done.number, |info| {
-            (info.id, info.digest) = (done.id.or(info.id), done.digest.or(info.digest));
+            info.id = done.id.or(info.id);
+            info.digest = done.digest.or(info.digest);
         });
         self.note_settled(done.number, &needed.entry.name, done.exists, done.exists);
     }

@@ -138,8 +138,8 @@ impl Planner {
         }
     }
 
-    /// Decides about a hard link if its target keeps a newer file. The link cannot be a name of that newer file, and the
-    /// source sends the content only once. An existing file that matches the entry is accepted.
+    /// Decides about a hard link if its target keeps a newer file. The link cannot be a name of that newer file, and
+    /// the source sends the content only once. An existing file that matches the entry is accepted.
     pub(super) fn decide_separate_file(
         &self,
         entry: &Entry,

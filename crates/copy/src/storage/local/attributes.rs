@@ -198,9 +198,8 @@ impl AttributeWriter {
             Err(Errno::OPNOTSUPP) => return Ok(true),
             Err(error) => return Err(error),
         };
-        let kept = |name: &[u8]| match self.is_local && self.is_root {
-            true => !name.starts_with(b"system."),
-            false => name.starts_with(b"user."),
+        let kept = |name: &[u8]| {
+            if self.is_local && self.is_root { !name.starts_with(b"system.") } else { name.starts_with(b"user.") }
         };
         let has = |name: &[u8]| entry.xattrs.iter().any(|x| x.name.as_bytes() == name);
         let mut all = true;

@@ -93,7 +93,8 @@ impl Journal {
             return Ok((journal, JournalContents::Resized { earlier: ending.header.layout, blocks, synced }));
         }
         journal.file.set_len(ending.valid_bytes).map_err(failed)?;
-        (journal.end, journal.record_count) = (ending.valid_bytes, blocks.len() as u64);
+        journal.end = ending.valid_bytes;
+        journal.record_count = blocks.len() as u64;
         let contents = if synced { JournalContents::Synced(blocks) } else { JournalContents::Written(blocks) };
         Ok((journal, contents))
     }

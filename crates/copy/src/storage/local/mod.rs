@@ -158,9 +158,10 @@ impl LocalStorage {
     /// which gets its attributes later.
     fn remove_in_directory<T>(&self, location: &EntryLocation, name: &Name, remove: impl FnOnce() -> T) -> T {
         let is_in_top = name.split().0.is_empty();
-        let removed = match self.dry_run || is_in_top {
-            true => remove(),
-            false => self.shared.attributes.with_attributes_restored(location.directory.as_fd(), remove),
+        let removed = if self.dry_run || is_in_top {
+            remove()
+        } else {
+            self.shared.attributes.with_attributes_restored(location.directory.as_fd(), remove)
         };
         self.tree.forget_directories(name);
         removed
@@ -440,9 +441,10 @@ impl Storage for LocalStorage {
     fn create_scratch_file(&self, dry_run: bool) -> Option<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
-        let opened = match dry_run {
-            true => openat(CWD, std::env::temp_dir(), flags, mode),
-            false => self.tree.open_readable().and_then(|top| openat(&top, ".", flags, mode)),
+        let opened = if dry_run {
+            openat(CWD, std::env::temp_dir(), flags, mode)
+        } else {
+            self.tree.open_readable().and_then(|top| openat(&top, ".", flags, mode))
         };
         opened.ok().map(File::from)
     }

@@ -247,9 +247,10 @@ impl PartialFile {
 impl UnpublishedFile for PartialFile {
     fn write_block(&self, block: Block, hash: BlockHash, bytes: &[u8]) -> Result<(), TransferError> {
         let failed = |source| TransferError::File { doing: "write", path: self.location.display_path.clone(), source };
-        let written = match self.shared.attributes.is_sparse() {
-            true => write_sparse(&self.file, block.offset, bytes),
-            false => self.file.write_all_at(bytes, block.offset),
+        let written = if self.shared.attributes.is_sparse() {
+            write_sparse(&self.file, block.offset, bytes)
+        } else {
+            self.file.write_all_at(bytes, block.offset)
         };
         written.map_err(failed)?;
         self.record(Subtree::of_block(block.index), hash)

@@ -35,8 +35,8 @@ pub enum LogError {
 
 impl LogFiles {
     /// Opens or creates the files. The extension of the name selects the format. `NAME.pcapng` stands for
-    /// `NAME.near.pcapng`, `NAME.far.pcapng` and `NAME.dropped.pcapng`. An existing file keeps its content until the run
-    /// starts.
+    /// `NAME.near.pcapng`, `NAME.far.pcapng` and `NAME.dropped.pcapng`. An existing file keeps its content until the
+    /// run starts.
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let format = match path.extension().and_then(|extension| extension.to_str()) {
             Some("jsonl") => LogFormat::JsonLines,

@@ -1,5 +1,5 @@
-//! Packet log as JSON lines, schema `lfn.emulate.log/2` (`doc/reference/emulate-output.md`). Each object describes a range of
-//! virtual packets with the same outcome.
+//! Packet log as JSON lines, schema `lfn.emulate.log/2` (`doc/reference/emulate-output.md`). Each object describes a
+//! range of virtual packets with the same outcome.
 //!
 //! The encoder writes JSON without serde, because no value needs escaping and because times need nine decimals. A float
 //! of seconds since 1970 has only six.

@@ -1,7 +1,7 @@
 //! Packet log of a run: either the outcome of every packet, or a capture of every packet on both sides of the link.
 //!
-//! A capture has one file for each side, as tcpdump would write it there. In one file, an analyser would take each packet
-//! on the second side for a retransmission.
+//! A capture has one file for each side, as tcpdump would write it there. In one file, an analyser would take each
+//! packet on the second side for a retransmission.
 //!
 //! A tap on each direction ([`tap`]) observes every packet on the forwarding thread. The tap copies the needed data
 //! into a bounded channel. A separate thread writes it in one of two formats ([`json_lines`], [`pcapng`]). The log
@@ -23,6 +23,7 @@ use std::time::Duration;
 use std::{iter, mem, thread};
 
 use lfn_link::LinkDirection;
+use lfn_session::clock::now;
 use lfn_sys::clock;
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +32,6 @@ use crate::error::{EmulateError, system_error};
 use crate::watch::output::OutputFile;
 use encode::Encode;
 pub use files::{LogError, LogFiles, LogFormat};
-use lfn_session::clock::now;
-
 use json_lines::JsonLinesEncoder;
 use pcapng::PcapngEncoder;
 use record::{LogStart, Record, TAP_POINTS, TapPoint};

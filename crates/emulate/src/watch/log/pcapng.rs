@@ -1,9 +1,9 @@
 //! Packet log as a capture file, see [`lfn_packet::pcapng`].
 //!
 //! Each file belongs to one point: near or far, where packets cross between a side and the link, or the drops of the
-//! link. In the file, each path has one interface. The kernel's frames are written unchanged, super-packets included, so
-//! the size of a capture follows the traffic and not the number of packets. A range that the link cut out of a frame is a
-//! frame of its own.
+//! link. In the file, each path has one interface. The kernel's frames are written unchanged, super-packets included,
+//! so the size of a capture follows the traffic and not the number of packets. A range that the link cut out of a frame
+//! is a frame of its own.
 
 use lfn_link::LinkDirection;
 use lfn_packet::pcapng::{self, CapturedPacket};

@@ -27,8 +27,5 @@ pub(super) fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
 /// Replaces an error after an interrupt by "interrupted". The terminal interrupts ssh too, so that the connection fails
 /// at the same time.
 pub(super) fn unless_interrupted(failure: Failure, interrupted: &AtomicBool) -> Failure {
-    match interrupted.load(Ordering::Relaxed) {
-        true => Failure::msg("interrupted").with_exit(Exit::Interrupted),
-        false => failure,
-    }
+    if interrupted.load(Ordering::Relaxed) { Failure::msg("interrupted").with_exit(Exit::Interrupted) } else { failure }
 }

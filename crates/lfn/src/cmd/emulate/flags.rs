@@ -1,7 +1,7 @@
-//! Flags of a link, one for each setting in core's table: `--KEY`, `--forward-KEY`, `--return-KEY`.
+//! Flags of a link, one for each setting in the table of `lfn-link`: `--KEY`, `--forward-KEY`, `--return-KEY`.
 //!
-//! The flags are generated from the table, so that each setting is described in one place. Core parses the values, so
-//! that a flag, a profile and a change of a running link report the same errors.
+//! The flags are generated from the table, so that each setting is described in one place. `lfn-link` parses the
+//! values, so that a flag, a profile and a change of a running link report the same errors.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! `lfn emulate`: sets up the emulated link, runs a command over it, and reports how accurate the emulation was.
 //!
-//! [`flags`] has the flags from core's table of settings. [`running`] has the commands for a running emulation. Core
-//! interprets the settings ([`emulate::EmulatedLinks::path`]). `lfn-emulate` creates the namespaces.
+//! [`flags`] has the flags from the table of settings of `lfn-link`. [`running`] has the commands for a running
+//! emulation. `lfn-api` interprets the settings ([`emulate::EmulatedLinks::path`]). `lfn-emulate` creates the
+//! namespaces.
 
 mod dry_run;
 mod flags;
@@ -9,7 +10,6 @@ mod link;
 mod list;
 mod log;
 mod missing_dashes;
-mod report;
 mod running;
 
 use std::ffi::OsString;
@@ -21,6 +21,7 @@ use lfn_api::documents::EmulateDocument;
 use lfn_api::emulate::{self, DEFAULT_MTU, EmulateRequest, EmulateRequestError, EmulatedLinks, RequestedFarSide};
 use lfn_base::units::{BitRate, Bytes};
 use lfn_emulate::{CommandExit, EmulateError, LogFiles, NamespaceRef, Placement, RunOutcome, Setup};
+use lfn_sys::process::{self, signal::SIGXFSZ};
 
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
@@ -29,6 +30,7 @@ use crate::print::output::{Output, OutputFormat};
 use dry_run::DryRun;
 use flags::{SettingFlags, settings_error};
 use link::{Hop, spec_error};
+
 /// Run a command over an emulated long link, with real kernel traffic and without root
 ///
 /// CMD runs on the near side. The far side serves `lfn` and iperf3, or runs the command of --far-command. On both sides
@@ -195,7 +197,7 @@ pub fn run(mut args: EmulateArgs, program: &clap::Command) -> Result<Exit, Failu
 fn finish_run(document: &EmulateDocument, output: Output, log: Option<&LogFiles>) -> Result<Exit, Failure> {
     let outcome = &document.outcome;
     let logged = log.zip(outcome.log.as_ref()).map_or(Ok(()), |(file, account)| log::report_log(file, account));
-    let reported = report::write(output, document);
+    let reported = write_report(output, document);
     let broken = outcome.link_failure.as_ref().map(Failure::msg);
     let mut failures: Vec<Failure> = [logged.err(), reported.err(), broken].into_iter().flatten().collect();
     let Some(last) = failures.pop() else { return Ok(exit_code(outcome)) };
@@ -207,6 +209,13 @@ fn finish_run(document: &EmulateDocument, output: Output, log: Option<&LogFiles>
         own @ Exit::Command(1..) if outcome.link_failure.is_none() => last.with_exit(own),
         _ => last,
     })
+}
+
+/// Writes the accuracy report, if it is requested.
+fn write_report(mut output: Output, document: &EmulateDocument) -> Result<(), Failure> {
+    // A file size limit (`ulimit -f`) becomes an error of write(2). CMD has ended and does not inherit this.
+    let _ = process::ignore_signal(SIGXFSZ);
+    output.write_report(document)
 }
 
 impl EmulateArgs {

@@ -256,7 +256,8 @@ impl PlanArgs {
         if let Some(radius) =
             parse_in_range("earth-radius", "6371km", &self.earth_radius, 1e6, 1e8, "1,000 km to 100,000 km")?
         {
-            (constants.earth_radius, constants.flattening) = (radius, 0.0);
+            constants.earth_radius = radius;
+            constants.flattening = 0.0;
         }
         if let Some(altitude) =
             parse_in_range("geo-altitude", "35786km", &self.geo_altitude, 1e5, 1e9, "100 km to 1,000,000 km")?

@@ -1,7 +1,7 @@
 //! Log of the server: each event of `lfn_api::serve::log_event` is one line on standard error, as text or JSON.
 //!
-//! Data from a peer are escaped before they reach a terminal. Unauthenticated clients cannot fill a disk: their lines are
-//! limited, and the number of suppressed lines is logged. An iperf3 client that need not authenticate counts as
+//! Data from a peer are escaped before they reach a terminal. Unauthenticated clients cannot fill a disk: their lines
+//! are limited, and the number of suppressed lines is logged. An iperf3 client that need not authenticate counts as
 //! unauthenticated.
 
 use std::fmt;

@@ -12,8 +12,8 @@ pub fn ready(listen: &str) {
     send(&[NotifyState::Ready, NotifyState::Status(&format!("serving on {listen}"))]);
 }
 
-/// Reports the stop when `stopping` is set. Reports that the server is alive while `heartbeat` increases, four times per
-/// watchdog period.
+/// Reports the stop when `stopping` is set. Reports that the server is alive while `heartbeat` increases, four times
+/// per watchdog period.
 pub fn watch(stopping: Arc<AtomicBool>, heartbeat: impl Fn() -> u64 + Send + 'static) {
     /// Maximum delay between a signal and the notification.
     const POLL_INTERVAL: Duration = Duration::from_millis(500);

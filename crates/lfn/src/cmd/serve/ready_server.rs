@@ -28,9 +28,10 @@ pub(super) fn print_text(ready: &ReadyServer, messages: bool) -> Result<(), Fail
         print::message(format_args!("lfn: {place} run: {}\n", ready.command()));
     }
     let mut out = print::out();
-    match messages && is_terminal {
-        true => writeln!(out, "{place} run: {}", ready.command())?,
-        false => writeln!(out, "{}", ready.ticket)?,
+    if messages && is_terminal {
+        writeln!(out, "{place} run: {}", ready.command())?
+    } else {
+        writeln!(out, "{}", ready.ticket)?
     }
     Ok(out.flush()?)
 }

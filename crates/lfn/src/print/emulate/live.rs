@@ -10,12 +10,9 @@ use std::time::Duration;
 use lfn_base::units::{BitRate, Bytes, show_duration};
 use lfn_emulate::{LiveDirection, LiveFigures, LiveOptions};
 
-use crate::print::progress::{Figures, LINE_INTERVAL, Progress, ProgressPrinter};
+use crate::print::progress::{Figures, LINE_INTERVAL, Progress, ProgressPrinter, REDRAW_INTERVAL};
 use crate::print::settings::is_quiet;
 use crate::print::{draw_stderr, for_locale, terminal};
-
-/// Redraw interval on a terminal.
-const REDRAW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Returns the options of the live line if the user requested it, or if no command runs on this terminal.
 pub fn live_output(requested: bool, has_command: bool) -> Option<LiveOptions> {

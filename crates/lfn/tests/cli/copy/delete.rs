@@ -8,7 +8,9 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::{Pair, event_lines, names, write};
+use crate::support::missing_program;
 use crate::support::server::text;
+use crate::support::skip::skip;
 
 /// Lines of a dry run: word and path.
 type Plan = BTreeSet<(String, String)>;
@@ -51,9 +53,9 @@ fn create_files(source: &Path, there: &Path) {
 
 /// Returns the actions of rsync on local trees. Directories that only get a time are omitted.
 fn rsync(flags: &[&str], source: &str, destination: &Path) -> Plan {
+    let mut command = Command::new("rsync");
     let output =
-        Command::new("rsync").args(["-rltp", "--itemize-changes"]).args(flags).arg(source).arg(destination).output();
-    let output = output.expect("rsync is needed for this test: apt-get install rsync");
+        command.args(["-rltp", "--itemize-changes"]).args(flags).arg(source).arg(destination).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let words = |line: &str| {
         let (what, path) = line.split_once(' ')?;
@@ -110,6 +112,9 @@ fn ends(pair: &Pair, up: bool) -> (String, std::path::PathBuf) {
 
 #[test]
 fn dry_run_matches_rsync_and_changes_nothing() {
+    if let Some(missing) = missing_program(&["rsync"]) {
+        return skip("dry_run_matches_rsync_and_changes_nothing", &missing);
+    }
     for up in [true, false] {
         let (pair, [from, to]) = pair(up);
         let (source, there) = ends(&pair, up);
@@ -200,6 +205,9 @@ fn dry_run_reports_a_file_at_the_destination() {
 
 #[test]
 fn delete_leaves_the_same_tree_as_rsync() {
+    if let Some(missing) = missing_program(&["rsync"]) {
+        return skip("delete_leaves_the_same_tree_as_rsync", &missing);
+    }
     for up in [true, false] {
         let (pair, [from, to]) = pair(up);
         let (source, there) = ends(&pair, up);
@@ -272,6 +280,9 @@ fn create_conflicts(source: &Path, there: &Path) {
 
 #[test]
 fn directory_is_replaced_where_rsync_replaces_it() {
+    if let Some(missing) = missing_program(&["rsync"]) {
+        return skip("directory_is_replaced_where_rsync_replaces_it", &missing);
+    }
     for up in [true, false] {
         for (flags, done) in [
             (&["--delete"][..], true),

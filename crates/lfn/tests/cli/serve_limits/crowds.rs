@@ -15,7 +15,7 @@ use lfn_session::wire::copy::{CopyJob, CopyRequest, RemoteDestination, SenderMes
 use lfn_session::{Control, DataStream, Protection};
 
 use super::served::Served;
-use crate::support;
+use crate::support::{self, eventually};
 
 #[test]
 fn unauthenticated_crowd_has_bounded_cost() {
@@ -75,11 +75,7 @@ fn waiting_streams_count_and_are_evicted() {
     assert!(parked.len() > 150, "{} of 200", parked.len());
     let held = || server.scrape()["lfn_connections_open"];
     // One client can have a quarter of all connections.
-    let settled = (0..500).any(|_| {
-        thread::sleep(Duration::from_millis(20));
-        held() <= 20.0
-    });
-    assert!(settled, "{} are held", held());
+    assert!(eventually(|| held() <= 20.0), "{} are held", held());
     assert!(server.test(&["--count", "10", "--streams", "4"]).status.success());
     assert!(server.scrape()["process_open_fds"] < 64.0);
 }
@@ -125,11 +121,7 @@ fn hostile_clients_cost_only_their_session() {
     }
     assert!(server.status("VmHWM:") < 128 * 1024, "{} KiB", server.status("VmHWM:"));
     drop((deaf, liar, raw));
-    let freed = (0..500).any(|_| {
-        thread::sleep(Duration::from_millis(20));
-        server.scrape()["lfn_sessions_running"] == 0.0
-    });
-    assert!(freed, "their places come back");
+    assert!(eventually(|| server.scrape()["lfn_sessions_running"] == 0.0), "the sessions end");
 }
 
 /// Opens a session with one data stream. Both ends are silent afterwards.
@@ -170,12 +162,11 @@ fn idle_sessions_use_little_memory() {
             Request::Test(Box::new(TestRequest { load, interval: Duration::from_secs(3600), ..TestRequest::default() }))
         };
         let sessions: Vec<_> = (0..many).map(|_| hold(&target, request())).collect();
-        let arrived = (0..1000).any(|_| {
-            thread::sleep(Duration::from_millis(20));
+        let has_all_sessions = || {
             let samples = server.scrape();
             samples["lfn_sessions_running"] + samples["lfn_sessions_queued"] == many as f64
-        });
-        assert!(arrived, "{many} sessions are there");
+        };
+        assert!(eventually(has_all_sessions), "{many} sessions arrive");
         thread::sleep(Duration::from_millis(500));
         let (resident, threads) = (server.status("VmRSS:"), server.status("Threads:"));
         println!("{many} sessions {kind}: {resident} KiB resident ({empty} before), {threads} threads");

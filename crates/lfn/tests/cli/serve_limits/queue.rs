@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -15,10 +15,9 @@ use lfn_results::measure::{TestLoad, TestRequest};
 use serde_json::Value;
 
 use super::served::{Client, PATIENCE, Served};
-use crate::support;
-use crate::support::missing_program;
 use crate::support::server::{assert_refused, text};
 use crate::support::skip::skip;
+use crate::support::{self, eventually, missing_program};
 
 #[test]
 fn client_of_a_full_server_waits_and_is_served() {
@@ -35,12 +34,7 @@ fn client_of_a_full_server_waits_and_is_served() {
     // A waiting client that is killed leaves the queue.
     let mut gone = Client::spawn(&server.ticket, &["--time", "200ms"]);
     server.logged(&["queued", "requested_seconds=0.2"]);
-    let waits = |many: f64| {
-        (0..300).any(|_| {
-            thread::sleep(Duration::from_millis(10));
-            server.scrape()["lfn_sessions_queued"] == many
-        })
-    };
+    let waits = |many: f64| eventually(|| server.scrape()["lfn_sessions_queued"] == many);
     assert!(waits(1.0), "one waits");
     gone.child.kill().unwrap();
     gone.child.wait().unwrap();
@@ -152,21 +146,32 @@ fn two_hundred_clients_are_all_served() {
 #[test]
 fn short_queue_serves_or_refuses_every_client() {
     let server = Served::start(&["--quiet", "--max-sessions", "2", "--max-queue", "20"]);
-    let (target, test) = (server.target(), counted(1));
+    // Both places are in use until the queue is full.
+    let holders = [0, 1].map(|_| Client::begin(&server.ticket, &["--time", "60s"]));
+    let (target, test, refused) = (server.target(), counted(1), AtomicUsize::new(0));
+    let run = || {
+        let result = tester::run(&target, &test, &mut |_| {});
+        refused.fetch_add(usize::from(result.is_err()), Ordering::Relaxed);
+        result
+    };
     let results: Vec<_> = thread::scope(|scope| {
-        let clients: Vec<_> = (0..200).map(|_| scope.spawn(|| tester::run(&target, &test, &mut |_| {}))).collect();
+        let clients: Vec<_> = (0..200).map(|_| scope.spawn(run)).collect();
+        eventually(|| refused.load(Ordering::Relaxed) == 180);
+        for mut holder in holders {
+            holder.child.kill().unwrap();
+            holder.child.wait().unwrap();
+        }
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
-    let served = results.iter().filter(|result| result.is_ok()).count();
-    assert!(served >= 20, "{served}");
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 20);
     for refused in results.iter().filter_map(|result| result.as_ref().err()) {
         assert!(refused.to_string().contains("the server is full, and 20 sessions"), "{refused}");
         assert!(refused.hint().is_some_and(|hint| hint.starts_with("try again ")), "{refused}");
     }
 }
 
-/// Set `TEST_LFN_CLIENTS=200` for a manual run. Stock clients wait for a minute, and each is a process with as much CPU time
-/// as it gets.
+/// Set `TEST_LFN_CLIENTS=200` for a manual run. Stock clients wait for a minute, and each is a process with as much CPU
+/// time as it gets.
 #[test]
 fn many_iperf3_clients_are_served_or_get_busy() {
     if let Some(missing) = missing_program(&["iperf3"]) {

@@ -53,7 +53,7 @@ const fn taps(longest: usize, frames: usize) -> [Tap; 2] {
     [Tap { interface: "lfn0", longest, frames }, Tap { interface: "lfn1", longest, frames }]
 }
 
-pub fn losses_match_the_setting() {
+pub fn loss_share_and_bursts_match_the_setting() {
     let trial = accurate_trial(|| Trial::run(&FLAGS, "loss"));
     let [independent, bursts] = [0, 1].map(|path| loss_flags(&trial, path));
     assert_binomial(share(&independent) * f64::from(COUNT), f64::from(COUNT), LOSS, "independent");
@@ -79,7 +79,7 @@ fn loss_flags(trial: &Trial, path: u8) -> Vec<bool> {
     outcomes
 }
 
-pub fn offloads_do_not_change_loss() {
+pub fn super_packets_lose_the_same_as_single_packets() {
     let singles = accurate_trial(|| Trial::run(&FLAGS, "singles"));
     let supers = accurate_trial(|| Trial::run(&FLAGS, "supers"));
     let is_long = |frame: usize| frame > HEADERS + SEGMENT;

@@ -23,10 +23,22 @@ pub fn tests() -> Vec<Test> {
         MODULE,
         Weight::Loaded,
         &[
-            ("loss_limits_reno_and_cubic_as_predicted", Needs::Namespaces, tcp::loss_limits_as_predicted),
+            (
+                "loss_limits_reno_and_cubic_as_predicted",
+                Needs::Namespaces,
+                tcp::loss_limits_reno_and_cubic_as_predicted,
+            ),
             ("bbr_fills_a_path_of_539_ms", Needs::Namespaces, tcp::bbr_fills_a_path_of_539_ms),
-            ("loss_share_and_bursts_match_the_setting", Needs::Namespaces, loss::losses_match_the_setting),
-            ("super_packets_lose_the_same_as_single_packets", Needs::Namespaces, loss::offloads_do_not_change_loss),
+            (
+                "loss_share_and_bursts_match_the_setting",
+                Needs::Namespaces,
+                loss::loss_share_and_bursts_match_the_setting,
+            ),
+            (
+                "super_packets_lose_the_same_as_single_packets",
+                Needs::Namespaces,
+                loss::super_packets_lose_the_same_as_single_packets,
+            ),
         ],
     );
     tests.extend(tests_of(

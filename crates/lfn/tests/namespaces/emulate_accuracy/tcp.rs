@@ -79,7 +79,7 @@ struct Spans {
     measured: Duration,
 }
 
-pub fn loss_limits_as_predicted() {
+pub fn loss_limits_reno_and_cubic_as_predicted() {
     let spans = Spans { omitted: Duration::from_secs(8), measured: Duration::from_secs(20) };
     // Loss is random and the machine may be busy: each case holds in at least one of two runs, and most in both.
     let mut held = [0; CASES.len()];

@@ -349,8 +349,8 @@ impl IperfSession {
 }
 
 /// Limits the bytes of a reverse TCP test to the client's request, so that both ends count the same. Other tests end
-/// when the client ends the test: datagrams may be lost, the size of a block is the client's, and clients differ in the start
-/// of the count after a warm-up.
+/// when the client ends the test: datagrams may be lost, the size of a block is the client's, and clients differ in the
+/// start of the count after a warm-up.
 fn limit_bytes(figures: &IperfFigures, parameters: &Parameters) {
     let counted = parameters.protocol == LoadProtocol::Tcp && parameters.omit.is_zero();
     if let (true, TestEnd::Bytes(bytes)) = (counted, parameters.end) {

@@ -59,8 +59,8 @@ impl PathProbe {
         bytes
     }
 
-    /// Decodes a datagram that has `headers` bytes before it in its IP packet. `None` if it is not a message of this stream,
-    /// or if its length does not match its size field.
+    /// Decodes a datagram that has `headers` bytes before it in its IP packet. `None` if it is not a message of this
+    /// stream, or if its length does not match its size field.
     pub fn decode(datagram: &[u8], tag: u64, headers: u32) -> Option<PathProbe> {
         let probe = PathProbe::decode_header(datagram, tag)?;
         let is_padded = matches!(probe.kind, ProbeKind::Probe | ProbeKind::Padded);

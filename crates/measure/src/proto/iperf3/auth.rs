@@ -1,8 +1,8 @@
 //! Users and passwords: the text inside a token, and the file of users.
 //!
-//! A client encrypts [`IperfCredentials::text`] with the server's public key and sends it as base64 in its parameters. This
-//! protects only the password from eavesdroppers: the test itself is not encrypted, and a captured token can be used
-//! again until it expires. The encryption is in `crate::iperf3`.
+//! A client encrypts [`IperfCredentials::text`] with the server's public key and sends it as base64 in its parameters.
+//! This protects only the password from eavesdroppers: the test itself is not encrypted, and a captured token can be
+//! used again until it expires. The encryption is in `crate::iperf3`.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -114,8 +114,8 @@ impl Users {
         Ok(Users(users))
     }
 
-    /// Returns whether the user exists with this hash of [`IperfCredentials::salted`]. The time is the same for any user and
-    /// hash.
+    /// Returns whether the user exists with this hash of [`IperfCredentials::salted`]. The time is the same for any
+    /// user and hash.
     pub fn admit(&self, user: &str, hash: &[u8; 32]) -> bool {
         self.0.iter().fold(false, |admitted, (known, expected)| {
             let same = expected.iter().zip(hash).fold(0, |different, (a, b)| different | (a ^ b)) == 0;

@@ -128,7 +128,8 @@ impl DatagramCounts {
 
     /// Resets the jitter at the end of the warm-up.
     pub fn reset_jitter(&mut self) {
-        (self.jitter, self.smoothed) = (0.0, SmoothedJitter::default());
+        self.jitter = 0.0;
+        self.smoothed = SmoothedJitter::default();
     }
 }
 

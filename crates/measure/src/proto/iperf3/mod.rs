@@ -1,10 +1,10 @@
 //! The iperf3 protocol as bytes and figures: states, frames, parameters, results, datagrams, tokens.
 //!
 //! A control connection carries states of one byte and JSON in frames. Data connections and datagrams begin with a
-//! value that links them to their control connection. This module uses no socket and no clock: [`crate::iperf3`] reads and
-//! writes, and this module interprets the bytes and rejects invalid ones. It follows the behaviour of iperf 3.12 and
-//! 3.21 on the wire. Where they differ, it reads both forms and writes the form that both understand. Any input from a
-//! peer gives a value or an error, never a panic, and every length from a peer is checked before use.
+//! value that links them to their control connection. This module uses no socket and no clock: [`crate::iperf3`] reads
+//! and writes, and this module interprets the bytes and rejects invalid ones. It follows the behaviour of iperf 3.12
+//! and 3.21 on the wire. Where they differ, it reads both forms and writes the form that both understand. Any input
+//! from a peer gives a value or an error, never a panic, and every length from a peer is checked before use.
 
 pub mod auth;
 pub mod code;

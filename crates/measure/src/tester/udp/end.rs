@@ -52,7 +52,6 @@ pub(super) struct UdpEnd {
     /// Channel from the sender of a ramp.
     sent_steps: Option<Receiver<StepSent>>,
     sent_step: Option<StepSent>,
-    sends: bool,
     /// Maximum rate per stream that the server allows.
     rate_limit: Option<BitRate>,
     intervals: IntervalMeter,
@@ -77,7 +76,6 @@ impl UdpEnd {
             steps: None,
             sent_steps: None,
             sent_step: None,
-            sends,
             rate_limit: limit,
             intervals: IntervalMeter::new(request.interval, 1),
         };
@@ -111,9 +109,10 @@ impl UdpEnd {
 
     /// Opens the channels to the sender of a ramp.
     fn open_ramp(&mut self, udp: &UdpRequest) -> Option<RampChannels> {
-        udp.ramp.filter(|_| self.sends)?;
+        udp.ramp.filter(|_| self.engine.sends())?;
         let ((steps_out, steps), (sent_out, sent_steps)) = (channel(), channel());
-        (self.steps, self.sent_steps) = (Some(steps_out), Some(sent_steps));
+        self.steps = Some(steps_out);
+        self.sent_steps = Some(sent_steps);
         Some(RampChannels { steps, sent: sent_out })
     }
 
@@ -138,7 +137,7 @@ impl UdpEnd {
 
     /// Ends the sending now.
     pub(super) fn stop_sending(&self) {
-        if self.sends {
+        if self.engine.sends() {
             self.engine.load().stop();
         }
     }
@@ -198,13 +197,13 @@ impl UdpEnd {
     /// Closes the current interval if it is over, and returns it.
     pub(super) fn close_due_interval(&mut self) -> Option<&Interval> {
         let now = self.now()?;
-        self.intervals.close_due(now, metered(&self.flows, self.sends))
+        self.intervals.close_due(now, metered(&self.flows, self.engine.sends()))
     }
 
     /// Like [`UdpEnd::close_due_interval`], for callers that send the interval at once: it is not kept.
     pub(super) fn take_interval(&mut self) -> Option<Interval> {
         let now = self.now()?;
-        self.intervals.take_due(now, metered(&self.flows, self.sends))
+        self.intervals.take_due(now, metered(&self.flows, self.engine.sends()))
     }
 
     /// Returns the number of intervals that [`UdpEnd::close_due_interval`] closed.
@@ -230,7 +229,7 @@ impl UdpEnd {
         }
         let elapsed = self.elapsed();
         let last_end = self.intervals.last_end();
-        let (flows, sends) = (&self.flows, self.sends);
+        let (flows, sends) = (&self.flows, self.engine.sends());
         if elapsed > last_end || self.intervals.closed_count() == 0 {
             self.intervals.close(elapsed.max(last_end), metered(flows, sends));
         } else if self.intervals.has_uncounted(metered(flows, sends)) {
@@ -263,18 +262,18 @@ impl UdpEnd {
 
     /// Returns the time at which the first datagram left or arrived.
     fn first(&self) -> Option<u64> {
-        let first = |flow: &Arc<UdpFlow>| if self.sends { flow.outgoing().first } else { flow.incoming().first };
+        let first =
+            |flow: &Arc<UdpFlow>| if self.engine.sends() { flow.outgoing().first } else { flow.incoming().first };
         self.flows.iter().filter_map(first).min()
     }
 
     /// Returns the time from the first datagram to the time at which the one after the last would be due.
     fn elapsed(&self) -> Duration {
-        let end = |flow: &Arc<UdpFlow>| match self.sends {
-            true => {
+        let end = |flow: &Arc<UdpFlow>| {
+            if self.engine.sends() {
                 let outgoing = flow.outgoing();
                 flow_end(outgoing.first, outgoing.last, flow.counter.datagrams())
-            }
-            false => {
+            } else {
                 let incoming = flow.incoming();
                 flow_end(incoming.first, incoming.last, incoming.stats.received())
             }
@@ -284,9 +283,10 @@ impl UdpEnd {
     }
 
     fn report(&self, flow: &UdpFlow, ramp: Option<RampReport>) -> StreamReport {
-        let figures = match self.sends {
-            true => UdpFigures { sent: Some(flow.sent()), ramp, ..UdpFigures::default() },
-            false => UdpFigures { received: Some(flow.received()), ..UdpFigures::default() },
+        let figures = if self.engine.sends() {
+            UdpFigures { sent: Some(flow.sent()), ramp, ..UdpFigures::default() }
+        } else {
+            UdpFigures { received: Some(flow.received()), ..UdpFigures::default() }
         };
         StreamReport {
             stream: flow.stream.stream(),

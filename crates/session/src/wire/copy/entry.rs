@@ -203,8 +203,8 @@ pub struct Xattr {
     pub value: ByteString,
 }
 
-/// One entry of a directory tree. Fields set after [`Entry::new`] are checked by `lfn_copy::proto::batch::Batch::push`
-/// and by every reader.
+/// One entry of a directory tree. Fields that are set after [`Entry::new`] must pass [`Entry::check`], because every
+/// reader checks them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Path below the root of the transfer.

@@ -45,8 +45,8 @@ fn foreign_write_during_the_copy_is_reported() {
     }
 }
 
-/// Holes of an interrupted copy are kept without reading them, also with blocks of another size. Data in a recorded hole
-/// is found.
+/// Holes of an interrupted copy are kept without reading them, also with blocks of another size. Data in a recorded
+/// hole is found.
 #[test]
 fn recorded_holes_are_verified() {
     const LENGTH: u64 = 1 << 40;

@@ -16,9 +16,10 @@ const MAX_LIST: u64 = 64 << 20;
 pub fn read(flag: &str, file: &OsStr) -> Result<Vec<u8>, Failure> {
     let mut content = Vec::new();
     let mut take = |from: &mut dyn Read| from.take(MAX_LIST + 1).read_to_end(&mut content);
-    let read = match file == "-" {
-        true => take(&mut io::stdin()),
-        false => File::open(Path::new(file)).and_then(|mut file| take(&mut file)),
+    let read = if file == "-" {
+        take(&mut io::stdin())
+    } else {
+        File::open(Path::new(file)).and_then(|mut file| take(&mut file))
     };
     read.map_err(|error| {
         let hint = match error.kind() {

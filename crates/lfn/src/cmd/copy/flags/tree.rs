@@ -28,7 +28,8 @@ pub struct TreeFlags {
     perms: bool,
     /// Preserve user and group, by name if both ends know it, else by number
     ///
-    /// Without root, only groups you belong to can be set. lfn reports the number of other files, and this is not an error.
+    /// Without root, only groups you belong to can be set. lfn reports the number of other files, and this is not an
+    /// error.
     #[arg(short, long, visible_alias = "owner")]
     owners: bool,
     /// Preserve extended attributes of users; as root, all extended attributes

@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::wire::copy::SenderMessage;
+use crate::wire::{FrameKind, MESSAGE_LIMIT, encode};
 
 fn entry(kind: EntryKind) -> Entry {
     Entry::new(Name::new("a/b").unwrap(), kind, 0o644, Modified::new(-1, 999_999_999).unwrap()).unwrap()
@@ -39,6 +41,23 @@ fn json_form_is_short() {
     let rest = r#","owner":{"uid":1,"gid":2,"user":"u"},"xattrs":[{"name":"user.a","value":{"base64":"AA=="}}]}"#;
     assert_eq!(serde_json::to_string(&file).unwrap(), text.replace("99]}", &format!("99]{rest}")));
     assert_eq!(serde_json::from_str::<Entry>(&text.replace("420", "420,\"new\":1")).unwrap().mode, 420);
+}
+
+#[test]
+fn largest_entry_fits_a_frame() {
+    let name = Name::new(vec!["\"".repeat(255); 16].join("/")).unwrap();
+    let kind = EntryKind::Symlink { target: ByteString(vec![b'"'; MAX_NAME - 1]) };
+    let mut largest = Entry::new(name, kind, 0o644, Modified::default()).unwrap();
+    let owner = Some(ByteString(vec![b'\\'; 256]));
+    largest.owner = Some(Owner { uid: u32::MAX, gid: u32::MAX, user: owner.clone(), group: owner });
+    for value in [b'"', 1, 0xff] {
+        let each = MAX_XATTR_BYTES / 1024 - 255;
+        largest.xattrs = vec![Xattr { name: ByteString(vec![b'\\'; 255]), value: ByteString(vec![value; each]) }; 1024];
+        largest.check().unwrap();
+        let message = SenderMessage::List { first: u32::MAX, entries: vec![largest.clone()] };
+        let frame = encode(FrameKind::Message, &message).unwrap();
+        assert!(frame.len() < MESSAGE_LIMIT, "{}", frame.len());
+    }
 }
 
 #[test]

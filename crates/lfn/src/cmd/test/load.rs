@@ -139,7 +139,8 @@ impl LoadArgs {
             DataArg::Random => PayloadData::Random,
             DataArg::Zero => PayloadData::Zero,
         };
-        (request.check, request.blocks) = (self.check_data, self.block_timing);
+        request.check = self.check_data;
+        request.blocks = self.block_timing;
         Ok(())
     }
 

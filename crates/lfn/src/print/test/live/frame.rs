@@ -114,9 +114,10 @@ fn band(limits: &WaitShares, room: usize, style: Style) -> String {
         ends += share;
         let until = ((ends * width as f64).round() as usize).clamp(at, width);
         let cells: String = std::iter::repeat_n(letter, until - at).collect();
-        match style.colours && !cells.is_empty() {
-            true => bar += &format!("\x1b[{colour}m{cells}\x1b[0m"),
-            false => bar += &cells,
+        if style.colours && !cells.is_empty() {
+            bar += &format!("\x1b[{colour}m{cells}\x1b[0m")
+        } else {
+            bar += &cells
         }
         at = until;
     }

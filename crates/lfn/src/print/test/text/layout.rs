@@ -14,7 +14,7 @@ fn label(name: &str) -> String {
 }
 
 /// Returns a labelled text, wrapped between words.
-pub(in crate::print::measure) fn wrapped(name: &str, text: &str) -> String {
+pub(in crate::print::test) fn wrapped(name: &str, text: &str) -> String {
     wrapped_at(columns(), name, text)
 }
 
@@ -34,7 +34,7 @@ fn wrapped_at(columns: usize, name: &str, text: &str) -> String {
 }
 
 /// Wraps text between words at this number of columns, except for the lines of hints, which are copied.
-pub(in crate::print::measure) fn paragraphs(text: &str, columns: Option<usize>) -> String {
+pub(in crate::print::test) fn paragraphs(text: &str, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return text.to_owned() };
     let mut page = String::new();
     for line in text.lines() {

@@ -55,9 +55,12 @@ fn bursts(all: &[&UdpReceived]) -> String {
     let texts: Vec<String> = merged
         .iter()
         .take(MAX_LENGTHS)
-        .map(|run| match run.from == run.to {
-            true => format!("{} of {}", run.count, run.from),
-            false => format!("{} of {}-{}", run.count, run.from, run.to),
+        .map(|run| {
+            if run.from == run.to {
+                format!("{} of {}", run.count, run.from)
+            } else {
+                format!("{} of {}-{}", run.count, run.from, run.to)
+            }
         })
         .collect();
     texts.join(", ")
@@ -66,14 +69,15 @@ fn bursts(all: &[&UdpReceived]) -> String {
 fn jitter(all: &[&UdpReceived]) -> String {
     let variations: Vec<Quantiles> = all.iter().filter_map(|received| received.delay_variation).collect();
     let of = |figure: fn(&Quantiles) -> Duration| span(variations.iter().map(figure));
-    let variation_text = match variations.is_empty() {
-        true => String::new(),
-        false => format!(
+    let variation_text = if variations.is_empty() {
+        String::new()
+    } else {
+        format!(
             "; from one datagram to the next {} median, {} p99, {} max",
             of(|v| v.p50),
             of(|v| v.p99),
             show_duration(variations.iter().map(|v| v.max).max().unwrap_or_default())
-        ),
+        )
     };
     format!("{} (RFC 3550){variation_text}", span(all.iter().map(|received| received.jitter)))
 }

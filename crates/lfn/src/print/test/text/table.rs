@@ -70,9 +70,10 @@ impl Table {
             TestLoad::Bytes(bytes) => format!("{bytes} in records of {}", request.record),
         };
         let streams = if request.streams == 1 { "1 stream".into() } else { format!("{} streams", request.streams) };
-        let (ways, each) = match at_once {
-            true => (format!("{from} to {to} and {to} to {from} at once"), " each way"),
-            false => (format!("{from} to {to}"), ""),
+        let (ways, each) = if at_once {
+            (format!("{from} to {to} and {to} to {from} at once"), " each way")
+        } else {
+            (format!("{from} to {to}"), "")
         };
         let mark = match (at_once, request.direction) {
             (false, _) => "",
@@ -182,9 +183,10 @@ impl Table {
         let gap = if self.place == TablePosition::Later { "\n" } else { "" };
         let mut out = print::out();
         writeln!(out, "{gap}{}{path}", self.intro)?;
-        let head = match self.datagrams {
-            true => super::udp::head(self.columns()),
-            false => GRID.line(["seconds", "goodput", "resent", "cwnd", "rwnd", "RTT"], self.columns()),
+        let head = if self.datagrams {
+            super::udp::head(self.columns())
+        } else {
+            GRID.line(["seconds", "goodput", "resent", "cwnd", "rwnd", "RTT"], self.columns())
         };
         write!(out, "{head}")?;
         out.flush()
@@ -206,9 +208,10 @@ impl Table {
     fn rows(&mut self, is_over: bool) -> io::Result<()> {
         while let Some((sent, received)) = self.next_line(is_over) {
             let resent = kernel_samples(&sent).map(|info| u64::from(info.retransmitted_segments)).sum();
-            let line = match self.datagrams {
-                true => super::udp::row(&received, self.columns()),
-                false => row(&sent, &received, resent - self.resent.min(resent), self.columns()),
+            let line = if self.datagrams {
+                super::udp::row(&received, self.columns())
+            } else {
+                row(&sent, &received, resent - self.resent.min(resent), self.columns())
             };
             let line = with_mark(&line, self.mark);
             self.resent = resent;

@@ -1,7 +1,7 @@
 //! Text output of a test: one line for each interval during the test (`table`), then the figures with the prediction,
-//! then the findings (`summary`, `findings`). Lines that only some tests have are in files of their own, which `summary` calls.
+//! then the findings (`summary`, `findings`). Lines that only some tests have are in files of their own, which
+//! `summary` calls.
 
-mod block_timing;
 mod datagrams;
 mod ends;
 mod findings;

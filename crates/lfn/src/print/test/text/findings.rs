@@ -18,12 +18,12 @@ pub(super) fn more_findings(findings: &[Finding]) -> String {
     findings.iter().map(|finding| format!("also: {}", finding_text(finding))).collect()
 }
 
-pub(in crate::print::measure) fn finding_text(finding: &Finding) -> String {
+pub(in crate::print::test) fn finding_text(finding: &Finding) -> String {
     format!("{}. {}\nhint: {}\n", finding.name, finding.summary, finding.remedy)
 }
 
-/// Returns one line for each kind of evidence that is missing. Without an own server or with MPTCP much is missing, for one
-/// reason, so there is one line. A test of one interval has no differences of counters, which is no surprise.
+/// Returns one line for each kind of evidence that is missing. Without an own server or with MPTCP much is missing, for
+/// one reason, so there is one line. A test of one interval has no differences of counters, which is no surprise.
 pub(super) fn missing_evidence(run: &Run) -> String {
     let evidence = &run.evidence;
     let reason = match (&evidence.iperf3, evidence.near_socket.mptcp) {
@@ -35,8 +35,8 @@ pub(super) fn missing_evidence(run: &Run) -> String {
     missing_lines(&run.diagnosis, reason)
 }
 
-/// Returns the findings that were not examined: in one line with this reason, or by missing evidence. An unknown capacity has
-/// no line, because most tests have none and the prediction is then absent too.
+/// Returns the findings that were not examined: in one line with this reason, or by missing evidence. An unknown
+/// capacity has no line, because most tests have none and the prediction is then absent too.
 fn missing_lines(diagnosis: &Diagnosis, reason: Option<&str>) -> String {
     let missing = diagnosis.missing.iter().filter(|missing| missing.evidence != EvidenceKind::Capacity.name());
     let Some(reason) = reason else {

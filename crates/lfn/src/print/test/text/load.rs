@@ -1,6 +1,7 @@
 //! Lines about the data path and the requested socket options, only for tests that requested something.
 
 use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_results::block_timing::{BlockTimes, ReceivedBlocks};
 use lfn_results::evidence::EndReason;
 use lfn_results::measure::{EndReport, Mode, PayloadCheck, SocketReport};
 use lfn_results::report::Run;
@@ -20,8 +21,8 @@ pub(super) fn load(run: &Run) -> String {
     line("not copied", no_copy(evidence.sender(), evidence.receiver()));
     line("options", options(evidence.sender(), evidence.receiver()));
     line("check", check(evidence.receiver()));
-    if let Some(caught) = &evidence.blocks {
-        page += &super::block_timing::blocks(evidence.sender(), caught);
+    if let Some(received) = &evidence.blocks {
+        page += &block_times(evidence.sender(), received);
     }
     page
 }
@@ -137,6 +138,31 @@ fn check(receiver: &EndReport) -> Option<String> {
             check.first_wrong_offset.unwrap_or_default()
         )),
     }
+}
+
+/// Returns the write times of the sender and the arrival times of the receiver.
+fn block_times(sender: &EndReport, received: &ReceivedBlocks) -> String {
+    let sent: Vec<&BlockTimes> = sender.streams.iter().filter_map(|stream| stream.blocks.as_ref()).collect();
+    let fastest = sent.iter().filter_map(|times| times.fastest).max();
+    let slowest = sent.iter().filter_map(|times| times.slowest).min();
+    let written: u64 = sent.iter().map(|times| times.blocks).sum();
+    let write_times = format!("{written} blocks; fastest {}, slowest {}", rate(fastest), rate(slowest));
+    let first = received
+        .first_delay
+        .map_or("at an unknown time".into(), |delay| format!("{} after the start", show_duration(delay)));
+    let read_times = format!(
+        "{} blocks, the first complete {first}; fastest {}, slowest {}; {} with this delay, {} without it",
+        received.blocks,
+        rate(received.fastest),
+        rate(received.slowest),
+        rate(received.with_delay),
+        rate(received.without_delay),
+    );
+    wrapped("write times", &write_times) + &wrapped("read times", &read_times)
+}
+
+fn rate(rate: Option<BitRate>) -> String {
+    rate.map_or("an unknown rate".into(), |rate| rate.to_string())
 }
 
 #[cfg(test)]

@@ -55,12 +55,11 @@ impl UdpArgs {
             return self.refuse_without_udp();
         }
         let rate = pacing.first().copied();
-        let ramp = match self.ramp {
-            true => {
-                load.check_ramp()?;
-                Some(self.ramp(rate)?)
-            }
-            false => None,
+        let ramp = if self.ramp {
+            load.check_ramp()?;
+            Some(self.ramp(rate)?)
+        } else {
+            None
         };
         Ok(Some(UdpRequest {
             rate: rate.unwrap_or(UdpRequest::default().rate),

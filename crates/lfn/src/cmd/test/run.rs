@@ -10,7 +10,7 @@ use super::TestArgs;
 use super::interrupt::Interrupt;
 use crate::exit::{Exit, Failure};
 use crate::print;
-use crate::print::measure::Printer;
+use crate::print::test::Printer;
 
 /// Runs `lfn test` and returns its exit code.
 pub fn run(args: TestArgs) -> Result<Exit, Failure> {

@@ -40,8 +40,8 @@ use crate::typed;
 pub struct TestArgs {
     /// Server: a name saved with `lfn hosts add`, a ticket (lfn://…), USER@HOST for ssh, or far inside `lfn emulate`
     ///
-    /// A name without a saved ticket is a host for ssh, which starts lfn on that host for this test. With - the ticket is
-    /// read from standard input, with @FILE from a file. Other users see arguments in `ps`.
+    /// A name without a saved ticket is a host for ssh, which starts lfn on that host for this test. With - the ticket
+    /// is read from standard input, with @FILE from a file. Other users see arguments in `ps`.
     #[arg(value_name = "HOST", required_unless_present_any = ["stamp", "iperf3", "list_findings"])]
     host: Option<String>,
     #[command(flatten)]
@@ -127,9 +127,10 @@ impl TestArgs {
 
     /// Refuses options that contradict each other, and formats that have no place for the result.
     fn check(&self, options: &TestOptions, resolver: &ServerResolver) -> Result<(), Failure> {
-        let checked = match self.tuning.compare {
-            true => options.check_comparison(&resolver.environment),
-            false => options.check(&resolver.environment),
+        let checked = if self.tuning.compare {
+            options.check_comparison(&resolver.environment)
+        } else {
+            options.check(&resolver.environment)
         };
         checked.map_err(|error| self.failure(TestVerbError::Options(error)))?;
         self.tuning.check_format(self.report.output.format())
