@@ -43,7 +43,7 @@ fn read(bytes: &[u8], piece: usize) -> Option<(Vec<JournalRecord>, u64)> {
     }
     let ending = reader.finish().ok()?;
     assert!(ending.valid_bytes <= bytes.len() as u64);
-    assert!(records.iter().all(|record| record.index < ending.header.layout.blocks()));
+    assert!(records.iter().all(|record| record.subtree.first < ending.header.layout.blocks()));
     // Writing gives the bytes that were read.
     let written: Vec<u8> = records.iter().flat_map(|record| ending.writer.record(*record)).collect();
     assert!(written.len() as u64 <= ending.valid_bytes);
