@@ -6,10 +6,11 @@
 //!
 //! The terminal's settings stay unchanged, so a killed command leaves a working terminal.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use parking_lot::Mutex;
 
 use crate::print::{self, terminal};
 
@@ -87,7 +88,7 @@ impl<F: Figures> Progress<F> {
         let (shown, began) = (Arc::clone(&state), Instant::now());
         let figures = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
             let (columns, rows) = size();
-            let lines = lock(&shown).figures.lines(began.elapsed(), columns, rows);
+            let lines = shown.lock().figures.lines(began.elapsed(), columns, rows);
             // The buffer of indicatif takes all text.
             let _ = out.write_str(&lines.join("\n"));
         };
@@ -122,7 +123,7 @@ impl<F: Figures> Progress<F> {
 
     /// Changes the figures. The change is visible at the next drawing.
     pub fn update<R>(&self, change: impl FnOnce(&mut F) -> R) -> R {
-        change(&mut lock(&self.state).figures)
+        change(&mut self.state.lock().figures)
     }
 
     /// Shows the figures: draws them, or prints a line if one is due.
@@ -135,7 +136,7 @@ impl<F: Figures> Progress<F> {
         match self.printer {
             ProgressPrinter::Terminal | ProgressPrinter::ResultTerminal => self.bar.tick(),
             ProgressPrinter::Lines => {
-                let mut state = lock(&self.state);
+                let mut state = self.state.lock();
                 let line = state.figures.plain();
                 if let Some(line) = line.filter(|_| state.lines.is_due(now)) {
                     print::error(format_args!("{line}\n"));
@@ -164,10 +165,6 @@ impl<F: Figures> Progress<F> {
             print::error(format_args!("{line}\n"));
         }
     }
-}
-
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Decides when a line is due: at once, and then after each interval.
