@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::process::ExitCode;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
+use parking_lot::{Condvar, Mutex};
 
 use super::skip::{Missing, skip};
 use super::{is_root, missing_program};
@@ -140,8 +140,8 @@ impl Shares {
             Weight::Loaded => self.all.div_ceil(2),
             Weight::Alone => self.all,
         };
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut free = self.freed.wait_while(free, |free| *free < count).unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock();
+        self.freed.wait_while(&mut free, |free| *free < count);
         *free -= count;
         HeldShares { shares: self, count }
     }
@@ -155,7 +155,7 @@ struct HeldShares<'a> {
 
 impl Drop for HeldShares<'_> {
     fn drop(&mut self) {
-        *self.shares.free.lock().unwrap_or_else(PoisonError::into_inner) += self.count;
+        *self.shares.free.lock() += self.count;
         self.shares.freed.notify_all();
     }
 }

@@ -1,8 +1,8 @@
 //! A server on loopback that ends with its test.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use lfn_session::wire::Request;
 use lfn_session::wire::copy::preserve::Preserve;
 use lfn_session::wire::copy::{CopyJob, CopyRequest, Selection};
 use lfn_session::{Rights, Ticket};
+use parking_lot::Mutex;
 
 /// A running server, with its ticket, its sessions and its log.
 pub struct TestServer {
@@ -99,7 +100,7 @@ impl TestServer {
     pub fn start(config: ServerConfig, service: Service) -> Self {
         let log = Arc::new(Mutex::new(Vec::new()));
         let entries = log.clone();
-        let server = Server::bind(config, service, move |event| entries.lock().unwrap().push(format!("{event:?}")));
+        let server = Server::bind(config, service, move |event| entries.lock().push(format!("{event:?}")));
         let server = server.unwrap();
         let (ticket, admission) = (server.ticket("127.0.0.1").unwrap(), server.admission());
         let stop = Arc::new(AtomicBool::new(false));
