@@ -6,12 +6,13 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use lfn_session::dial::Target;
 use lfn_session::queue::QueueOptions;
 use lfn_session::{Fingerprint, SessionError, Ticket, Token, split_host_port};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -164,7 +165,7 @@ impl ServerResolver {
         let (server, name, interrupted) = (Arc::downgrade(&link), name.to_owned(), interrupted.clone());
         let target = target.with_resolver(move || {
             let server = server.upgrade().ok_or_else(|| session_error("the copy has ended"))?;
-            let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut server = server.lock();
             if let Some(link) = server.as_mut()
                 && link.is_alive()
             {

@@ -6,7 +6,6 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -20,6 +19,7 @@ use lfn_session::wire::copy::digest::BlockHash;
 use lfn_session::wire::copy::options::Verify;
 use lfn_session::wire::copy::{BlockHeader, CopyJob, ReceiverMessage, RemoteDestination, RemoteSource};
 use lfn_session::{Control, DataStream, Protection};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use support::TestServer;
 
@@ -31,10 +31,6 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The tests measure the memory of the whole process, so only one of them runs at a time.
 static EXCLUSIVE: Mutex<()> = Mutex::new(());
-
-fn run_exclusively() -> MutexGuard<'static, ()> {
-    EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn open_copy(target: &Target, job: CopyJob) -> (Control, DataStream) {
     let session = dial::new_session_id().unwrap();
@@ -75,7 +71,7 @@ fn resident() -> u64 {
 /// or if another client is not served meanwhile.
 #[track_caller]
 fn assert_memory_growth_below<T>(max_growth: u64, hostile: impl FnOnce(&TestServer) -> T) {
-    let _alone = run_exclusively();
+    let _alone = EXCLUSIVE.lock();
     let served = TestServer::start(support::config(), service::serve);
     assert_honest_copy_works(&served);
     let before = resident();
@@ -117,7 +113,7 @@ fn long_failure_texts_are_truncated() {
 /// The time quota, like the expiry of a token, is checked between messages.
 #[test]
 fn time_quota_ends_a_client_that_keeps_sending() {
-    let _alone = run_exclusively();
+    let _alone = EXCLUSIVE.lock();
     let client = ResourceLimits { time: Some(Duration::from_secs(1)), ..ServerLimits::default().client };
     let limits = ServerLimits { client, ..ServerLimits::default() };
     let served = TestServer::start(ServerConfig { limits, ..support::config() }, service::serve);
@@ -154,7 +150,7 @@ fn names_of_settled_files_use_bounded_memory() {
 
 #[test]
 fn slow_clients_do_not_delay_others() {
-    let _alone = run_exclusively();
+    let _alone = EXCLUSIVE.lock();
     let served = TestServer::start(support::config(), service::serve);
     let target = served.target();
     assert_honest_copy_works(&served);

@@ -4,13 +4,12 @@
 //! result is cached, because a directory service may be slow and a tree has few owners.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 use lfn_session::wire::copy::byte_string::ByteString;
 use lfn_session::wire::copy::entry::Owner;
 use lfn_sys::accounts;
+use parking_lot::Mutex;
 
-use super::lock::lock;
 const MAX_CACHED: usize = 4096;
 
 /// Cached user and group names of this host.
@@ -59,11 +58,11 @@ impl Accounts {
 }
 
 fn cached<K: std::hash::Hash + Eq, V: Clone>(known: &Mutex<HashMap<K, V>>, key: K, ask: impl FnOnce() -> V) -> V {
-    if let Some(known) = lock(known).get(&key) {
+    if let Some(known) = known.lock().get(&key) {
         return known.clone();
     }
     let answer = ask();
-    let mut known = lock(known);
+    let mut known = known.lock();
     if known.len() >= MAX_CACHED {
         known.clear();
     }

@@ -4,11 +4,12 @@
 //! and late reports of the lost session are ignored.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use lfn_session::wire::copy::EntryEvent;
 use lfn_session::wire::copy::entry::Name;
+use parking_lot::Mutex;
 
 /// Callback for the results of entries. Called on the thread that produces the result.
 #[derive(Clone, Default)]
@@ -56,7 +57,7 @@ impl EntryListener {
 
     pub(crate) fn notify(&self, event: &EntryEvent) {
         let Some(ListenerHandle { callbacks, session }) = &self.0 else { return };
-        let current = callbacks.current_session.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = callbacks.current_session.lock();
         if *current == *session {
             (callbacks.on_event)(event);
         }
@@ -74,7 +75,7 @@ impl EntryListener {
     /// Switches to the next session: discards all earlier results.
     pub(crate) fn reset_for_session(&mut self) {
         let Some(ListenerHandle { callbacks, session }) = &mut self.0 else { return };
-        let mut current = callbacks.current_session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = callbacks.current_session.lock();
         *current += 1;
         *session = *current;
         callbacks.latest_started.store(0, Ordering::Relaxed);
@@ -98,8 +99,8 @@ mod tests {
     fn events_of_a_lost_session_are_discarded() {
         let words: Arc<Mutex<Vec<String>>> = Arc::default();
         let (current, on_reset) = (words.clone(), words.clone());
-        let on_event = move |event: &EntryEvent| current.lock().unwrap().push(event.name.to_string());
-        let mut listener = EntryListener::new(on_event, move || on_reset.lock().unwrap().clear(), |_| ());
+        let on_event = move |event: &EntryEvent| current.lock().push(event.name.to_string());
+        let mut listener = EntryListener::new(on_event, move || on_reset.lock().clear(), |_| ());
         let event = |name: &str| EntryEvent {
             name: Name::new(name.as_bytes().to_vec()).unwrap(),
             kind: ReportedKind::File,
@@ -110,19 +111,18 @@ mod tests {
         let lost = listener.clone();
         lost.notify(&event("a"));
         lost.notify(&event("b"));
-        assert_eq!(*words.lock().unwrap(), ["a", "b"]);
+        assert_eq!(*words.lock(), ["a", "b"]);
         listener.reset_for_session();
         lost.notify(&event("c"));
         listener.notify(&event("a"));
-        assert_eq!(*words.lock().unwrap(), ["a"]);
+        assert_eq!(*words.lock(), ["a"]);
     }
 
     #[test]
     fn only_later_files_are_reported_as_started() {
         let names: Arc<Mutex<Vec<String>>> = Arc::default();
         let started = names.clone();
-        let mut listener =
-            EntryListener::new(|_| (), || (), move |name| started.lock().unwrap().push(name.to_string()));
+        let mut listener = EntryListener::new(|_| (), || (), move |name| started.lock().push(name.to_string()));
         let start = |listener: &EntryListener, number, name: &str| {
             listener.notify_started(number, &Name::new(name.as_bytes().to_vec()).unwrap());
         };
@@ -131,6 +131,6 @@ mod tests {
         }
         listener.reset_for_session();
         start(&listener, 1, "b");
-        assert_eq!(*names.lock().unwrap(), ["a", "d", "e", "b"]);
+        assert_eq!(*names.lock(), ["a", "d", "e", "b"]);
     }
 }

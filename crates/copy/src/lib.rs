@@ -14,7 +14,6 @@ mod control_loop;
 mod copy_options;
 mod entry_listener;
 mod error;
-mod lock;
 pub mod proto;
 mod receiver;
 mod resumable_copy;

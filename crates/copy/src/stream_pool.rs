@@ -4,18 +4,18 @@
 //! may not know yet that the old stream ended. If streams break repeatedly, the wait before the next dial increases.
 //! [`super::stream_set`] ends the copy after too many failures.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use lfn_session::dial::{self, Target};
 use lfn_session::wire::seal::Seal;
 use lfn_session::{DataStream, Protection, SessionError, SessionId, sender_options};
+use parking_lot::Mutex;
 
 use super::TransferError;
 use super::copy_options::CopyOptions;
-use super::lock::lock;
 use super::stream_set::StreamSet;
 
 /// Minimum time between two rounds of dialling.
@@ -96,7 +96,7 @@ impl<D: Fn(DataStream) + Clone + Send + 'static> StreamPool<D> {
 
     /// Dials the missing streams. Returns errors that another attempt cannot repair.
     pub(crate) fn maintain(&mut self, stream_set: &StreamSet, now: Instant) -> Result<(), TransferError> {
-        for error in std::mem::take(&mut *lock(&self.failed)) {
+        for error in std::mem::take(&mut *self.failed.lock()) {
             match error {
                 TransferError::Session(SessionError::WrongFingerprint { .. } | SessionError::Bind { .. })
                 | TransferError::Congestion { .. } => return Err(error),
@@ -128,7 +128,7 @@ impl<D: Fn(DataStream) + Clone + Send + 'static> StreamPool<D> {
                 stream.attach(open);
                 deliver(stream);
             }
-            Err(error) => lock(&failed).push(error),
+            Err(error) => failed.lock().push(error),
         };
         thread::Builder::new().name("data stream".into()).spawn(dial).map(drop).map_err(thread_error)
     }

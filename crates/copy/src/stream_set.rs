@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Read, Write};
 use std::ops::Add;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use lfn_base::congestion_request::CongestionRequest;
@@ -23,9 +23,9 @@ use lfn_session::wire::copy::progress::StallCause;
 use lfn_session::{DataStream, SessionError};
 use lfn_sys::pages::MAX_SEND;
 use lfn_sys::tcp;
+use parking_lot::Mutex;
 use rustix::fs::sendfile;
 
-use super::lock::lock;
 use super::stall::{SERVER_EXTRA_TIMEOUT, StallTimeouts};
 use super::stream_state::{ClosedStream, StreamState};
 use super::work_meter::{Activity, WorkMeter};
@@ -113,7 +113,7 @@ impl StreamSet {
 
     /// Checks whether the sender's streams should change to BBR, and changes them.
     pub(crate) fn update_congestion(&self, sample: &ProgressSample) {
-        let mut detector = lock(&self.loss_detector);
+        let mut detector = self.loss_detector.lock();
         let live = self.active();
         let streams = u16::try_from(live.len()).unwrap_or(u16::MAX);
         if !detector.as_mut().is_some_and(|detector| detector.update(sample, streams)) {
@@ -155,7 +155,7 @@ impl StreamSet {
         self.remove(&state, broken);
         match result {
             Err(error) if !broken => self.fail(error),
-            result => lock(&self.table).closed.push(ClosedStream { stream: state, error: result.err() }),
+            result => self.table.lock().closed.push(ClosedStream { stream: state, error: result.err() }),
         }
     }
 
@@ -165,7 +165,7 @@ impl StreamSet {
         stream.set_read_timeout(Some(DEAD_PEER_TIMEOUT))?;
         stream.set_write_timeout(Some(DEAD_PEER_TIMEOUT))?;
         let state = Arc::new(StreamState::new(stream));
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         let number = state.number();
         if self.is_stopped() || table.rejected.contains(&number) || table.active.contains_key(&number) {
             return Ok(None);
@@ -188,7 +188,7 @@ impl StreamSet {
             evidence.in_slow_start = 0;
             evidence.rtt_seconds = 0.0;
         }
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         table.closed_totals = [table.closed_totals, evidence].into_iter().flatten().reduce(Add::add);
         table.rejected.insert(state.number());
         table.active.remove(&state.number());
@@ -196,27 +196,27 @@ impl StreamSet {
 
     /// Returns the active streams.
     pub(crate) fn active(&self) -> Vec<Arc<StreamState>> {
-        lock(&self.table).active.values().cloned().collect()
+        self.table.lock().active.values().cloned().collect()
     }
 
     /// Returns the count of active streams.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.table).active.len()
+        self.table.lock().active.len()
     }
 
     /// Returns an active stream.
     pub(crate) fn get(&self, number: u16) -> Option<Arc<StreamState>> {
-        lock(&self.table).active.get(&number).cloned()
+        self.table.lock().active.get(&number).cloned()
     }
 
     /// Returns the streams that ended since the last call.
     pub(crate) fn take_closed(&self) -> Vec<ClosedStream> {
-        std::mem::take(&mut lock(&self.table).closed)
+        std::mem::take(&mut self.table.lock().closed)
     }
 
     /// Shuts a stream down, or rejects it if it arrives later.
     pub(crate) fn reject_stream(&self, number: u16) {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         table.rejected.insert(number);
         if let Some(state) = table.active.get(&number) {
             state.shut_down();
@@ -231,7 +231,7 @@ impl StreamSet {
     /// Records that a stream was shut down as stalled, at this end or at the other end.
     pub(crate) fn record_stall(&self, now: Instant) {
         let arrived = self.arrived.load(Ordering::SeqCst);
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         table.note_progress(arrived);
         table.stalled_since.get_or_insert(now);
     }
@@ -243,7 +243,7 @@ impl StreamSet {
 
     fn record_failure_at(&self, why: TransferError, now: Instant) {
         let arrived = self.arrived.load(Ordering::SeqCst);
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         table.note_progress(arrived);
         table.failed += 1;
         table.failures_without_progress += 1;
@@ -270,17 +270,17 @@ impl StreamSet {
 
     /// Records the other side's reason for a broken stream, which may be more specific.
     pub(crate) fn set_peer_error(&self, why: &str) {
-        lock(&self.table).peer_error = Some(why.to_owned());
+        self.table.lock().peer_error = Some(why.to_owned());
     }
 
     /// Returns the count of failed streams.
     pub(crate) fn failed_streams(&self) -> u32 {
-        lock(&self.table).failed
+        self.table.lock().failed
     }
 
     /// Returns the count of failed streams since the last progress.
     pub(crate) fn failures_without_progress(&self) -> u32 {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         if table.arrived_at_failure == self.arrived.load(Ordering::SeqCst) {
             table.failures_without_progress
         } else {
@@ -290,7 +290,7 @@ impl StreamSet {
 
     /// Ends all streams with `error`, unless they ended before.
     pub(crate) fn fail(&self, error: TransferError) {
-        let mut failure = lock(&self.failure);
+        let mut failure = self.failure.lock();
         if failure.is_none() && !self.is_stopped() {
             *failure = Some(error);
         }
@@ -301,7 +301,7 @@ impl StreamSet {
     /// Shuts all streams down.
     pub(crate) fn shut_down(&self) {
         self.meter.stop();
-        lock(&self.table).active.values().for_each(|state| state.shut_down());
+        self.table.lock().active.values().for_each(|state| state.shut_down());
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -310,7 +310,7 @@ impl StreamSet {
 
     /// Returns the first error of a stream.
     pub(crate) fn take_error(&self) -> Option<TransferError> {
-        lock(&self.failure).take()
+        self.failure.lock().take()
     }
 
     /// Returns the measured work of this side's threads.
@@ -335,7 +335,7 @@ impl StreamSet {
 
     /// Returns the kernel counters of this side's sockets, summed; `None` before the first stream.
     pub(crate) fn sockets(&self) -> Option<SocketEvidence> {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         let live = table.active.values().filter_map(|state| read_socket(state));
         let all = live.chain(table.closed_totals).reduce(Add::add);
         all.map(|all| SocketEvidence { switched_to_bbr: self.uses_bbr.load(Ordering::SeqCst), ..all })

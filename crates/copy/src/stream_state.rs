@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Shutdown;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lfn_base::units::Bytes;
@@ -16,9 +16,9 @@ use lfn_session::DataStream;
 use lfn_session::transport::Handle;
 use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::{FileBlocks, StreamReceived, split_into_messages};
+use parking_lot::Mutex;
 
 use super::TransferError;
-use super::lock::lock;
 
 /// Minimum round trips in which the receiver reads nothing, if they take longer than the minimum time.
 const MIN_STALL_ROUND_TRIPS: u32 = 20;
@@ -126,7 +126,7 @@ impl StreamState {
     pub(crate) fn take_progress(&self) -> Option<StreamReceived> {
         let bytes = Bytes(self.bytes.load(Ordering::Relaxed));
         let taken = StreamReceived { stream: self.number, blocks: self.received_blocks(), bytes };
-        let mut in_flight = lock(&self.in_flight);
+        let mut in_flight = self.in_flight.lock();
         let new = taken != in_flight.reported;
         in_flight.reported = taken;
         new.then_some(taken)
@@ -134,12 +134,12 @@ impl StreamState {
 
     /// Returns the count of received blocks that are not reported yet.
     pub(crate) fn unreported_blocks(&self) -> u64 {
-        self.received_blocks().saturating_sub(lock(&self.in_flight).reported.blocks)
+        self.received_blocks().saturating_sub(self.in_flight.lock().reported.blocks)
     }
 
     /// Records blocks and holes that are about to be sent: file, with the first and the last block.
     pub(crate) fn record_sent(&self, blocks: impl Iterator<Item = (u32, u64, u64)>) {
-        let mut in_flight = lock(&self.in_flight);
+        let mut in_flight = self.in_flight.lock();
         if in_flight.acked.bytes.0 >= self.bytes.load(Ordering::Relaxed) {
             in_flight.last_acked_at = Instant::now();
         }
@@ -149,12 +149,12 @@ impl StreamState {
     /// Reports whether the stream carries its maximum of unconfirmed blocks, as one of `streams` streams. Nothing more
     /// is sent until the receiver reads a block.
     pub(crate) fn is_full(&self, streams: usize) -> bool {
-        lock(&self.in_flight).unacked.len() >= MAX_UNACKED_BLOCKS / streams.max(1)
+        self.in_flight.lock().unacked.len() >= MAX_UNACKED_BLOCKS / streams.max(1)
     }
 
     /// Removes the blocks that the receiver has read. Returns their count.
     pub(crate) fn record_acked(&self, taken: StreamReceived) -> u64 {
-        let mut in_flight = lock(&self.in_flight);
+        let mut in_flight = self.in_flight.lock();
         if taken.bytes > in_flight.acked.bytes {
             in_flight.last_acked_at = Instant::now();
         }
@@ -169,7 +169,7 @@ impl StreamState {
     /// Reports whether the receiver read nothing for too long, counted from `since` at the earliest: longer than
     /// `least`, and longer than [`MIN_STALL_ROUND_TRIPS`].
     pub(crate) fn has_stalled(&self, since: Instant, least: Duration, now: Instant) -> bool {
-        let in_flight = lock(&self.in_flight);
+        let in_flight = self.in_flight.lock();
         let pending = self.bytes.load(Ordering::Relaxed) > in_flight.acked.bytes.0;
         let still = now.saturating_duration_since(in_flight.last_acked_at.max(since));
         drop(in_flight);
@@ -179,7 +179,7 @@ impl StreamState {
     /// Returns the sent blocks that are not confirmed, in messages of at most `most` ranges.
     pub(crate) fn unacked_blocks(&self, most: usize) -> Vec<Vec<FileBlocks>> {
         let mut files: BTreeMap<u32, BlockSet> = BTreeMap::new();
-        for &(file, first, last) in &lock(&self.in_flight).unacked {
+        for &(file, first, last) in &self.in_flight.lock().unacked {
             files.entry(file).or_default().insert_range(first, last);
         }
         let mut messages =

@@ -1,7 +1,8 @@
 //! Identity of a server in TLS 1.3: one pinned certificate, without certificate authorities and host names.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -30,7 +31,7 @@ impl PinnedVerifier {
 
     /// Returns the fingerprint that the server presented instead of the pinned one.
     pub(crate) fn presented_fingerprint(&self) -> Option<Fingerprint> {
-        *self.presented.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.presented.lock()
     }
 
     pub(crate) fn client_config(self: &Arc<Self>) -> Result<Arc<ClientConfig>, rustls::Error> {
@@ -58,7 +59,7 @@ impl ServerCertVerifier for PinnedVerifier {
         if self.expected.is_none_or(|expected| expected == shown) {
             return Ok(ServerCertVerified::assertion());
         }
-        *self.presented.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+        *self.presented.lock() = Some(shown);
         Err(CertificateError::ApplicationVerificationFailure.into())
     }
 

@@ -6,8 +6,10 @@
 //! another user.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::SessionId;
 use crate::wire::copy::entry::Modified;
@@ -32,7 +34,7 @@ impl WrittenFiles {
     /// Records an object as written by this copy, by its identity and its change time. Objects over the maximum are not
     /// recorded.
     pub fn add(&self, id: ObjectId, changed: Modified) {
-        let mut files = lock(&self.0);
+        let mut files = self.0.lock();
         if files.len() < MAX_FILES {
             files.insert(object_hash(id, changed));
         }
@@ -40,7 +42,7 @@ impl WrittenFiles {
 
     /// Returns whether this copy wrote the object and the object is unchanged.
     pub fn contains(&self, id: ObjectId, changed: Modified) -> bool {
-        lock(&self.0).contains(&object_hash(id, changed))
+        self.0.lock().contains(&object_hash(id, changed))
     }
 }
 
@@ -61,7 +63,7 @@ pub(crate) struct WrittenFilesByCopy(Mutex<HashMap<SessionId, (Arc<WrittenFiles>
 impl WrittenFilesByCopy {
     /// Returns the files that this copy has written so far.
     pub(crate) fn of(&self, copy: SessionId) -> Arc<WrittenFiles> {
-        let mut all = lock(&self.0);
+        let mut all = self.0.lock();
         let now = Instant::now();
         all.retain(|_, (written, since)| Arc::strong_count(written) > 1 || now.duration_since(*since) < RETENTION);
         if !all.contains_key(&copy) && all.len() >= MAX_COPIES {
@@ -74,10 +76,6 @@ impl WrittenFilesByCopy {
         *since = now;
         written.clone()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -94,6 +92,6 @@ mod tests {
         assert!(!all.of(id(1)).contains(object, Modified::new(4, 4).unwrap()));
         (3..3 + MAX_COPIES as u8).for_each(|n| drop(all.of(id(n))));
         assert!(!all.of(id(1)).contains(object, changed));
-        assert!(lock(&all.0).len() <= MAX_COPIES);
+        assert!(all.0.lock().len() <= MAX_COPIES);
     }
 }

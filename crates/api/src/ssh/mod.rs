@@ -15,9 +15,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use lfn_session::SessionError;
 use lfn_session::dial::{ServerConnection, Target};
 use lfn_session::transport::tcp::TcpConnection;
 use lfn_sys::names::lookup;
+use parking_lot::Mutex;
 
 pub use announcement::{Announcement, PortRange};
 use config::SshConfig;
@@ -246,7 +247,7 @@ impl SshProcess {
         }
         let status = self.wait_for_exit();
         self.wait_for_stderr();
-        let stderr_text = (*self.stderr_text.lock().unwrap_or_else(PoisonError::into_inner)).clone();
+        let stderr_text = (*self.stderr_text.lock()).clone();
         Err(SshExit::explain(host, ssh, remote, status.and_then(|status| status.code()), &stderr_text).into())
     }
 
@@ -260,7 +261,7 @@ impl SshProcess {
             let stderr_text = self.stderr_text.clone();
             let hears = thread::Builder::new().name("ssh".into()).spawn(move || {
                 for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
-                    error::append_line(&mut stderr_text.lock().unwrap_or_else(PoisonError::into_inner), &line);
+                    error::append_line(&mut stderr_text.lock(), &line);
                 }
             })?;
             self.stderr_reader = Some(hears);

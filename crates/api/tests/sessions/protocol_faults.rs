@@ -5,8 +5,8 @@
 //! The proxy terminates the TLS of both sides, as `--insecure` permits, so that a fault hits exactly one message.
 //! Datagrams pass around it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ use lfn_session::dial::Target;
 use lfn_session::limits::connection_table::ConnectionLimits;
 use lfn_session::server::ServerConfig;
 use lfn_session::{Fingerprint, Ticket, Token};
+use parking_lot::Mutex;
 use support::TestServer;
 
 use crate::{fault_proxy, support};
@@ -164,16 +165,16 @@ fn run_cases(
         for _ in 0..24 {
             scope.spawn(|| {
                 loop {
-                    let next = cases.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                    let next = cases.lock().pop();
                     let Some((kind, point, fault)) = next else { return };
                     if let Err(problem) = check(kind, point, fault) {
-                        problems.lock().unwrap().push(format!("{kind:?} {point:?} {fault:?}: {problem}"));
+                        problems.lock().push(format!("{kind:?} {point:?} {fault:?}: {problem}"));
                     }
                 }
             });
         }
     });
-    let problems = problems.into_inner().unwrap();
+    let problems = problems.into_inner();
     assert!(problems.is_empty(), "{} cases:\n{}", problems.len(), problems.join("\n"));
 }
 
@@ -277,7 +278,7 @@ fn incomplete_record_blocks_no_peer() {
         let started = Instant::now();
         let result = run(proxy.port, kind, SILENCE);
         let (triggered, took) = (proxy.was_triggered(), started.elapsed());
-        proxies.lock().unwrap().push(proxy);
+        proxies.lock().push(proxy);
         if !triggered {
             return Err(format!("the message never arrived: {result:?}"));
         }

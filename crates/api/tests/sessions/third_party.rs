@@ -239,8 +239,7 @@ fn copy_ends_with_the_session_of_its_token() {
         let target = target.clone();
         move || upload_file(&target, &source, to("there"), &options)
     });
-    let opened =
-        || served.log.lock().unwrap().iter().any(|line| line.starts_with("Opened") && line.contains("\"copy\""));
+    let opened = || served.log.lock().iter().any(|line| line.starts_with("Opened") && line.contains("\"copy\""));
     let until = Instant::now() + TIMEOUT;
     while !opened() {
         assert!(Instant::now() < until, "no copy began");

@@ -92,7 +92,7 @@ fn excess_connections_are_closed() {
         thread::sleep(Duration::from_millis(50));
         request_zeros(&server.ticket).is_ok()
     });
-    assert!(answered, "{:?}", server.log.lock().unwrap());
+    assert!(answered, "{:?}", server.log.lock());
 }
 
 #[test]

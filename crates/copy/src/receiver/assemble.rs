@@ -6,8 +6,8 @@
 //! other thread ends the file again, and hands the file to the commit stage.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use lfn_session::wire::copy::digest::{BlockHash, Digest};
 use lfn_session::wire::copy::entry::Modified;
 use lfn_session::wire::copy::options::Verify;
 use lfn_session::wire::copy::{MAX_PENDING_ENTRIES, ReceiverMessage};
+use parking_lot::{Condvar, Mutex};
 
 use super::commit::CommitStage;
 use super::file::{FileState, NeededFile, TrackedBlocks};
@@ -25,7 +26,6 @@ use super::inbox::POLL_INTERVAL;
 use super::quota::QuotaReservation;
 use super::report::Reports;
 use super::timeouts::ReceiverTimeouts;
-use crate::lock::lock;
 use crate::proto::file_assembly::{AssemblyError, BlockCheck};
 use crate::storage::{OpenedPartial, PartialRequest, UnpublishedFile};
 use crate::stream_set::StreamSet;
@@ -114,7 +114,7 @@ impl Assembler {
 
     /// Sets the length of the list so far.
     pub(super) fn set_listed(&self, listed: u32, is_complete: bool) {
-        let mut files = lock(&self.files);
+        let mut files = self.files.lock();
         files.listed = listed;
         files.is_list_complete = is_complete;
         if is_complete {
@@ -124,7 +124,7 @@ impl Assembler {
 
     /// Records that the planner has decided about an entry: the file needs blocks, or the entry needs none.
     pub(super) fn decide(&self, number: u32, needed: Option<Arc<NeededFile>>) {
-        let mut files = lock(&self.files);
+        let mut files = self.files.lock();
         if let Some(needed) = needed {
             files.needed.insert(number, needed);
         }
@@ -155,12 +155,12 @@ impl Assembler {
 
     /// Forgets a file that has its outcome.
     pub(super) fn forget(&self, number: u32) {
-        lock(&self.files).needed.remove(&number);
+        self.files.lock().needed.remove(&number);
     }
 
     /// Forgets all files and returns them.
     pub(super) fn take_all(&self) -> Vec<Arc<NeededFile>> {
-        lock(&self.files).needed.drain().map(|(_, needed)| needed).collect()
+        self.files.lock().needed.drain().map(|(_, needed)| needed).collect()
     }
 
     /// Waits until the planner has decided about the entry of a block. Returns `None` if the entry needs no more
@@ -174,7 +174,7 @@ impl Assembler {
         is_stopped: impl Fn() -> bool,
     ) -> Result<Option<Arc<NeededFile>>, TransferError> {
         let deadline = Instant::now() + self.settings.timeouts.unlisted_file;
-        let mut files = lock(&self.files);
+        let mut files = self.files.lock();
         loop {
             if let Some(needed) = files.needed.get(&number) {
                 return Ok(Some(needed.clone()));
@@ -192,7 +192,7 @@ impl Assembler {
                 return Err(TransferError::Interrupted);
             }
             files.awaited.push(number);
-            files = self.changed.wait_timeout(files, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut files, POLL_INTERVAL);
             if let Some(at) = files.awaited.iter().position(|awaited| *awaited == number) {
                 files.awaited.swap_remove(at);
             }
@@ -201,7 +201,7 @@ impl Assembler {
 
     /// Returns the file of this number, if it needs blocks.
     pub(super) fn needed_file(&self, number: u32) -> Option<Arc<NeededFile>> {
-        lock(&self.files).needed.get(&number).cloned()
+        self.files.lock().needed.get(&number).cloned()
     }
 
     /// Returns those of `blocks` that are still missing. All of them are missing if the planner has not decided about
@@ -211,7 +211,7 @@ impl Assembler {
     /// [`AssemblyError::File`] if the entry is not listed.
     pub(super) fn missing_blocks(&self, number: u32, blocks: &BlockSet) -> Result<BlockSet, TransferError> {
         let needed = {
-            let files = lock(&self.files);
+            let files = self.files.lock();
             if number >= files.listed {
                 return Err(AssemblyError::File(number).into());
             }
@@ -221,7 +221,7 @@ impl Assembler {
                 None => return Ok(blocks.clone()),
             }
         };
-        let state = lock(&needed.state);
+        let state = needed.state.lock();
         if state.is_over {
             return Ok(BlockSet::default());
         }
@@ -230,7 +230,7 @@ impl Assembler {
 
     /// Returns whether at least one file still misses blocks.
     pub(super) fn is_waiting_for_blocks(&self) -> bool {
-        let needed: Vec<_> = lock(&self.files).needed.values().cloned().collect();
+        let needed: Vec<_> = self.files.lock().needed.values().cloned().collect();
         needed.iter().any(|needed| needed.is_unfinished())
     }
 
@@ -242,7 +242,7 @@ impl Assembler {
         sent: BlockHash,
         received: BlockHash,
     ) -> Result<BlockCheck, TransferError> {
-        let mut state = lock(&needed.state);
+        let mut state = needed.state.lock();
         let checked = state.assembly.check(block, sent, received)?;
         state.update_tracked()?;
         Ok(checked)
@@ -321,7 +321,7 @@ impl Assembler {
 
     /// Records written blocks. Returns false if this fails the file.
     fn record(&self, needed: &Arc<NeededFile>, blocks: Subtree, hash: BlockHash) -> Result<bool, TransferError> {
-        let mut state = lock(&needed.state);
+        let mut state = needed.state.lock();
         state.assembly.record(blocks, hash)?;
         let accounted = state.update_tracked();
         drop(state);
@@ -337,7 +337,7 @@ impl Assembler {
     /// Returns the partial file of `needed`, and opens it if necessary. Returns `None` if the file is over meanwhile.
     fn partial_of(&self, needed: &Arc<NeededFile>) -> Result<Option<Arc<dyn UnpublishedFile>>, TransferError> {
         let opened = || {
-            let state = lock(&needed.state);
+            let state = needed.state.lock();
             (state.is_over || state.partial.is_some()).then(|| state.partial.clone())
         };
         if let Some(partial) = opened() {
@@ -346,13 +346,13 @@ impl Assembler {
         if self.has_too_many_partials() {
             self.wait_for_free_partial(self.settings.timeouts.free_partial, || thread::sleep(Duration::from_millis(2)));
         }
-        let opening = lock(&needed.opening);
+        let opening = needed.opening.lock();
         if let Some(partial) = opened() {
             return Ok(partial);
         }
         let have = match self.open_partial(needed) {
             Err(TransferError::Exists { .. }) => {
-                lock(&needed.state).is_over = true;
+                needed.state.lock().is_over = true;
                 self.quota.release(&needed.reservation);
                 self.commits.skip(needed.clone());
                 return Ok(None);
@@ -370,7 +370,7 @@ impl Assembler {
     /// Opens the partial file that an earlier copy left, before the sender learns that blocks are needed. Returns the
     /// blocks that the sender can skip.
     pub(super) fn resume(&self, needed: &NeededFile) -> Result<BlockSet, TransferError> {
-        let _opening = lock(&needed.opening);
+        let _opening = needed.opening.lock();
         self.open_partial(needed).inspect_err(|_| self.quota.release(&needed.reservation))
     }
 
@@ -393,7 +393,7 @@ impl Assembler {
     fn use_partial(&self, needed: &NeededFile, opened: OpenedPartial) -> Result<BlockSet, TransferError> {
         let OpenedPartial { file, kept } = opened;
         let is_ours = file.was_created_since(self.settings.started_at);
-        let mut state = lock(&needed.state);
+        let mut state = needed.state.lock();
         if state.is_over {
             drop(state);
             // Closing the file flushes its blocks to disk.
@@ -463,7 +463,7 @@ impl Assembler {
     }
 
     fn may_wait_for_lock(&self, needed: &NeededFile) -> bool {
-        let since = *lock(&self.lock_wait_started).get_or_insert_with(Instant::now);
+        let since = *self.lock_wait_started.lock().get_or_insert_with(Instant::now);
         let waited = since.elapsed();
         !self.streams.is_stopped()
             && (waited < self.settings.timeouts.other_copy
@@ -474,7 +474,7 @@ impl Assembler {
     /// room in a queue, because the control thread calls it.
     pub(super) fn set_source_digest(&self, number: u32, digest: Digest) -> bool {
         let Some(needed) = self.needed_file(number) else { return false };
-        lock(&needed.state).source_digest = Some(digest);
+        needed.state.lock().source_digest = Some(digest);
         self.end_if_complete(&needed, false);
         true
     }
@@ -485,7 +485,7 @@ impl Assembler {
     }
 
     fn end_if_complete(&self, needed: &Arc<NeededFile>, may_wait: bool) {
-        let mut state = lock(&needed.state);
+        let mut state = needed.state.lock();
         let Some(digest) = state.assembly.digest().filter(|_| !state.is_over) else { return };
         let error = match state.source_digest {
             None if needed.layout.blocks() > 1 => return,
@@ -518,7 +518,7 @@ impl Assembler {
 
     /// Ends a file of at most one block, which is written.
     pub(super) fn complete_single_block(&self, needed: &Arc<NeededFile>, file: Arc<dyn UnpublishedFile>) {
-        lock(&needed.state).is_over = true;
+        needed.state.lock().is_over = true;
         self.streams.measure(Activity::Disk, || self.commits.commit_single_block(needed.clone(), file));
     }
 
@@ -545,7 +545,7 @@ impl Assembler {
 
     /// Marks a file as over, and gives its partial file to `release`. Returns false if the file was over before.
     fn end(&self, needed: &NeededFile, release: impl FnOnce(Option<Arc<dyn UnpublishedFile>>)) -> bool {
-        let mut state = lock(&needed.state);
+        let mut state = needed.state.lock();
         if state.is_over {
             return false;
         }

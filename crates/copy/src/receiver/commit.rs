@@ -5,7 +5,7 @@
 //! file system is synced once, and then they get their names. The names themselves are flushed once, at the end of the
 //! copy. Files that need no sync of their own are published on the thread of their stream.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lfn_session::wire::copy::EntryAction;
@@ -13,6 +13,7 @@ use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::entry::EntryKind;
 use lfn_session::wire::copy::options::{FsyncPolicy, TransferOptions, Verify};
 use lfn_session::wire::copy::overwrite::{OverwriteDecision, SkipReason, decide};
+use parking_lot::{Condvar, Mutex};
 use rustix::process::{Resource, getrlimit};
 
 use super::existing_digest;
@@ -21,7 +22,6 @@ use super::outcome::EntryOutcome;
 use super::plan_event::{FileDone, PlanInbox};
 use super::report::{Report, Reports};
 use crate::TransferError;
-use crate::lock::lock;
 use crate::storage::UnpublishedFile;
 use crate::work_meter::WorkMeter;
 
@@ -134,11 +134,11 @@ impl CommitStage {
     }
 
     fn push(&self, job: CommitJob, may_wait: bool) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         while queue.descriptors >= self.max_descriptors && may_wait && !self.meter.is_stopped() {
             // Start the commit now: no more files can join the batch.
             self.changed.notify_all();
-            queue = self.wait(queue, BATCH_DELAY);
+            self.changed.wait_for(&mut queue, BATCH_DELAY);
         }
         queue.oldest.get_or_insert_with(Instant::now);
         queue.descriptors += job.descriptors(queue.jobs.last());
@@ -150,13 +150,13 @@ impl CommitStage {
 
     /// Ends the commit thread. Every file has its outcome.
     pub(super) fn close(&self) {
-        lock(&self.queue).is_closed = true;
+        self.queue.lock().is_closed = true;
         self.changed.notify_all();
     }
 
     /// Drops the waiting files.
     pub(super) fn clear(&self) {
-        let jobs = std::mem::take(&mut lock(&self.queue).jobs);
+        let jobs = std::mem::take(&mut self.queue.lock().jobs);
         drop(jobs);
     }
 
@@ -170,7 +170,7 @@ impl CommitStage {
 
     /// Waits for the next batch, until it is large or old enough. Returns `None` at the end of the copy.
     fn take_batch(&self) -> Option<Vec<CommitJob>> {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         // The batch that was taken last has its names now.
         queue.descriptors -= std::mem::take(&mut queue.taken_descriptors);
         self.changed.notify_all();
@@ -185,12 +185,8 @@ impl CommitStage {
                 queue.taken_descriptors = queue.descriptors;
                 return Some(std::mem::take(&mut queue.jobs));
             }
-            queue = self.wait(queue, remaining);
+            self.changed.wait_for(&mut queue, remaining);
         }
-    }
-
-    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>, time: Duration) -> MutexGuard<'a, Queue> {
-        self.changed.wait_timeout(queue, time).unwrap_or_else(PoisonError::into_inner).0
     }
 
     fn commit_batch(&self, batch: Vec<CommitJob>) {

@@ -1,8 +1,8 @@
 //! A file that needs blocks, with its progress. The planner creates it, the streams fill it, and the commit stage ends
 //! it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use lfn_base::units::Bytes;
 use lfn_session::wire::copy::BlockHeader;
@@ -10,11 +10,11 @@ use lfn_session::wire::copy::blocks::{Block, Layout, Subtree};
 use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::entry::Entry;
 use lfn_session::wire::copy::overwrite::OverwritePolicy;
+use parking_lot::Mutex;
 
 use super::quota::FileReservation;
 use super::report::EntryReports;
 use crate::TransferError;
-use crate::lock::lock;
 use crate::proto::file_assembly::{BlockClaim, FileAssembly};
 use crate::storage::{Storage, UnpublishedFile};
 
@@ -90,7 +90,7 @@ impl NeededFile {
 
     /// Claims the block of the header for one stream. Returns `None` if the block is not needed.
     pub(super) fn claim(&self, header: &BlockHeader) -> Result<Option<Block>, TransferError> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.is_over {
             return Ok(None);
         }
@@ -102,7 +102,7 @@ impl NeededFile {
 
     /// Claims those blocks of a hole that are needed, for one stream.
     pub(super) fn claim_hole(&self, hole: Subtree) -> Result<Vec<Subtree>, TransferError> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.is_over {
             return Ok(Vec::new());
         }
@@ -111,17 +111,17 @@ impl NeededFile {
 
     /// Gives claimed blocks back, because they did not arrive.
     pub(super) fn release(&self, blocks: Subtree) {
-        lock(&self.state).assembly.release(blocks);
+        self.state.lock().assembly.release(blocks);
     }
 
     /// Returns whether the file still misses blocks or the digest of the sender.
     pub(super) fn is_unfinished(&self) -> bool {
-        !lock(&self.state).is_over
+        !self.state.lock().is_over
     }
 
     /// Returns the length of the blocks that an earlier copy left. An earlier session of the same copy does not count.
     pub(super) fn kept_bytes(&self) -> Bytes {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         if state.is_own_partial {
             return Bytes(0);
         }
@@ -131,7 +131,7 @@ impl NeededFile {
 
     /// Returns the digest of a complete file.
     pub(super) fn digest(&self) -> Option<Digest> {
-        lock(&self.state).assembly.digest()
+        self.state.lock().assembly.digest()
     }
 }
 

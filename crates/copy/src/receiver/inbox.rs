@@ -6,10 +6,9 @@
 //! files.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::lock::lock;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Interval at which a waiting thread checks whether the copy is over.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -49,11 +48,11 @@ impl<T> Inbox<T> {
 
     /// Adds an item. Waits while the queue is full, unless `is_stopped`.
     pub(super) fn send(&self, item: T, urgency: Urgency, is_stopped: impl Fn() -> bool) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         while queue.items.len() >= self.capacity && !is_stopped() {
             self.has_items.notify_all();
             queue.waiting_producers += 1;
-            queue = wait(&self.has_room, queue, POLL_INTERVAL);
+            self.has_room.wait_for(&mut queue, POLL_INTERVAL);
             queue.waiting_producers -= 1;
         }
         self.push(queue, item, urgency);
@@ -61,7 +60,7 @@ impl<T> Inbox<T> {
 
     /// Adds an item without waiting. Returns the length of the queue, so that the caller can limit it.
     pub(super) fn send_now(&self, item: T, urgency: Urgency) -> usize {
-        let queue = lock(&self.queue);
+        let queue = self.queue.lock();
         let length = queue.items.len() + 1;
         self.push(queue, item, urgency);
         length
@@ -69,11 +68,11 @@ impl<T> Inbox<T> {
 
     /// Takes all items. Waits until there are `wake_at` items or an urgent one, for at most `timeout`.
     pub(super) fn take(&self, wake_at: usize, timeout: Duration) -> VecDeque<T> {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         let wake_at = wake_at.clamp(1, self.capacity);
         if queue.items.len() < wake_at && !queue.has_urgent {
             queue.wake_at = Some(wake_at);
-            queue = wait(&self.has_items, queue, timeout);
+            self.has_items.wait_for(&mut queue, timeout);
             queue.wake_at = None;
         }
         self.take_all(queue)
@@ -81,12 +80,12 @@ impl<T> Inbox<T> {
 
     /// Takes all items that are there.
     pub(super) fn take_now(&self) -> VecDeque<T> {
-        self.take_all(lock(&self.queue))
+        self.take_all(self.queue.lock())
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        lock(&self.queue).items.len()
+        self.queue.lock().items.len()
     }
 
     fn take_all(&self, mut queue: MutexGuard<'_, Queue<T>>) -> VecDeque<T> {
@@ -106,10 +105,6 @@ impl<T> Inbox<T> {
             self.has_items.notify_all();
         }
     }
-}
-
-fn wait<'a, T>(condition: &Condvar, queue: MutexGuard<'a, T>, timeout: Duration) -> MutexGuard<'a, T> {
-    condition.wait_timeout(queue, timeout).unwrap_or_else(PoisonError::into_inner).0
 }
 
 #[cfg(test)]

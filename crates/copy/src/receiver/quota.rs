@@ -4,14 +4,13 @@
 //! A reservation does not use up the quota. Bytes are charged as they arrive, and holes as if they had arrived. So
 //! other files, or blocks that arrive twice, can use up the quota before a file is complete. This ends the session.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lfn_base::units::Bytes;
 use lfn_session::wire::copy::entry::Name;
+use parking_lot::Mutex;
 
 use crate::TransferError;
-use crate::lock::lock;
 use crate::stream_set::StreamSet;
 
 /// The bytes reserved since the session began, without those of failed files that did not arrive. `None` without a
@@ -47,7 +46,7 @@ impl QuotaReservation {
         streams: &StreamSet,
     ) -> Result<(), TransferError> {
         let Some(all) = &self.0 else { return Ok(()) };
-        let mut all = lock(all);
+        let mut all = all.lock();
         let before = file.0.load(Ordering::SeqCst);
         let now = (*all - before).saturating_add(lacking.0);
         if lacking.0 > before {
@@ -62,7 +61,7 @@ impl QuotaReservation {
     /// Releases the reservation of blocks that have arrived.
     pub(super) fn release_arrived(&self, file: &FileReservation, arrived: Bytes) {
         let Some(all) = &self.0 else { return };
-        let _all = lock(all);
+        let _all = all.lock();
         let remaining = file.0.load(Ordering::SeqCst).saturating_sub(arrived.0);
         file.0.store(remaining, Ordering::SeqCst);
     }
@@ -70,7 +69,7 @@ impl QuotaReservation {
     /// Releases the reservation of a file that receives no more blocks.
     pub(super) fn release(&self, file: &FileReservation) {
         let Some(all) = &self.0 else { return };
-        let mut all = lock(all);
+        let mut all = all.lock();
         *all = all.saturating_sub(file.0.swap(0, Ordering::SeqCst));
     }
 }

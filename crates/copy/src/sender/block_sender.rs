@@ -17,7 +17,6 @@ use super::read_error::ReadError;
 use super::shared::{Shared, wait};
 use super::source_file::ListedFile;
 use crate::TransferError;
-use crate::lock::lock;
 use crate::proto::schedule::BlockTask;
 use crate::proto::zeros::{hash_zeros, split_hole};
 use crate::stream_state::StreamState;
@@ -47,7 +46,7 @@ impl Shared {
             let mut buffer = Vec::new();
             while let Some(tasks) = self.next_blocks(stream_state)? {
                 let sent = self.send_tasks(stream, stream_state, tasks, &mut buffer);
-                lock(&self.state).busy_streams -= 1;
+                self.state.lock().busy_streams -= 1;
                 match sent {
                     Err(TransferError::Stream { .. }) if self.is_finished_early() => break,
                     sent => sent?,
@@ -63,13 +62,13 @@ impl Shared {
     /// before its last message arrives.
     fn is_finished_early(&self) -> bool {
         let deadline = Instant::now() + FINAL_MESSAGE_TIMEOUT;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while state.totals.is_complete
             && !state.scheduler.is_finished()
             && !self.streams.is_stopped()
             && Instant::now() < deadline
         {
-            state = wait(&self.work_available, state);
+            wait(&self.work_available, &mut state);
         }
         state.scheduler.is_finished()
     }
@@ -77,10 +76,10 @@ impl Shared {
     /// Hashes files that the receiver already has, while the streams send the others.
     pub(super) fn hash_requested(&self) {
         let mut buffer = Vec::new();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while !self.streams.is_stopped() && !state.scheduler.is_finished() {
             let Some(task) = state.scheduler.next_hash_block() else {
-                state = wait(&self.work_available, state);
+                wait(&self.work_available, &mut state);
                 continue;
             };
             drop(state);
@@ -92,7 +91,7 @@ impl Shared {
                 }
                 Err(why) => self.fail_file(&task, &why),
             }
-            state = lock(&self.state);
+            state = self.state.lock();
         }
     }
 
@@ -102,7 +101,7 @@ impl Shared {
         stream_state: &StreamState,
     ) -> Result<Option<Vec<BlockTask<Arc<ListedFile>>>>, TransferError> {
         let room = BlockHeader::LENGTH + self.block_size.0 as usize;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if self.streams.is_stopped() || state.scheduler.is_finished() {
                 return Ok(None);
@@ -119,7 +118,7 @@ impl Shared {
                 state.busy_streams += 1;
                 return Ok(Some(tasks));
             }
-            state = wait(&self.work_available, state);
+            wait(&self.work_available, &mut state);
         }
     }
 
@@ -151,7 +150,7 @@ impl Shared {
         let Some(last) = self.streams.measure(Activity::Disk, find)? else { return Ok(None) };
         let hole = split_hole(task.layout, self.verify, task.block.index, last).take(MAX_HOLES_PER_TASK);
         let last = hole.last().map_or(last, |part| part.last());
-        Ok(Some(lock(&self.state).scheduler.extend(task, last)))
+        Ok(Some(self.state.lock().scheduler.extend(task, last)))
     }
 
     /// Sends the blocks from that of the task to `last` as holes. Nothing is read.
@@ -202,7 +201,7 @@ impl Shared {
             let hash = self.streams.measure(Activity::Hash, || hash_of(part));
             send(part, hash);
             let known = |other| if other == part { hash } else { hash_of(other) };
-            let digest = lock(&self.state).scheduler.record_hole(task.file, part, &known);
+            let digest = self.state.lock().scheduler.record_hole(task.file, part, &known);
             if let Some(digest) = digest {
                 self.end_file(task, digest);
             }
@@ -332,7 +331,7 @@ impl Shared {
 
     /// Records hashed blocks, and reports the files that end with them.
     fn record_hashed(&self, hashed: Vec<HashedBlock>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let mut ended = Vec::new();
         for (task, hash) in hashed {
             if let Some(digest) = state.scheduler.record_hash(&task, hash) {
@@ -346,7 +345,7 @@ impl Shared {
     /// Reports a file that is hashed to its end.
     fn end_file(&self, task: &BlockTask<Arc<ListedFile>>, digest: Digest) {
         let file = task.file;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if file == 0 {
             state.digest = Some(digest);
         }
@@ -362,7 +361,7 @@ impl Shared {
     /// Finishes a file that was read to its end, if it is still the listed version.
     fn finish_file(&self, task: &BlockTask<Arc<ListedFile>>, digest: Digest, message: SenderMessage) {
         match self.open_files.close(task, digest, self.comparison()) {
-            Ok(()) => lock(&self.state).outbox.push_back(message),
+            Ok(()) => self.state.lock().outbox.push_back(message),
             Err(why) => self.fail_file(task, &why),
         }
     }
@@ -372,7 +371,7 @@ impl Shared {
     }
 
     fn fail_file(&self, task: &BlockTask<Arc<ListedFile>>, why: &ReadError) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         // Several streams may read the file. Only the first failure is reported.
         if state.scheduler.fail(task.file) == Ok(true) {
             state.linked_files.remove(task.file);

@@ -16,7 +16,6 @@ use super::source_file::ListedFile;
 use super::state::{SourceTotals, State};
 use super::walk::Walk;
 use super::walk_step::WalkStep;
-use crate::lock::lock;
 use crate::work_meter::Activity;
 
 /// Number of entries in a batch, and the maximum time that the first of them waits.
@@ -51,14 +50,14 @@ impl Shared {
             }
         }
         if self.add_steps(&mut steps) {
-            lock(&self.state).finish_list();
+            self.state.lock().finish_list();
             self.work_available.notify_all();
         }
     }
 
     /// Adds the steps to the list as soon as there is room. Returns false if the copy is over.
     fn add_steps(&self, steps: &mut Vec<WalkStep>) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         for step in steps.drain(..) {
             let weight = step.weight();
             while !state.scheduler.has_room(weight) || state.outbox.len() >= MAX_QUEUED_MESSAGES {
@@ -66,7 +65,7 @@ impl Shared {
                 if self.streams.is_stopped() {
                     return false;
                 }
-                state = wait(&self.room_in_list, state);
+                wait(&self.room_in_list, &mut state);
             }
             state.add_step(step);
         }

@@ -54,7 +54,6 @@ use self::state::SourceTotals;
 use self::walk::Walk;
 use super::TransferError;
 use super::entry_listener::EntryListener;
-use super::lock::lock;
 use super::role::{CopyResult, ListedTotals, Role, StreamWorker};
 use super::stream_set::StreamSet;
 use super::threads::spawn;
@@ -113,12 +112,12 @@ impl Sender {
 
     /// Returns the start time of the copy by the clock of the receiver, if the receiver has reported it.
     pub(crate) fn started_at(&self) -> Option<Modified> {
-        lock(&self.shared.state).started_at
+        self.shared.state.lock().started_at
     }
 
     /// Returns the digest of the file, if the copy is one file and that file was read to its end.
     pub(crate) fn digest(&self) -> Option<Digest> {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         state
             .digest
             .filter(|_| state.totals.is_complete && state.totals.entries == 1 && self.shared.verify.has_digest())
@@ -156,7 +155,7 @@ impl Role for Sender {
     }
 
     fn listed(&self) -> ListedTotals {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         let SourceTotals { entries, bytes, is_complete, .. } = state.totals;
         let finished = u64::from(entries).saturating_sub(state.scheduler.pending_entries() as u64);
         let not_needed = Bytes(state.scheduler.not_needed().0.saturating_add(self.shared.streams.not_needed().0));
@@ -165,7 +164,7 @@ impl Role for Sender {
 
     fn take_messages(&mut self, now: Instant) -> Vec<SenderMessage> {
         self.shared.maintain_streams(now);
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         // Send one list at a time: a long list takes a while on a slow path.
         let list = state
             .outbox
@@ -192,7 +191,7 @@ impl Role for Sender {
         if let ReceiverMessage::Ready { destination, .. } = &message {
             self.shared.destination.set(destination.clone());
         }
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         state.stall_detector.on_message(now);
         self.shared.on_stream_message(&mut state, &message, now)?;
         state.apply(message)?;
@@ -214,17 +213,17 @@ impl Role for Sender {
     }
 
     fn needs_streams(&self) -> bool {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         state.final_tally.is_none() && !state.scheduler.is_finished()
     }
 
     fn should_be_moving(&mut self) -> bool {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         state.busy_streams > 0 || state.scheduler.has_blocks_to_send()
     }
 
     fn result(&self) -> Option<CopyResult> {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         let tally = state.final_tally?;
         let is_single_file = state.totals.entries == 1 && self.shared.verify.has_digest();
         let digest = state.digest.filter(|_| is_single_file);

@@ -8,14 +8,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::options::Verify;
+use parking_lot::Mutex;
 
 use super::read_error::ReadError;
 use super::source_file::{ListedFile, OpenedFile};
-use crate::lock::lock;
 use crate::proto::schedule::BlockTask;
 use crate::storage::holes::{digest_of, is_zeros, last_block_in_hole};
 use crate::storage::{Metadata, ReadFile};
@@ -121,14 +121,14 @@ impl OpenFiles {
         comparison: Comparison<'_>,
     ) -> Result<(), ReadError> {
         let file = self.get_file(task)?;
-        lock(&self.0).retain(|(number, _)| *number != task.file);
+        self.0.lock().retain(|(number, _)| *number != task.file);
         let now = task.source.version.check_unchanged(&*file)?;
         // A file without a name was replaced or removed, so the sent data is not the current file.
         if now.links == 0 {
             return Err(ReadError::Changed);
         }
         compare_content(task, &*file, &now, digest, comparison)?;
-        if let Some(opened) = lock(&task.source.opened).as_mut() {
+        if let Some(opened) = task.source.opened.lock().as_mut() {
             opened.digest = Some(digest);
         }
         Ok(())
@@ -139,21 +139,21 @@ impl OpenFiles {
         let known = |files: &VecDeque<(u32, Arc<dyn ReadFile>)>| {
             files.iter().find(|(number, _)| *number == task.file).map(|(_, file)| file.clone())
         };
-        if has_several_blocks && let Some(file) = known(&lock(&self.0)) {
+        if has_several_blocks && let Some(file) = known(&self.0.lock()) {
             return Ok(file);
         }
         let opened = task.source.storage().open_file(&task.source.storage_name()?);
         let file: Arc<dyn ReadFile> = opened.map_err(|error| ReadError::of_listed("open", error))?.into();
         let metadata = file.metadata_at_open().map_err(read_failed)?;
         task.source.version.check(&metadata)?;
-        let mut opened = lock(&task.source.opened);
+        let mut opened = task.source.opened.lock();
         let first = opened.get_or_insert_with(|| Box::new(OpenedFile { metadata, digest: None }));
         if first.metadata.id != metadata.id {
             return Err(ReadError::Changed);
         }
         drop(opened);
         if has_several_blocks {
-            let mut files = lock(&self.0);
+            let mut files = self.0.lock();
             if known(&files).is_none() {
                 files.push_front((task.file, file.clone()));
                 files.truncate(MAX_OPEN);
@@ -173,7 +173,7 @@ fn compare_content(
     digest: Digest,
     comparison: Comparison<'_>,
 ) -> Result<(), ReadError> {
-    let Some(before) = lock(&task.source.opened).as_ref().map(|opened| opened.metadata) else { return Ok(()) };
+    let Some(before) = task.source.opened.lock().as_ref().map(|opened| opened.metadata) else { return Ok(()) };
     if before.changed == now.changed {
         return Ok(());
     }
@@ -193,7 +193,7 @@ fn compare_content(
     if !is_same {
         return Err(ReadError::Changed);
     }
-    if let Some(opened) = lock(&task.source.opened).as_mut() {
+    if let Some(opened) = task.source.opened.lock().as_mut() {
         opened.metadata = *now;
     }
     Ok(())

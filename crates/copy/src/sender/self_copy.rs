@@ -23,7 +23,6 @@ use super::source::Source;
 use super::walk::Walk;
 use crate::TransferError;
 use crate::base_dir::{BaseDir, path_text};
-use crate::lock::lock;
 use crate::storage::local::typed_paths::RelativePaths;
 use crate::storage::{FileId, ObjectKind};
 
@@ -59,12 +58,12 @@ impl Shared {
         listing: &Listing,
     ) -> Option<impl Iterator<Item = Walk>> {
         if listing.same_host {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             while !self.destination.is_known() {
                 if self.streams.is_stopped() {
                     return None;
                 }
-                state = wait(&self.room_in_list, state);
+                wait(&self.room_in_list, &mut state);
             }
         }
         let conflicts = match self.destination.get().map(|destination| check_sources(destination, typed, listing)) {

@@ -1,10 +1,11 @@
 //! Everything that the threads of a sender share.
 
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use lfn_base::units::Bytes;
 use lfn_session::wire::copy::options::Verify;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::destination_slot::DestinationSlot;
 use super::listing::Listing;
@@ -55,6 +56,6 @@ impl Shared {
 }
 
 /// Waits until the state may have changed, for at most [`POLL_INTERVAL`].
-pub(super) fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-    condition.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
+pub(super) fn wait(condition: &Condvar, state: &mut MutexGuard<'_, State>) {
+    condition.wait_for(state, POLL_INTERVAL);
 }

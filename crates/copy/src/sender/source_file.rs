@@ -3,14 +3,14 @@
 //! A file is identified by its storage and its name there. The storage follows no symbolic link below its top. So a
 //! directory that is renamed or replaced during the copy leads nowhere else.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::entry::{EntryError, Name};
+use parking_lot::Mutex;
 
 use super::file_version::FileVersion;
 use super::hard_links::FileIdentity;
-use crate::lock::lock;
 use crate::storage::{Metadata, Storage};
 
 /// A storage that is listed, and the place of its entries in the list.
@@ -70,7 +70,7 @@ impl ListedFile {
 
     /// Returns the digest of the data that was read, once the file was read to its end.
     pub(super) fn sent_digest(&self) -> Option<Digest> {
-        lock(&self.opened).as_ref()?.digest
+        self.opened.lock().as_ref()?.digest
     }
 
     pub(super) fn name(&self) -> &Name {

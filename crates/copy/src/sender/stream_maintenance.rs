@@ -7,7 +7,6 @@ use lfn_session::wire::copy::{ReceiverMessage, SenderMessage};
 use super::shared::Shared;
 use super::state::State;
 use crate::TransferError;
-use crate::lock::lock;
 use crate::stream_state::{ClosedStream, MAX_RANGES_PER_MESSAGE};
 
 impl Shared {
@@ -16,7 +15,7 @@ impl Shared {
         let streams = &self.streams;
         for ClosedStream { stream: closed, error } in streams.take_closed() {
             let Some(error) = error else { continue };
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let parts = closed.unacked_blocks(MAX_RANGES_PER_MESSAGE);
             let last = parts.len();
             let (stream, stalled) = (closed.number(), closed.is_stalled());
@@ -29,7 +28,7 @@ impl Shared {
             }
             streams.record_failure(error);
         }
-        let Some(since) = lock(&self.state).stall_detector.check(now) else { return };
+        let Some(since) = self.state.lock().stall_detector.check(now) else { return };
         let timeout = streams.stall_timeouts().stream;
         for stream_state in streams.active() {
             if stream_state.has_stalled(since, timeout, now) {

@@ -417,7 +417,7 @@ fn reused_inode_is_not_a_hard_link() {
         Walk::new(Source::File { base: Arc::new(BaseDir::Local), path: at(name) }, listing.clone())
     });
     shared.list(walks);
-    let state = lock(&shared.state);
+    let state = shared.state.lock();
     let Some(SenderMessage::List { entries, .. }) = state.outbox.front() else { panic!() };
     let kinds: Vec<_> = entries.iter().map(|entry| entry.kind.clone()).collect();
     let (file, link) = (|length| EntryKind::File { length: Bytes(length) }, |to| EntryKind::HardLink { to });

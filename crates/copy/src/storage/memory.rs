@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use lfn_base::units::Bytes;
 use lfn_session::wire::copy::blocks::{Block, Layout, Subtree};
@@ -13,6 +13,7 @@ use lfn_session::wire::copy::byte_string::ByteString;
 use lfn_session::wire::copy::digest::BlockHash;
 use lfn_session::wire::copy::entry::{Entry, Modified, Name};
 use lfn_session::wire::copy::options::Verify;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::memory_file::{Content, MemoryReadFile, Object, ObjectState, Pages};
@@ -20,7 +21,6 @@ use super::{
     Capabilities, Existing, FileId, Metadata, Names, ObjectKind, OpenedPartial, PartialRequest, ReadFile, Removal,
     RemovalVisitor, Storage, TopDirectory, UnpublishedFile,
 };
-use crate::lock::lock;
 use crate::{ForbiddenReason, TransferError};
 
 /// Device number of all objects.
@@ -112,19 +112,19 @@ impl Contents {
         }
         let now = self.now();
         {
-            let mut state = lock(&object.state);
+            let mut state = object.state.lock();
             state.links += 1;
             state.changed = now;
         }
         if let Some(replaced) = self.objects.insert(name.as_bytes().to_vec(), object) {
-            lock(&replaced.state).links -= 1;
+            replaced.state.lock().links -= 1;
         }
         Ok(())
     }
 
     fn remove(&mut self, path: &[u8]) {
         if let Some(removed) = self.objects.remove(path) {
-            lock(&removed.state).links -= 1;
+            removed.state.lock().links -= 1;
         }
     }
 
@@ -139,7 +139,7 @@ impl Contents {
 
 impl MemoryStorage {
     fn object(&self, name: &Name) -> Result<Arc<Object>, TransferError> {
-        let found = lock(&self.0).find(name)?.cloned();
+        let found = self.0.lock().find(name)?.cloned();
         found.ok_or_else(|| TransferError::NotFound { path: name.to_string() })
     }
 
@@ -149,8 +149,8 @@ impl MemoryStorage {
             return Ok(());
         }
         let object = self.object(name)?;
-        let now = lock(&self.0).now();
-        let mut state = lock(&object.state);
+        let now = self.0.lock().now();
+        let mut state = object.state.lock();
         state.changed = now;
         change(&mut state);
         Ok(())
@@ -175,7 +175,7 @@ impl Storage for MemoryStorage {
         if name.is_root() {
             return Ok(Existing::Object(Metadata { mode: 0o755, ..Metadata::of_new(ObjectKind::Directory) }));
         }
-        let contents = lock(&self.0);
+        let contents = self.0.lock();
         Ok(contents.find(name)?.map_or(Existing::Nothing, |object| Existing::Object(object.metadata())))
     }
 
@@ -183,7 +183,7 @@ impl Storage for MemoryStorage {
         if !directory.is_root() && self.object(directory)?.kind() != ObjectKind::Directory {
             return Err(failed("list", directory, Errno::NOTDIR));
         }
-        let (below, _) = lock(&self.0).paths_below(directory.as_bytes());
+        let (below, _) = self.0.lock().paths_below(directory.as_bytes());
         let start = if directory.is_root() { 0 } else { directory.as_bytes().len() + 1 };
         let names: Vec<_> =
             below.iter().map(|path| path[start..].to_vec()).filter(|path| !path.contains(&b'/')).collect();
@@ -191,7 +191,7 @@ impl Storage for MemoryStorage {
     }
 
     fn read_link(&self, name: &Name) -> Result<ByteString, TransferError> {
-        match &lock(&self.object(name)?.state).content {
+        match &self.object(name)?.state.lock().content {
             Content::Symlink(target) => Ok(target.clone()),
             _ => Err(failed("read the link", name, Errno::INVAL)),
         }
@@ -210,7 +210,7 @@ impl Storage for MemoryStorage {
     }
 
     fn top(&self) -> TopDirectory {
-        let contents = lock(&self.0);
+        let contents = self.0.lock();
         let is_empty = contents.objects.is_empty() && contents.partials.is_empty();
         TopDirectory { has_no_conflicts: is_empty, ..TopDirectory::default() }
     }
@@ -220,17 +220,17 @@ impl Storage for MemoryStorage {
     }
 
     fn has_partial(&self, name: &Name) -> Result<bool, TransferError> {
-        Ok(lock(&self.0).partials.contains_key(name.as_bytes()))
+        Ok(self.0.lock().partials.contains_key(name.as_bytes()))
     }
 
     fn create_directory(&self, entry: &Entry, replace: bool) -> Result<(), TransferError> {
-        let mut contents = lock(&self.0);
+        let mut contents = self.0.lock();
         let directory = contents.new_object(Content::Directory, entry.mode & 0o777 | 0o700, Modified::default());
         contents.insert(&entry.name, directory, replace)
     }
 
     fn create_symlink(&self, entry: &Entry, target: &ByteString, replace: bool) -> Result<(), TransferError> {
-        let mut contents = lock(&self.0);
+        let mut contents = self.0.lock();
         let link = contents.new_object(Content::Symlink(target.clone()), 0o777, entry.modified);
         contents.insert(&entry.name, link, replace)
     }
@@ -250,11 +250,11 @@ impl Storage for MemoryStorage {
         if object.kind() == ObjectKind::Directory {
             return Err(failed("create", &entry.name, Errno::PERM));
         }
-        lock(&self.0).insert(&entry.name, object, replace)
+        self.0.lock().insert(&entry.name, object, replace)
     }
 
     fn write_file(&self, entry: &Entry, bytes: &[u8]) -> Result<Arc<dyn UnpublishedFile>, TransferError> {
-        let mut contents = lock(&self.0);
+        let mut contents = self.0.lock();
         contents.check_parents(&entry.name)?;
         let object = contents.new_object(Content::File(Pages::default()), entry.mode, entry.modified);
         drop(contents);
@@ -266,7 +266,7 @@ impl Storage for MemoryStorage {
         let PartialRequest { entry, layout, verify, .. } = request;
         let source = PartialSource { layout: *layout, modified: entry.modified, verify: *verify };
         let path = entry.name.as_bytes();
-        let mut contents = lock(&self.0);
+        let mut contents = self.0.lock();
         contents.check_parents(&entry.name)?;
         match contents.partials.get_mut(path) {
             Some(partial) if partial.is_open => return Err(TransferError::Locked { path: entry.name.to_string() }),
@@ -288,7 +288,7 @@ impl Storage for MemoryStorage {
     }
 
     fn remove_directory(&self, name: &Name, dry_run: bool) -> Result<bool, TransferError> {
-        let mut contents = lock(&self.0);
+        let mut contents = self.0.lock();
         match contents.find(name)?.map(|object| object.kind()) {
             None => return Ok(true),
             Some(ObjectKind::Directory) => {}
@@ -308,7 +308,7 @@ impl Storage for MemoryStorage {
         removal: Removal<'_>,
         visitor: &mut dyn RemovalVisitor,
     ) -> Result<bool, TransferError> {
-        let mut contents = lock(&self.0);
+        let mut contents = self.0.lock();
         let Some(top) = contents.find(name)? else { return Ok(true) };
         let mut found = vec![(name.as_bytes().to_vec(), top.kind())];
         let (below, _) = contents.paths_below(name.as_bytes());
@@ -372,7 +372,7 @@ impl MemoryFile {
     /// Records that blocks are written.
     fn record(&self, blocks: Subtree, hash: BlockHash) {
         if let Some(partial) =
-            lock(&self.storage.0).partials.get_mut(self.name.as_bytes()).filter(|_| self.layout.is_some())
+            self.storage.0.lock().partials.get_mut(self.name.as_bytes()).filter(|_| self.layout.is_some())
         {
             partial.blocks.insert(blocks, hash);
         }
@@ -395,14 +395,14 @@ impl UnpublishedFile for MemoryFile {
     }
 
     fn set_attributes(&self, entry: &Entry) -> Result<(), TransferError> {
-        let mut state = lock(&self.object.state);
+        let mut state = self.object.state.lock();
         state.mode = entry.mode;
         state.modified = entry.modified;
         Ok(())
     }
 
     fn publish(&self, replace: bool) -> Result<(), TransferError> {
-        let mut contents = lock(&self.storage.0);
+        let mut contents = self.storage.0.lock();
         let inserted = contents.insert(&self.name, self.object.clone(), replace);
         match &inserted {
             Ok(()) => {
@@ -448,7 +448,7 @@ impl Drop for MemoryFile {
         if self.layout.is_none() || self.is_published.load(Ordering::SeqCst) {
             return;
         }
-        let mut contents = lock(&self.storage.0);
+        let mut contents = self.storage.0.lock();
         let Some(partial) = contents.partials.get_mut(self.name.as_bytes()) else { return };
         partial.is_open = false;
         if self.is_useless.load(Ordering::SeqCst) || partial.blocks.is_empty() {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use lfn_base::units::Bytes;
 use lfn_session::wire::copy::byte_string::ByteString;
 use lfn_session::wire::copy::entry::Modified;
+use parking_lot::Mutex;
 
 use super::{FileData, FileId, Metadata, ObjectKind, ReadFile};
-use crate::lock::lock;
 
 /// Unit of allocation, in bytes. A page of zeros is a hole.
 const PAGE: u64 = 4096;
@@ -49,7 +49,7 @@ pub(super) struct Pages {
 
 impl Object {
     pub(super) fn kind(&self) -> ObjectKind {
-        match lock(&self.state).content {
+        match self.state.lock().content {
             Content::File(_) => ObjectKind::File,
             Content::Directory => ObjectKind::Directory,
             Content::Symlink(_) => ObjectKind::Symlink,
@@ -58,7 +58,7 @@ impl Object {
 
     pub(super) fn metadata(&self) -> Metadata {
         let kind = self.kind();
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let length = match &state.content {
             Content::File(pages) => pages.length,
             Content::Directory => 0,
@@ -77,14 +77,14 @@ impl Object {
 
     /// Makes a range of a file a hole.
     pub(super) fn write_hole(&self, offset: u64, length: u64) {
-        if let Content::File(pages) = &mut lock(&self.state).content {
+        if let Content::File(pages) = &mut self.state.lock().content {
             pages.write_hole(offset, length);
         }
     }
 
     /// Writes to a file.
     pub(super) fn write_at(&self, bytes: &[u8], offset: u64) {
-        if let Content::File(pages) = &mut lock(&self.state).content {
+        if let Content::File(pages) = &mut self.state.lock().content {
             pages.write(bytes, offset);
         }
     }
@@ -155,7 +155,7 @@ pub(super) struct MemoryReadFile(pub(super) Arc<Object>);
 
 impl MemoryReadFile {
     fn with_pages<T>(&self, read: impl FnOnce(&Pages) -> io::Result<T>) -> io::Result<T> {
-        match &lock(&self.0.state).content {
+        match &self.0.state.lock().content {
             Content::File(pages) => read(pages),
             _ => Err(io::ErrorKind::InvalidInput.into()),
         }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lfn_link::settings::{HopSettings, SettingsError};
@@ -19,6 +19,7 @@ use lfn_session::server::accept::{
     AcceptLoop, AcceptSettings, AcceptedConnection, ConnectionServer, RefusedConnection, StopSignal, WhenFull,
 };
 use lfn_sys::process;
+use parking_lot::Mutex;
 
 use super::listener::{ControlConnection, ControlSocket};
 use super::peer::{self, PEER_TIMEOUT};
@@ -52,7 +53,7 @@ pub(crate) struct ControlServer {
     seed: u64,
     /// Changes are reported with the time since then.
     started_at: lfn_base::time::Instant,
-    /// `None` after the stop: then requests get no response.
+    /// `None` after the stop: then requests get no response. After a panic, the path keeps its settings.
     paths: Mutex<Option<Vec<ControlledPath>>>,
     environment: SideEnvironment,
 }
@@ -97,7 +98,7 @@ impl ControlServer {
         };
         accept_loop.run(sockets, StopSignal::Closed(stop));
         // A request that is being answered is finished first.
-        let paths = server.lock().take().unwrap_or_default();
+        let paths = server.paths.lock().take().unwrap_or_default();
         paths.into_iter().map(|controlled| controlled.changes).collect()
     }
 
@@ -106,7 +107,7 @@ impl ControlServer {
         let invalid = |error| Refusal { message: format!("not a request: {error}"), hint: None, is_usage: true };
         let response = match serde_json::from_slice(line).map_err(invalid) {
             Ok(Request::Environment) => serde_json::to_vec(&self.environment.of(side)),
-            Ok(request) => serde_json::to_vec(&self.answer(self.lock().as_mut()?, &request)),
+            Ok(request) => serde_json::to_vec(&self.answer(self.paths.lock().as_mut()?, &request)),
             Err(refusal) => serde_json::to_vec(&Response::Err(refusal)),
         };
         // Serialisation cannot fail: the response has no map with keys that are not text.
@@ -150,11 +151,6 @@ impl ControlServer {
             changes.push(LinkChange { at, link, settings: change.to_string(), base_rtt });
         }
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<ControlledPath>>> {
-        // After a panic, the path keeps its settings.
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,15 +8,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lfn_base::time::Instant;
 use lfn_base::units::Bytes;
 use lfn_link::{Link, LinkConfig, LinkStats};
 use lfn_sys::memory::Arena;
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 
@@ -94,14 +95,14 @@ pub(super) fn channel(hops: &[LinkConfig]) -> io::Result<(ControlChannel, Comman
 impl ControlChannel {
     /// Returns the current settings of the hops.
     pub(crate) fn hops(&self) -> Vec<LinkConfig> {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner).hops.clone()
+        self.settings.lock().hops.clone()
     }
 
     /// Changes hop number `hop`, counted from 0, to `config`, and waits until the change is made. Packets in flight
     /// stay in flight. If the settings cannot be emulated or do not fit into memory, returns an error and changes
     /// nothing.
     pub(crate) fn set(&self, hop: usize, config: &LinkConfig) -> Result<(), EmulateError> {
-        let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut settings = self.settings.lock();
         let mut hops = settings.hops.clone();
         let count = hops.len();
         *hops.get_mut(hop).ok_or_else(|| EmulateError::Link(format!("no hop {hop} among {count}")))? = config.clone();

@@ -11,7 +11,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use lfn_copy::proto::manifest::{MAX_LINE, ManifestLine, ManifestReader};
 use lfn_session::wire::copy::blocks::{DEFAULT_BLOCK, Layout};
 use lfn_session::wire::copy::byte_string::ByteString;
 use lfn_session::wire::copy::digest::{Digest, HashTree, hash_block};
+use parking_lot::Mutex;
 
 use crate::cli::output::{OutputArgs, TextOrLines};
 use crate::exit::{Exit, Failure, without_error_number};
@@ -192,7 +192,7 @@ fn skip_line(input: &mut dyn BufRead) -> io::Result<()> {
 fn check_all(lines: &Mutex<Receiver<ManifestLine>>, directory: &Path, report: &Report) {
     let mut buffer = Vec::new();
     loop {
-        let next = lines.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = lines.lock().recv();
         let Ok(line) = next else { return };
         let path = directory.join(std::ffi::OsStr::from_bytes(line.name.as_bytes()));
         match digest(&path, &mut buffer) {
@@ -368,7 +368,7 @@ impl Report {
         // The reader may close the pipe early.
         let _ = self.progress.print(|| self.print_difference(&difference));
         if let Some(all) = &self.differences {
-            all.lock().unwrap_or_else(PoisonError::into_inner).push(difference);
+            all.lock().push(difference);
         }
     }
 
@@ -391,7 +391,7 @@ impl Report {
         self.progress.finish();
         let totals = self.progress.update(std::mem::take);
         let VerifyCounts { matching, changed, missing, unreadable, unlisted, bad_lines, bytes } = totals;
-        let differences = self.differences.map(|all| all.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let differences = self.differences.map(Mutex::into_inner);
         let document = VerifyDocument { schema: VerifySchema::Current, counts: totals, differences };
         if self.format == OutputFormat::Ndjson {
             output.write_report(&document)?;

@@ -155,6 +155,11 @@ pub fn draw_stderr(text: impl Display) {
     write_stderr(text.to_string().as_bytes());
 }
 
+/// Draws on standard output if it is a terminal, like [`draw_stderr`].
+pub fn draw_stdout(text: impl Display) {
+    let _ = write!(stdout(), "{text}").and_then(|()| stdout().flush());
+}
+
 /// Writes the text at once, so that it keeps its order with other output.
 #[expect(clippy::disallowed_methods, reason = "the one place that writes there")]
 fn write_stderr(text: &[u8]) {

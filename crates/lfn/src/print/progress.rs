@@ -1,15 +1,16 @@
 //! Progress of a running command: one model with its printers.
 //!
 //! A command keeps its [`Figures`] in a [`Progress`] and changes them with each event. The printer shows them: redrawn
-//! on a terminal (with `indicatif`), or as lines of text. A command that prints lines of JSON takes its times from an
+//! on a terminal, or as lines of text. A command that prints lines of JSON takes its times from an
 //! [`IntervalTimer`] too.
 //!
 //! The terminal's settings stay unchanged, so a killed command leaves a working terminal.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use parking_lot::Mutex;
 
 use crate::print::{self, terminal};
 
@@ -19,8 +20,8 @@ pub const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum time between two drawings of figures that change without events.
 pub const REDRAW_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Template of indicatif that has only the key of the figures.
-const TEMPLATE: &str = "{figures}";
+/// Minimum time between two drawings.
+const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Figures of a running command, in the form of each printer.
 pub trait Figures: Send + 'static {
@@ -47,97 +48,98 @@ pub enum ProgressPrinter {
 }
 
 impl ProgressPrinter {
-    /// Returns the printer for stderr, if it is a terminal.
+    /// Returns the printer for stderr, if it is a terminal that can move its cursor.
     pub fn stderr() -> Self {
-        if terminal::stderr_is_terminal() { ProgressPrinter::Terminal } else { ProgressPrinter::Hidden }
+        if terminal::can_redraw_stderr() { ProgressPrinter::Terminal } else { ProgressPrinter::Hidden }
+    }
+
+    fn is_drawn(self) -> bool {
+        matches!(self, ProgressPrinter::Terminal | ProgressPrinter::ResultTerminal)
     }
 }
 
 /// Progress of one command. Clones show the same figures.
 #[derive(Debug)]
-pub struct Progress<F> {
-    state: Arc<Mutex<State<F>>>,
-    printer: ProgressPrinter,
-    bar: ProgressBar,
-    began: Instant,
+pub struct Progress<F: Figures> {
+    shared: Arc<Shared<F>>,
 }
 
+/// State of the clones and of the thread that redraws. `drawn` is locked before `figures`.
 #[derive(Debug)]
-struct State<F> {
-    figures: F,
-    lines: IntervalTimer,
+struct Shared<F: Figures> {
+    printer: ProgressPrinter,
+    began: Instant,
+    figures: Mutex<F>,
+    lines: Mutex<IntervalTimer>,
+    drawn: Mutex<Drawn>,
 }
 
-impl<F> Clone for Progress<F> {
+impl<F: Figures> Clone for Progress<F> {
     fn clone(&self) -> Self {
-        Progress { state: Arc::clone(&self.state), printer: self.printer, bar: self.bar.clone(), began: self.began }
+        Progress { shared: Arc::clone(&self.shared) }
     }
 }
 
 impl<F: Figures> Progress<F> {
     /// Creates the progress of a command that starts now. The first call of [`Progress::show`] prints it.
     pub fn new(figures: F, printer: ProgressPrinter) -> Self {
-        let state = Arc::new(Mutex::new(State { figures, lines: IntervalTimer::new(LINE_INTERVAL) }));
-        let (target, size): (_, fn() -> (usize, usize)) = match printer {
-            ProgressPrinter::Terminal => (ProgressDrawTarget::stderr(), terminal::stderr_size),
-            ProgressPrinter::ResultTerminal => (ProgressDrawTarget::stdout(), terminal::stdout_size),
-            ProgressPrinter::Lines | ProgressPrinter::Hidden => (ProgressDrawTarget::hidden(), terminal::stderr_size),
+        let shared = Shared {
+            printer,
+            began: Instant::now(),
+            figures: Mutex::new(figures),
+            lines: Mutex::new(IntervalTimer::new(LINE_INTERVAL)),
+            drawn: Mutex::default(),
         };
-        let bar = ProgressBar::with_draw_target(None, target);
-        let (shown, began) = (Arc::clone(&state), Instant::now());
-        let figures = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let (columns, rows) = size();
-            let lines = lock(&shown).figures.lines(began.elapsed(), columns, rows);
-            // The buffer of indicatif takes all text.
-            let _ = out.write_str(&lines.join("\n"));
-        };
-        // The template is a tested constant.
-        if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
-            bar.set_style(style.with_key("figures", figures));
-        }
-        Progress { state, printer, bar, began }
+        Progress { shared: Arc::new(shared) }
     }
 
     /// Draws the figures at a fixed interval too, because they change without events.
     pub fn redraw_at_intervals(&self) {
-        if self.is_drawn() {
-            self.bar.enable_steady_tick(REDRAW_INTERVAL);
+        if !self.is_drawn() || std::mem::replace(&mut self.shared.drawn.lock().has_thread, true) {
+            return;
         }
+        let shared = Arc::downgrade(&self.shared);
+        thread::spawn(move || {
+            loop {
+                thread::sleep(REDRAW_INTERVAL);
+                let Some(shared) = shared.upgrade().filter(|shared| !shared.drawn.lock().is_finished) else { return };
+                shared.draw();
+            }
+        });
     }
 
     /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+        self.shared.began.elapsed()
     }
 
     /// Returns the printer of the progress.
     pub fn printer(&self) -> ProgressPrinter {
-        self.printer
+        self.shared.printer
     }
 
     /// Reports whether a terminal shows the figures.
     pub fn is_drawn(&self) -> bool {
-        matches!(self.printer, ProgressPrinter::Terminal | ProgressPrinter::ResultTerminal)
+        self.shared.printer.is_drawn()
     }
 
     /// Changes the figures. The change is visible at the next drawing.
     pub fn update<R>(&self, change: impl FnOnce(&mut F) -> R) -> R {
-        change(&mut lock(&self.state).figures)
+        change(&mut self.shared.figures.lock())
     }
 
     /// Shows the figures: draws them, or prints a line if one is due.
     pub fn show(&self) {
-        self.show_at(self.began.elapsed());
+        self.show_at(self.elapsed());
     }
 
     /// Does the same as [`Progress::show`] with figures of the time `now` after the start.
     pub fn show_at(&self, now: Duration) {
-        match self.printer {
-            ProgressPrinter::Terminal | ProgressPrinter::ResultTerminal => self.bar.tick(),
+        match self.printer() {
+            ProgressPrinter::Terminal | ProgressPrinter::ResultTerminal => self.shared.draw(),
             ProgressPrinter::Lines => {
-                let mut state = lock(&self.state);
-                let line = state.figures.plain();
-                if let Some(line) = line.filter(|_| state.lines.is_due(now)) {
+                let line = self.update(|figures| figures.plain());
+                if let Some(line) = line.filter(|_| self.shared.lines.lock().is_due(now)) {
                     print::error(format_args!("{line}\n"));
                 }
             }
@@ -147,18 +149,22 @@ impl<F: Figures> Progress<F> {
 
     /// Prints other lines. Drawn figures make room for them.
     pub fn print<R>(&self, print: impl FnOnce() -> R) -> R {
-        self.bar.suspend(print)
+        let mut drawn = self.shared.drawn.lock();
+        self.shared.write(&drawn.erase());
+        let printed = print();
+        self.shared.draw_now(&mut drawn);
+        printed
     }
 
     /// Erases the figures from the terminal.
     pub fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.shared.finish();
     }
 
     /// Erases the figures from the terminal, or prints the last line of text.
     pub fn finish_with_line(&self) {
         self.finish();
-        if self.printer == ProgressPrinter::Lines
+        if self.printer() == ProgressPrinter::Lines
             && let Some(line) = self.update(|figures| figures.plain())
         {
             print::error(format_args!("{line}\n"));
@@ -166,8 +172,79 @@ impl<F: Figures> Progress<F> {
     }
 }
 
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+impl<F: Figures> Shared<F> {
+    /// Draws the figures, unless they were drawn just now.
+    fn draw(&self) {
+        let mut drawn = self.drawn.lock();
+        if drawn.at.is_none_or(|at| at.elapsed() >= MIN_REDRAW_INTERVAL) {
+            self.draw_now(&mut drawn);
+        }
+    }
+
+    fn draw_now(&self, drawn: &mut Drawn) {
+        if drawn.is_finished || !self.printer.is_drawn() {
+            return;
+        }
+        let (columns, rows) =
+            if self.printer == ProgressPrinter::Terminal { terminal::stderr_size() } else { terminal::stdout_size() };
+        let lines = self.figures.lock().lines(self.began.elapsed(), columns, rows);
+        self.write(&drawn.replace(&lines));
+        drawn.at = Some(Instant::now());
+    }
+
+    fn finish(&self) {
+        let mut drawn = self.drawn.lock();
+        self.write(&drawn.erase());
+        drawn.is_finished = true;
+    }
+
+    /// Writes to the terminal. Figures on a terminal that is gone are no error of the command.
+    fn write(&self, text: &str) {
+        match self.printer {
+            ProgressPrinter::Terminal => print::draw_stderr(text),
+            ProgressPrinter::ResultTerminal => print::draw_stdout(text),
+            ProgressPrinter::Lines | ProgressPrinter::Hidden => {}
+        }
+    }
+}
+
+impl<F: Figures> Drop for Shared<F> {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// Lines on the terminal. The cursor is at the start of the first line, so that the echo of a key moves no line, and a
+/// program on the same terminal writes over the line.
+#[derive(Debug, Default)]
+struct Drawn {
+    lines: usize,
+    at: Option<Instant>,
+    /// A thread redraws the figures.
+    has_thread: bool,
+    is_finished: bool,
+}
+
+impl Drawn {
+    /// Returns the text that replaces the drawn lines by these.
+    fn replace(&mut self, lines: &[String]) -> String {
+        let erase = self.erase();
+        self.lines = lines.len();
+        match lines.len() {
+            0 => erase,
+            1 => format!("{erase}{}\r", lines[0]),
+            more => format!("{erase}{}\r\x1b[{}A", lines.join("\r\n"), more - 1),
+        }
+    }
+
+    /// Returns the text that erases the drawn lines. It erases nothing below a single line.
+    fn erase(&mut self) -> String {
+        match std::mem::take(&mut self.lines) {
+            0 => String::new(),
+            1 => "\r\x1b[K".to_owned(),
+            _ => "\r\x1b[J".to_owned(),
+        }
+    }
 }
 
 /// Decides when a line is due: at once, and then after each interval.
@@ -213,8 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn template_is_valid() {
-        assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
+    fn lines_are_replaced_and_erased_in_place() {
+        let mut drawn = Drawn::default();
+        assert_eq!(drawn.erase(), "");
+        assert_eq!(drawn.replace(&["a".into(), "b".into()]), "a\r\nb\r\x1b[1A");
+        assert_eq!(drawn.replace(&["c".into()]), "\r\x1b[Jc\r");
+        assert_eq!(drawn.replace(&["d".into()]), "\r\x1b[Kd\r");
+        assert_eq!(drawn.erase(), "\r\x1b[K");
+        assert_eq!(drawn.erase(), "");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! is parsed, and once more by the configuration file of `lfn serve`.
 
 use std::env;
-use std::sync::{PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 use crate::cli::ColorWhen;
 use crate::cli::global::GlobalArgs;
@@ -28,11 +29,11 @@ pub fn configure_from_flags(flags: &GlobalArgs) {
 
 /// Sets the settings of this process.
 pub fn configure(settings: PrintSettings) {
-    *SETTINGS.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    *SETTINGS.write() = settings;
 }
 
 fn settings() -> PrintSettings {
-    *SETTINGS.read().unwrap_or_else(PoisonError::into_inner)
+    *SETTINGS.read()
 }
 
 /// Reports whether only errors and requested results are printed (`--quiet`).

@@ -61,7 +61,16 @@ fn size(terminal: impl AsFd) -> (usize, usize) {
 
 /// Returns true if lines can be drawn over: stdout is a terminal that can move its cursor.
 pub fn can_redraw() -> bool {
-    io::stdout().is_terminal() && env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb")
+    io::stdout().is_terminal() && can_move_cursor()
+}
+
+/// Returns true if lines on stderr can be drawn over.
+pub fn can_redraw_stderr() -> bool {
+    stderr_is_terminal() && can_move_cursor()
+}
+
+fn can_move_cursor() -> bool {
+    env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb")
 }
 
 /// Reports whether standard output is a terminal.

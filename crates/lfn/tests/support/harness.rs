@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::process::ExitCode;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
+use parking_lot::{Condvar, Mutex};
 
 use super::skip::{Missing, skip};
 use super::{is_root, missing_program};
@@ -144,10 +144,10 @@ impl Turns {
 
     /// Waits for the turn of this test, and holds it until the result is dropped.
     fn take(&self, weight: Weight, position: usize) -> HeldTurn<'_> {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         queues[weight as usize].waiting.insert(position);
         let has_to_wait = |queues: &mut ByWeight<Queue>| !self.has_turn(queues, weight, position);
-        let mut queues = self.changed.wait_while(queues, has_to_wait).unwrap_or_else(PoisonError::into_inner);
+        self.changed.wait_while(&mut queues, has_to_wait);
         let queue = &mut queues[weight as usize];
         queue.waiting.remove(&position);
         queue.running += 1;
@@ -172,7 +172,7 @@ struct HeldTurn<'a> {
 
 impl Drop for HeldTurn<'_> {
     fn drop(&mut self) {
-        self.turns.queues.lock().unwrap_or_else(PoisonError::into_inner)[self.weight as usize].running -= 1;
+        self.turns.queues.lock()[self.weight as usize].running -= 1;
         self.turns.changed.notify_all();
     }
 }

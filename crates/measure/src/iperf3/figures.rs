@@ -9,7 +9,7 @@ use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_sys::tcp;
 
 use super::Error;
-use super::stream::{ArrivedDatagrams, OpenStream, load_options, lock};
+use super::stream::{ArrivedDatagrams, OpenStream, load_options};
 use crate::load::{IntervalMeter, LoadEngine, LoadError, LoadState, LoadStream, MeteredStream, StreamTotals};
 use crate::proto::iperf3::datagram::{CounterWidth, DatagramCounts};
 use crate::proto::iperf3::results::CpuPercent;
@@ -309,7 +309,7 @@ impl IperfFigures {
 
     fn stream(&self, at: usize, stream: IperfStream<'_>) -> StreamResult {
         let baseline = &self.baselines[at];
-        let arrivals = *lock(&self.arrivals[at]);
+        let arrivals = *self.arrivals[at].lock();
         // Later data is read to unblock the sender, but does not count.
         let received = self.received_at_end.as_ref().map(|all| all[at]).filter(|_| !stream.sends);
         let (packets, omitted) = match (self.protocol, stream.sends) {
@@ -343,11 +343,11 @@ impl IperfFigures {
         self.engines.iter().for_each(|engine| engine.load().end_warm_up());
         self.cpu_before = tcp::thread_cpu();
         let baselines = self.streams().zip(&self.arrivals).map(|(stream, arrivals)| {
-            lock(arrivals).reset_jitter();
+            arrivals.lock().reset_jitter();
             Baseline {
                 bytes: stream.bytes(),
                 datagrams: stream.stream.counter.datagrams(),
-                arrivals: *lock(arrivals),
+                arrivals: *arrivals.lock(),
                 retransmits: stream.retransmits().unwrap_or(0),
                 acked: stream.stream.handle.info().and_then(|info| info.acked_bytes).unwrap_or(0),
             }

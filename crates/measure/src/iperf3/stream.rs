@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use lfn_session::clock::now;
 use lfn_session::transport::tcp::TcpSocket;
 use lfn_session::transport::{Handle, is_timeout};
 use lfn_sys::clock::since_1970;
+use parking_lot::Mutex;
 
 use crate::load::{BurstSender, SendUntil, WaitPrecision, fill_payload, move_blocks, receive_datagrams, send_bursts};
 use crate::load::{LoadEngine, LoadOptions, LoadState, LoadStream, Pacer, PayloadKind, StreamCounter};
@@ -205,15 +206,10 @@ fn receive_udp(
         let length = socket.recv(&mut buffer)?;
         // Too short for a header: a repeated request for the stream.
         let Some(header) = LoadHeader::read(&buffer[..length], width) else { return Ok(0) };
-        lock(arrivals).record(&header, since_1970());
+        arrivals.lock().record(&header, since_1970());
         counter.count_datagrams(1, length, load);
         Ok(length as u64)
     })
-}
-
-/// No thread panics while it holds the lock, and the content is consistent after every statement.
-pub(super) fn lock(arrivals: &Mutex<DatagramCounts>) -> MutexGuard<'_, DatagramCounts> {
-    arrivals.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

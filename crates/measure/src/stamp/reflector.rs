@@ -3,14 +3,15 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lfn_session::limits::access::Access;
 use lfn_session::server::event::ReflectorTally;
 use lfn_sys::clock;
 use lfn_sys::message::{self, Message, Queue};
+use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{MAX_DATAGRAM, StampKey, arrival, clock_error_estimate, now, timestamp};
@@ -66,7 +67,7 @@ impl StampReflector {
     /// Returns a function that reads the current counters.
     pub fn tally(&self) -> impl Fn() -> ReflectorTally + Send + Sync + use<> {
         let tally = self.tally.clone();
-        move || *tally.lock().unwrap_or_else(PoisonError::into_inner)
+        move || *tally.lock()
     }
 
     /// Reflects packets until `stop` is set. Returns the counters.
@@ -90,7 +91,7 @@ impl StampReflector {
                     let _ = message::send(&self.socket, &out, packet.from, source(&message));
                 }
             }
-            *self.tally.lock().unwrap_or_else(PoisonError::into_inner) = reflector.tally();
+            *self.tally.lock() = reflector.tally();
         }
         reflector.tally()
     }

@@ -8,7 +8,6 @@
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{env, io};
 
@@ -17,6 +16,7 @@ use lfn_base::units::{BitRate, Bytes};
 use lfn_results::measure::{Dscp, Kernel, SocketReport, SocketRequest};
 use lfn_session::sender_options;
 use lfn_sys::{sysctl, tcp};
+use parking_lot::Mutex;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::TestError;
@@ -269,7 +269,7 @@ impl ChangedSysctls {
         if env::var_os(EMULATED).is_none_or(|value| value != "1") {
             return None;
         }
-        let mut saved = lock_saved();
+        let mut saved = SAVED_SYSCTLS.lock();
         let mut values = saved.as_ref().map(|saved| saved.values.clone()).unwrap_or_default();
         for (name, value) in changes {
             let before = sysctl::read(name).ok()?;
@@ -286,7 +286,7 @@ impl ChangedSysctls {
 
 impl Drop for ChangedSysctls {
     fn drop(&mut self) {
-        let mut saved_sysctls = lock_saved();
+        let mut saved_sysctls = SAVED_SYSCTLS.lock();
         let Some(saved) = &mut *saved_sysctls else { return };
         saved.users -= 1;
         if saved.users == 0 {
@@ -297,10 +297,6 @@ impl Drop for ChangedSysctls {
             *saved_sysctls = None;
         }
     }
-}
-
-fn lock_saved() -> MutexGuard<'static, Option<SavedSysctls>> {
-    SAVED_SYSCTLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn read_numbers(name: &str) -> Option<[u64; 3]> {

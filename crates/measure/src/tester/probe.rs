@@ -5,8 +5,8 @@
 //! time stamps. If no datagram passes the path, pings on the control connection replace the datagrams.
 //! `lfn_results::latency` computes the figures.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use lfn_session::{Control, DatagramStream, SessionError, SessionId, datagram as 
 use lfn_sys::clock::{monotonic_nanos, wall_nanos};
 use lfn_sys::udp;
 use lfn_sys::udp::batch::ReceiveBuffers;
+use parking_lot::Mutex;
 
 use crate::proto::udp::datagram::{self, DatagramHeader, DatagramKind};
 
@@ -204,7 +205,7 @@ impl UdpProber {
         self.shared.is_draining.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + timeout;
         let missing = || {
-            let probes = self.shared.probes.lock().unwrap_or_else(PoisonError::into_inner);
+            let probes = self.shared.probes.lock();
             probes.iter().rev().take(200).any(|(_, rtt)| rtt.is_none())
         };
         while missing() && Instant::now() < deadline {
@@ -214,7 +215,7 @@ impl UdpProber {
 
     fn stop(mut self) -> (Probes, bool) {
         self.end();
-        let probes = std::mem::take(&mut *self.shared.probes.lock().unwrap_or_else(PoisonError::into_inner));
+        let probes = std::mem::take(&mut *self.shared.probes.lock());
         (probes, self.shared.kernel_stamps.load(Ordering::Relaxed))
     }
 
@@ -255,7 +256,7 @@ impl ProberState {
         if self.is_draining.load(Ordering::Relaxed) {
             return;
         }
-        let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut probes = self.probes.lock();
         if probes.len() >= MAX_PROBES {
             return;
         }
@@ -276,7 +277,7 @@ impl ProberState {
                 continue;
             }
             self.kernel_stamps.fetch_or(message.timestamp.is_some(), Ordering::Relaxed);
-            let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut probes = self.probes.lock();
             let index = usize::try_from(head.sequence).unwrap_or(usize::MAX);
             let Some((sent, rtt)) = probes.get_mut(index).filter(|(_, rtt)| rtt.is_none()) else { continue };
             let queued = wall.saturating_sub(message.timestamp.unwrap_or(wall));

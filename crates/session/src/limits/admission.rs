@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use lfn_base::time;
 use lfn_base::units::{BitRate, Bytes};
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::rate_limiter::{ByteQuota, Exhausted, RateLimiter};
@@ -87,7 +88,7 @@ impl Admission {
 
     /// Requests admission for a session.
     pub fn request(&self, peer: IpAddr, requested: ResourceRequest) -> AdmissionOutcome {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let now = state.now();
         let id = match state.queue.request(Client::of(peer), requested, now) {
             Ok(id) => id,
@@ -114,19 +115,19 @@ impl Admission {
 
     /// Stops admission. Waiting sessions are refused.
     pub fn stop(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let decisions = state.queue.stop();
         state.deliver(decisions);
     }
 
     /// Returns the number of running sessions.
     pub fn running(&self) -> usize {
-        lock(&self.state).queue.running()
+        self.state.lock().queue.running()
     }
 
     /// Returns the number of waiting sessions.
     pub fn waiting(&self) -> usize {
-        lock(&self.state).queue.waiting()
+        self.state.lock().queue.waiting()
     }
 }
 
@@ -200,7 +201,7 @@ impl Drop for Grant {
 impl Drop for Place {
     fn drop(&mut self) {
         let Session { state, id } = &self.0;
-        let mut state = lock(state);
+        let mut state = state.lock();
         let now = state.now();
         state.turns.remove(id);
         let decisions = state.queue.end(*id, now);
@@ -225,15 +226,10 @@ impl ByteQuota for Session {
 impl Session {
     /// Runs a function on the queue, with the id of the session and the time.
     fn with<T>(&self, function: impl FnOnce(&mut SessionQueue, u64, time::Instant) -> T) -> T {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let now = state.now();
         function(&mut state.queue, self.id, now)
     }
-}
-
-/// No thread panics while it holds the lock, and the state is consistent after every statement.
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {

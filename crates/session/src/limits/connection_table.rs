@@ -9,9 +9,11 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{IpAddr, Shutdown};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::SessionId;
 use crate::limits::Client;
@@ -127,7 +129,7 @@ impl ConnectionTable {
     /// Adds a new connection; `None` if all slots are in use. If only the slots of unauthenticated connections are in
     /// use, one of these is closed.
     pub fn add(&self, connection: &Arc<dyn Handle>, peer: IpAddr) -> Option<ConnectionSlot> {
-        let (mut state, now) = (lock(&self.state), Instant::now());
+        let (mut state, now) = (self.state.lock(), Instant::now());
         if state.unauthenticated >= self.limits.max_unauthenticated {
             state.evict_unauthenticated(now);
         }
@@ -152,22 +154,22 @@ impl ConnectionTable {
 
     /// Returns whether all slots are in use.
     pub(crate) fn is_full(&self) -> bool {
-        lock(&self.state).connections.len() >= self.limits.max_connections
+        self.state.lock().connections.len() >= self.limits.max_connections
     }
 
     /// Returns the number of open connections, and of the unauthenticated ones among them.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         (state.connections.len(), state.unauthenticated)
     }
 
     pub(crate) fn parked_count(&self) -> usize {
-        lock(&self.state).parked
+        self.state.lock().parked
     }
 
     /// Closes a quarter of the unauthenticated connections, because the process has no free file descriptors.
     pub fn evict_quarter(&self) {
-        let (mut state, now) = (lock(&self.state), Instant::now());
+        let (mut state, now) = (self.state.lock(), Instant::now());
         for _ in 0..state.unauthenticated.div_ceil(4) {
             state.evict_unauthenticated(now);
         }
@@ -175,7 +177,7 @@ impl ConnectionTable {
 
     /// Closes connections that did not authenticate in time.
     pub(crate) fn close_overdue(&self) {
-        let (mut state, now) = (lock(&self.state), Instant::now());
+        let (mut state, now) = (self.state.lock(), Instant::now());
         let timeout = self.limits.hello_timeout;
         let unauthenticated = state.connections.values_mut().filter_map(ConnectionState::unauthenticated_mut);
         let closed = unauthenticated
@@ -189,7 +191,7 @@ impl ConnectionTable {
     /// quarter of them by one client.
     pub(crate) fn parked_over_limit(&self) -> Option<(SessionId, u64)> {
         let (all, own) = ((self.limits.max_connections / 2).max(1), (self.limits.max_connections / 4).max(1));
-        let state = lock(&self.state);
+        let state = self.state.lock();
         if state.parked <= own {
             return None;
         }
@@ -199,14 +201,14 @@ impl ConnectionTable {
 
     /// Returns the parked stream to close first: the oldest one of the client with the most.
     pub(crate) fn parked_to_evict(&self) -> Option<(SessionId, u64)> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let (client, _) = state.client_with_most_parked()?;
         state.oldest_parked(client)
     }
 
     /// Marks a parked stream as authenticated: its session has taken it.
     pub(crate) fn unpark(&self, id: u64) {
-        lock(&self.state).set_state(id, ConnectionState::Authenticated);
+        self.state.lock().set_state(id, ConnectionState::Authenticated);
     }
 }
 
@@ -339,7 +341,7 @@ impl ConnectionSlot {
     /// Records that the connection has sent data.
     pub fn note_data(&self) {
         if let Some(connection) =
-            lock(&self.state).connections.get_mut(&self.id).and_then(ConnectionState::unauthenticated_mut)
+            self.state.lock().connections.get_mut(&self.id).and_then(ConnectionState::unauthenticated_mut)
         {
             connection.has_sent_data = true;
         }
@@ -349,14 +351,14 @@ impl ConnectionSlot {
     /// the server closed the connection.
     #[must_use = "a connection without room is to be closed"]
     pub fn authenticate(&self) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.has_room_for(self.id) && state.set_state(self.id, ConnectionState::Authenticated)
     }
 
     /// Marks the connection as an authenticated data stream without a session. Returns false if no slot is free, or the
     /// server closed the connection.
     pub(crate) fn park(&self, session: SessionId) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.has_room_for(self.id) && state.set_state(self.id, |client| ConnectionState::Parked(client, session))
     }
 
@@ -373,16 +375,11 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let Some(old) = state.connections.remove(&self.id) {
             state.subtract(&old);
         }
     }
-}
-
-/// No thread panics while it holds the lock, and the table is consistent after every statement.
-fn lock(state: &Mutex<TableState>) -> MutexGuard<'_, TableState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -449,12 +446,12 @@ mod tests {
         let mut spoke = arrive(&table, "192.0.2.1");
         spoke.0.as_ref().unwrap().note_data();
         let mut new = arrive(&table, "192.0.2.1");
-        lock(&table.state).evict_unauthenticated(Instant::now());
+        table.state.lock().evict_unauthenticated(Instant::now());
         let open = |(slot, far): &mut (Option<ConnectionSlot>, TcpSocket)| is_open(slot.as_ref(), far);
         assert_eq!((open(&mut spoke), open(&mut new)), (false, true));
         let mut spoke = arrive(&table, "192.0.2.1");
         spoke.0.as_ref().unwrap().note_data();
-        lock(&table.state).evict_unauthenticated(Instant::now() + 2 * SILENCE_GRACE);
+        table.state.lock().evict_unauthenticated(Instant::now() + 2 * SILENCE_GRACE);
         assert_eq!((open(&mut spoke), open(&mut new)), (true, false));
     }
 

@@ -4,12 +4,13 @@
 //! The rate uses virtual scheduling (GCRA, ITU-T I.371): one atomic time for all streams of a session, without a lock.
 //! The bytes of a quota are leased in larger amounts from the admission gate, so that its lock is seldom contended.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_base::units::{BitRate, Bytes};
+use parking_lot::Mutex;
 
 use crate::limits::Denial;
 use crate::wire::{Refusal, RefusalCode};
@@ -157,7 +158,7 @@ impl RateLimiter {
         if self.lease_left.fetch_sub(bytes, Ordering::Relaxed) >= bytes {
             return Ok(());
         }
-        let _lease_lock = self.lease_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lease_lock = self.lease_lock.lock();
         // Another stream may have taken a lease in the meantime; the quota may then be empty although bytes of that
         // lease are left.
         if self.lease_left.load(Ordering::Relaxed) >= 0 {
@@ -194,7 +195,7 @@ mod tests {
 
     impl ByteQuota for TestQuota {
         fn lease(&self, max_bytes: Bytes) -> Bytes {
-            let mut left = self.0.lock().unwrap();
+            let mut left = self.0.lock();
             let leased = max_bytes.0.min(*left);
             *left -= leased;
             Bytes(leased)

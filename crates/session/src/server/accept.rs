@@ -9,10 +9,11 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
+use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::event::{RefusedReason, ServerEvent};
@@ -248,30 +249,25 @@ pub struct OpenSession(OpenSessions);
 impl OpenSessions {
     /// Returns the number of open sessions.
     pub fn count(&self) -> usize {
-        *self.lock()
+        *self.0.open.lock()
     }
 
     /// Counts a session until the returned value is dropped.
     pub fn open(&self) -> OpenSession {
-        *self.lock() += 1;
+        *self.0.open.lock() += 1;
         OpenSession(self.clone())
     }
 
     /// Waits until no session is open, `timeout` at most.
     pub fn join(&self, timeout: Duration) {
         // The caller continues in both cases.
-        let _ = self.0.closed.wait_timeout_while(self.lock(), timeout, |open| *open > 0);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        // No thread panics while it holds the lock.
-        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.closed.wait_while_for(&mut self.0.open.lock(), |open| *open > 0, timeout);
     }
 }
 
 impl Drop for OpenSession {
     fn drop(&mut self) {
-        *self.0.lock() -= 1;
+        *self.0.0.open.lock() -= 1;
         self.0.0.closed.notify_all();
     }
 }

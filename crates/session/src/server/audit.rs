@@ -9,11 +9,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lfn_base::date::rfc3339;
 use lfn_sys::clock;
+use parking_lot::Mutex;
 
 use super::audit_line::{AuditEvent, AuditLine, AuditedCopy, AuditedSession};
 use super::event::ServerEvent;
@@ -46,14 +46,14 @@ impl AuditLog {
             path: path.to_owned(),
             inner: Mutex::new(Inner { file, is_last_line_cut: false, error_reported: false }),
         };
-        audit.lock().append(&AuditLine { time: timestamp(), event: AuditEvent::Started })?;
+        audit.inner.lock().append(&AuditLine { time: timestamp(), event: AuditEvent::Started })?;
         Ok(audit)
     }
 
     /// Records an event, if it belongs in the audit log.
     pub(super) fn record(&self, event: &ServerEvent<'_>) -> Result<(), AuditError> {
         let Some(line) = event_line(event, timestamp()) else { return Ok(()) };
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Err(error) = inner.append(&line) else {
             inner.error_reported = false;
             return Ok(());
@@ -63,11 +63,6 @@ impl AuditLog {
         Err(AuditError(
             (!error_reported).then(|| format!("all sessions are refused: cannot write the audit log {path}: {error}")),
         ))
-    }
-
-    /// No thread panics while it holds the lock.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -182,7 +177,7 @@ mod tests {
         assert!(text.contains("/dev/full") && text.contains("No space"), "{text}");
         assert!(matches!(audit.record(&opened()), Err(AuditError(None))), "reported twice");
         let file = tempfile::NamedTempFile::new().unwrap();
-        audit.lock().file = OpenOptions::new().append(true).open(file.path()).unwrap();
+        audit.inner.lock().file = OpenOptions::new().append(true).open(file.path()).unwrap();
         audit.record(&opened()).unwrap();
         let text = fs::read_to_string(file.path()).unwrap();
         assert!(text.starts_with("\n{"), "the incomplete line was not ended: {text:?}");

@@ -2,7 +2,7 @@
 //! session.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -285,7 +285,7 @@ fn run_session(
         let _ = session.control.refuse(&Refusal::from(error));
     }
     let (bytes, time) = (rate_limiter.bytes_moved(), began.elapsed());
-    let copy_summary = running_session.copy_summary.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let copy_summary = running_session.copy_summary.lock().take();
     let error = result.as_ref().err();
     shared.log(ServerEvent::Ended { info, bytes, time, error, copy_summary: copy_summary.as_ref() });
     drop(running_session);

@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::DatagramStream;
 use crate::SessionId;
+use parking_lot::Mutex;
 
 /// Datagram streams that open sessions expect.
 #[derive(Debug, Default)]
@@ -37,19 +38,19 @@ impl ExpectedStreams {
         let (sender, receiver) = channel();
         let range =
             ExpectedRange { numbers: numbers.clone(), peer: peer.to_canonical(), arrived: HashSet::new(), sender };
-        lock(&self.0).entry(session).or_default().push(range);
+        self.0.lock().entry(session).or_default().push(range);
         DatagramStreams { receiver, session, numbers, expected: self.0.clone() }
     }
 
     /// Returns whether a session expects this stream from this address.
     pub(super) fn is_expected(&self, session: SessionId, stream: u16, peer: IpAddr) -> bool {
-        let expected = lock(&self.0);
+        let expected = self.0.lock();
         let range = expected.get(&session).and_then(|ranges| ranges.iter().find(|range| range.contains(stream)));
         range.is_some_and(|range| range.peer == peer && !range.arrived.contains(&stream))
     }
 
     pub(super) fn deliver(&self, session: SessionId, stream: DatagramStream) {
-        let mut expected = lock(&self.0);
+        let mut expected = self.0.lock();
         let Some(ranges) = expected.get_mut(&session) else { return };
         if let Some(range) = ranges.iter_mut().find(|range| range.contains(stream.stream())) {
             range.arrived.insert(stream.stream());
@@ -74,7 +75,7 @@ impl DatagramStreams {
 
 impl Drop for DatagramStreams {
     fn drop(&mut self) {
-        let mut all = lock(&self.expected);
+        let mut all = self.expected.lock();
         if let Some(ranges) = all.get_mut(&self.session) {
             ranges.retain(|range| range.numbers != self.numbers);
             if ranges.is_empty() {
@@ -82,10 +83,4 @@ impl Drop for DatagramStreams {
             }
         }
     }
-}
-
-fn lock(
-    expected: &Mutex<HashMap<SessionId, Vec<ExpectedRange>>>,
-) -> MutexGuard<'_, HashMap<SessionId, Vec<ExpectedRange>>> {
-    expected.lock().unwrap_or_else(PoisonError::into_inner)
 }

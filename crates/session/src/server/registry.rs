@@ -6,10 +6,12 @@
 //! descriptors are short.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::SessionId;
 use crate::limits::ServerLimits;
@@ -93,13 +95,13 @@ impl Registry {
         self.connections.close_overdue();
         let now = Instant::now();
         let stays = |slot: &SessionSlot| matches!(slot.state, SlotState::Open(_));
-        lock(&self.sessions).retain(|_, slot| stays(slot) || now < slot.since + PARK_TIMEOUT);
+        self.sessions.lock().retain(|_, slot| stays(slot) || now < slot.since + PARK_TIMEOUT);
     }
 
     /// Opens a session and gives it the parked streams and later ones, `granted` at most. With `renews`, the limit
     /// counts streams that are open at the same time, and a new stream may replace a broken one.
     pub(crate) fn open(&self, id: SessionId, granted: u16, renews: bool) -> Result<SessionStreams, Refusal> {
-        let mut sessions = lock(&self.sessions);
+        let mut sessions = self.sessions.lock();
         let slot = sessions.entry(id).or_insert_with(|| self.new_slot());
         slot.max_streams = slot.max_streams.min(granted.into());
         slot.open_streams = renews.then(Arc::default);
@@ -135,7 +137,7 @@ impl Registry {
 
     /// Closes the streams of a session that is not admitted, both the parked ones and later ones.
     pub(crate) fn reject_streams(&self, id: SessionId) {
-        let mut sessions = lock(&self.sessions);
+        let mut sessions = self.sessions.lock();
         let slot = sessions.entry(id).or_insert_with(|| self.new_slot());
         // An open session with this id belongs to another client and stays open.
         if let SlotState::Parked(_) = slot.state {
@@ -152,7 +154,7 @@ impl Registry {
         connection_slot: ConnectionSlot,
     ) -> Result<(), SessionError> {
         let refused = |code, text: String| Err(SessionError::Refused(Refusal::new(code, text)));
-        let mut sessions = lock(&self.sessions);
+        let mut sessions = self.sessions.lock();
         let parked = sessions.values().filter(|slot| matches!(slot.state, SlotState::Parked(_))).count();
         if !sessions.contains_key(&id) && parked >= self.max_parked_sessions {
             return refused(RefusalCode::Full, "too many sessions without a control connection".into());
@@ -193,7 +195,7 @@ impl Registry {
 
     /// Closes one parked stream: the oldest one of the client with the most.
     pub(crate) fn evict_parked(&self) {
-        let mut sessions = lock(&self.sessions);
+        let mut sessions = self.sessions.lock();
         if let Some((session, connection)) = self.connections.parked_to_evict() {
             close_parked(&mut sessions, session, connection);
         }
@@ -262,13 +264,8 @@ impl SessionStreams {
 
 impl Drop for SessionStreams {
     fn drop(&mut self) {
-        if let Some(slot) = lock(&self.sessions).get_mut(&self.id) {
+        if let Some(slot) = self.sessions.lock().get_mut(&self.id) {
             slot.end();
         }
     }
-}
-
-/// No thread panics while it holds the lock, and the map is consistent after every statement.
-fn lock(sessions: &Mutex<Sessions>) -> MutexGuard<'_, Sessions> {
-    sessions.lock().unwrap_or_else(PoisonError::into_inner)
 }

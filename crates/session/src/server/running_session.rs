@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,6 +12,7 @@ use super::tokens::{TokenHolder, TokenSet};
 use crate::SessionId;
 use crate::limits::admission::Grant;
 use crate::wire::{Refusal, RefusalCode};
+use parking_lot::Mutex;
 
 /// Maximum time that a superseded session may take to release its files.
 const SUPERSEDE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -78,7 +79,7 @@ impl RunningSessions {
             copy,
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.lock().insert(number, session.clone());
+        self.sessions.lock().insert(number, session.clone());
         RunningSessionGuard { session, number, all: self.clone() }
     }
 
@@ -87,7 +88,8 @@ impl RunningSessions {
     pub(super) fn supersede(&self, copy: SessionId) {
         let deadline = Instant::now() + SUPERSEDE_TIMEOUT;
         loop {
-            let older: Vec<_> = self.lock().values().filter(|session| session.copy == Some(copy)).cloned().collect();
+            let older: Vec<_> =
+                self.sessions.lock().values().filter(|session| session.copy == Some(copy)).cloned().collect();
             if older.is_empty() || Instant::now() >= deadline {
                 return;
             }
@@ -100,7 +102,7 @@ impl RunningSessions {
 
     /// Ends sessions with an exhausted quota or an invalid token.
     pub(super) fn end_invalid(&self, tokens: &TokenSet) {
-        let sessions: Vec<_> = self.lock().values().cloned().collect();
+        let sessions: Vec<_> = self.sessions.lock().values().cloned().collect();
         let now = SystemTime::now();
         for session in sessions {
             if let Err(refusal) = session.grant.check().and_then(|()| tokens.check_valid(&session.holder, now)) {
@@ -111,27 +113,22 @@ impl RunningSessions {
 
     /// Ends all sessions and returns their number.
     pub(super) fn end_all(&self, end_reason: &Refusal) -> usize {
-        let sessions = self.lock();
+        let sessions = self.sessions.lock();
         sessions.values().for_each(|session| session.end(end_reason.clone()));
         sessions.len()
     }
 
     /// Returns the payload that all running sessions have moved so far.
     pub(super) fn payload_bytes(&self) -> PayloadBytes {
-        let sessions = self.lock();
+        let sessions = self.sessions.lock();
         let one =
             |session: &Arc<RunningSession>| PayloadBytes::of(&session.info, session.grant.rate_limiter().bytes_moved());
         sessions.values().map(one).fold(PayloadBytes::default(), PayloadBytes::plus)
-    }
-
-    /// No thread panics while it holds the lock, and the map is consistent after every statement.
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<RunningSession>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for RunningSessionGuard {
     fn drop(&mut self) {
-        self.all.lock().remove(&self.number);
+        self.all.sessions.lock().remove(&self.number);
     }
 }

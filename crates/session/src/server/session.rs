@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -159,9 +159,7 @@ impl ServerSession {
 
     /// Updates the summary of the copy for the log and the audit log.
     pub fn update_copy_summary(&self, change: impl FnOnce(&mut CopySummary)) {
-        change(
-            self.running.session.copy_summary.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default(),
-        );
+        change(self.running.session.copy_summary.lock().get_or_insert_default());
     }
 
     /// Waits for `count` data streams and returns them in the order of their numbers. The wait ends early if the client

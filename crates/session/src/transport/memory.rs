@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{Connection, Handle, Stream};
 
@@ -46,7 +48,7 @@ struct OpenStreams(Mutex<Vec<Weak<Pipes>>>);
 
 impl MemoryConnection {
     fn own(&self, stream: MemoryStream) -> Box<dyn Stream> {
-        lock(&self.own.0).push(Arc::downgrade(&stream.pipes));
+        self.own.0.lock().push(Arc::downgrade(&stream.pipes));
         Box::new(stream)
     }
 }
@@ -73,12 +75,12 @@ impl Connection for MemoryConnection {
 
 impl Handle for OpenStreams {
     fn shut_down(&self, side: Shutdown) -> io::Result<()> {
-        let pipes: Vec<_> = lock(&self.0).iter().filter_map(Weak::upgrade).collect();
+        let pipes: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
         pipes.iter().try_for_each(|pipes| pipes.shut_down(side))
     }
 
     fn abort(&self) {
-        lock(&self.0).iter().filter_map(Weak::upgrade).for_each(|pipes| pipes.abort());
+        self.0.lock().iter().filter_map(Weak::upgrade).for_each(|pipes| pipes.abort());
     }
 
     fn local_address(&self) -> io::Result<SocketAddr> {
@@ -90,7 +92,7 @@ impl Handle for OpenStreams {
     }
 
     fn is_finished_by_peer(&self) -> bool {
-        lock(&self.0).iter().filter_map(Weak::upgrade).all(|pipes| pipes.is_finished_by_peer())
+        self.0.lock().iter().filter_map(Weak::upgrade).all(|pipes| pipes.is_finished_by_peer())
     }
 }
 
@@ -249,14 +251,14 @@ impl Handle for Pipes {
     }
 
     fn is_finished_by_peer(&self) -> bool {
-        let pipe = lock(&self.incoming.state);
+        let pipe = self.incoming.state.lock();
         pipe.is_finished || pipe.is_aborted
     }
 }
 
 impl Pipe {
     fn change(&self, change: impl FnOnce(&mut PipeState)) {
-        change(&mut lock(&self.state));
+        change(&mut self.state.lock());
         self.changed.notify_all();
     }
 
@@ -266,22 +268,16 @@ impl Pipe {
         end: Option<Instant>,
         is_ready: impl Fn(&PipeState) -> bool,
     ) -> io::Result<MutexGuard<'_, PipeState>> {
-        let mut pipe = lock(&self.state);
+        let mut pipe = self.state.lock();
         while !is_ready(&pipe) {
-            let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return Err(ErrorKind::TimedOut.into());
+            match end {
+                None => self.changed.wait(&mut pipe),
+                Some(end) if end <= Instant::now() => return Err(ErrorKind::TimedOut.into()),
+                Some(end) => {
+                    self.changed.wait_until(&mut pipe, end);
+                }
             }
-            pipe = match end {
-                None => self.changed.wait(pipe).unwrap_or_else(PoisonError::into_inner),
-                Some(_) => self.changed.wait_timeout(pipe, left).unwrap_or_else(PoisonError::into_inner).0,
-            };
         }
         Ok(pipe)
     }
-}
-
-/// No thread panics while it holds the lock.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

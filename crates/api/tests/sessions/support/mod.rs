@@ -1,8 +1,8 @@
 //! A server on loopback that ends with its test, and messages of copies.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use lfn_session::wire::copy::options::Verify;
 use lfn_session::wire::copy::preserve::{Preserve, SkippedEntries};
 use lfn_session::wire::copy::{BlockHeader, CopyJob, CopyRequest, Selection, SenderMessage};
 use lfn_session::{Control, Rights, Ticket};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// A running server, with its ticket, its sessions and its log.
@@ -124,7 +125,7 @@ impl TestServer {
     pub fn start(config: ServerConfig, service: Service) -> Self {
         let log = Arc::new(Mutex::new(Vec::new()));
         let entries = log.clone();
-        let server = Server::bind(config, service, move |event| entries.lock().unwrap().push(format!("{event:?}")));
+        let server = Server::bind(config, service, move |event| entries.lock().push(format!("{event:?}")));
         let server = server.unwrap();
         let (ticket, admission) = (server.ticket("127.0.0.1").unwrap(), server.admission());
         let stop = Arc::new(AtomicBool::new(false));

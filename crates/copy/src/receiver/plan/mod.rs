@@ -44,7 +44,6 @@ use super::plan_event::{FileDone, PlanEvent, PlanInbox};
 use super::report::Report;
 use super::timeouts::ReceiverTimeouts;
 use crate::TransferError;
-use crate::lock::lock;
 use crate::storage::Storage;
 use crate::stream_set::StreamSet;
 
@@ -304,7 +303,7 @@ impl Planner {
     /// Adds a file that needs blocks.
     fn need_file(&mut self, number: u32, needed: Arc<NeededFile>) {
         if let Some(digest) = self.entries.take_sent_digest(number) {
-            lock(&needed.state).source_digest = Some(digest);
+            needed.state.lock().source_digest = Some(digest);
         }
         self.entries.set(number, EntryState::Needed(needed.clone()));
         self.setup.assembler.decide(number, Some(needed));

@@ -10,10 +10,10 @@
 //! owner also need root and the option to preserve owners.
 
 use std::os::fd::BorrowedFd;
-use std::sync::Mutex;
 
 use lfn_session::wire::copy::entry::{Entry, Modified, Owner, Xattr};
 use lfn_session::wire::copy::preserve::{Preserve, Unpreserved};
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Gid, Mode, Uid, chownat, fstat, listxattr, removexattr, utimensat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -22,7 +22,6 @@ use super::attribute_target::{AttributeError, AttributeTarget, entry_times, modi
 use super::location::EntryLocation;
 use super::xattrs::{ACL_ACCESS, ACL_DEFAULT, MAX_XATTR_BYTES};
 use crate::accounts::Accounts;
-use crate::lock::lock;
 
 /// The mode bits that a directory's owner needs to write in the directory.
 const OWNER_RWX: u32 = 0o700;
@@ -63,7 +62,7 @@ impl AttributeWriter {
 
     /// Returns the numbers of attributes that could not be set.
     pub(super) fn unpreserved(&self) -> Unpreserved {
-        *lock(&self.unpreserved)
+        *self.unpreserved.lock()
     }
 
     /// Returns the mode for creating a file. The owner must be able to set attributes.
@@ -132,7 +131,7 @@ impl AttributeWriter {
         if let Some(owner) = entry.owner.as_ref().filter(|_| self.preserve.owners) {
             let (uid, gid) = self.owner_numbers(owner);
             if chownat(directory, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).is_err() {
-                lock(&self.unpreserved).owners += 1;
+                self.unpreserved.lock().owners += 1;
             }
         }
         // Some file systems store no times for links.
@@ -160,7 +159,7 @@ impl AttributeWriter {
             Err(error) => return Err(error),
         }
         let _ = target.chown(None, Some(gid));
-        lock(&self.unpreserved).owners += 1;
+        self.unpreserved.lock().owners += 1;
         Ok(false)
     }
 
@@ -185,7 +184,7 @@ impl AttributeWriter {
         if self.preserve.xattrs && !target.is_new() {
             unset |= u64::from(!self.remove_extra_xattrs(target, entry)?);
         }
-        lock(&self.unpreserved).xattrs += unset;
+        self.unpreserved.lock().xattrs += unset;
         Ok(())
     }
 
@@ -236,7 +235,7 @@ impl AttributeWriter {
             };
             unset |= u64::from(!ignore_unsupported(set)?);
         }
-        lock(&self.unpreserved).acls += unset;
+        self.unpreserved.lock().acls += unset;
         Ok(())
     }
 

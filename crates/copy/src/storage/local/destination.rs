@@ -11,11 +11,12 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use lfn_session::wire::copy::byte_string::ByteString;
 use lfn_session::wire::copy::entry::Name;
 use lfn_session::wire::copy::{DestinationId, MAX_ANCESTORS};
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -25,7 +26,6 @@ use super::partial_owner::PartialOwner;
 use crate::base_dir::{
     BaseDir, Inode, check_file_name, file_error, inode, inode_of, open_error, or_current_dir, path_text,
 };
-use crate::lock::lock;
 use crate::{ForbiddenReason, TransferError, this_host};
 
 /// Maximum number of directories that stay open.
@@ -112,7 +112,7 @@ impl DestinationTree {
             self.top = Arc::new(TopHandle { directory, display_path });
         }
         self.single_name = None;
-        lock(&self.recent_directories).clear();
+        self.recent_directories.lock().clear();
         Ok(())
     }
 
@@ -245,18 +245,18 @@ impl DestinationTree {
         let is_at_or_below = |path: &[u8]| {
             path.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
         };
-        lock(&self.recent_directories).retain(|(path, _)| !is_at_or_below(path));
+        self.recent_directories.lock().retain(|(path, _)| !is_at_or_below(path));
     }
 
     fn cached_directory(&self, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
         if path.is_empty() {
             return Ok(self.top.directory.clone());
         }
-        if let Some((_, directory)) = lock(&self.recent_directories).iter().find(|(known, _)| known == path) {
+        if let Some((_, directory)) = self.recent_directories.lock().iter().find(|(known, _)| known == path) {
             return Ok(directory.clone());
         }
         let directory = Arc::new(open_below(&self.top.directory, path)?);
-        let mut recent_directories = lock(&self.recent_directories);
+        let mut recent_directories = self.recent_directories.lock();
         recent_directories.truncate(MAX_CACHED_DIRECTORIES - 1);
         recent_directories.push_front((path.to_vec(), directory.clone()));
         Ok(directory)

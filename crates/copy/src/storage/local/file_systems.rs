@@ -5,13 +5,13 @@ use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use lfn_session::wire::copy::options::FsyncPolicy;
+use parking_lot::Mutex;
 use rustix::fs::{fstat, fstatfs, fsync, syncfs};
 use rustix::io::Errno;
 
-use crate::lock::lock;
 use crate::storage::UnpublishedFile;
 
 /// The file systems that this copy has written to.
@@ -34,7 +34,7 @@ impl FileSystems {
     /// Adds the file system of `file`, and returns its device number.
     pub(super) fn add(&self, file: impl AsFd) -> io::Result<(u64, FileSystem)> {
         let number = fstat(&file)?.st_dev;
-        let file_system = match lock(&self.0).entry(number) {
+        let file_system = match self.0.lock().entry(number) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(unknown) => {
                 let has_syncfs = fstatfs(&file)?.f_type as u64 != FUSE_SUPER_MAGIC;
@@ -47,7 +47,7 @@ impl FileSystems {
 
     /// Adds the file system of an existing file. If the directory may not be read, flushing is left to the kernel.
     pub(super) fn add_existing(&self, file_system: u64, open: impl FnOnce() -> Result<OwnedFd, Errno>) {
-        if lock(&self.0).contains_key(&file_system) {
+        if self.0.lock().contains_key(&file_system) {
             return;
         }
         if let Ok(directory) = open() {
@@ -57,7 +57,7 @@ impl FileSystems {
 
     /// Waits until all data written to these file systems is on disk.
     pub(super) fn sync(&self) -> io::Result<()> {
-        let file_systems: Vec<_> = lock(&self.0).values().cloned().collect();
+        let file_systems: Vec<_> = self.0.lock().values().cloned().collect();
         file_systems.iter().try_for_each(|file_system| Ok(syncfs(&*file_system.file)?))
     }
 

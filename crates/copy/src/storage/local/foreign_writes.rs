@@ -11,11 +11,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
-
-use crate::lock::lock;
 
 /// The watches of all partial files of one storage. They use one descriptor.
 #[derive(Debug, Default)]
@@ -49,7 +48,7 @@ pub(super) struct FileWatch {
 impl ForeignWrites {
     /// Starts to watch a file. `None` if the kernel allows no further watch.
     pub(super) fn watch(self: &Arc<Self>, file: &File) -> Option<FileWatch> {
-        let mut watches = lock(&self.0);
+        let mut watches = self.0.lock();
         if watches.inotify.is_none() {
             watches.inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
         }
@@ -65,7 +64,7 @@ impl ForeignWrites {
 impl FileWatch {
     /// Returns the access of other processes since the watch began.
     pub(super) fn foreign_access(&self) -> ForeignAccess {
-        let mut watches = lock(&self.all.0);
+        let mut watches = self.all.0.lock();
         watches.read_events();
         watches.accesses.get(&self.number).copied().unwrap_or_default()
     }
@@ -73,7 +72,7 @@ impl FileWatch {
 
 impl Drop for FileWatch {
     fn drop(&mut self) {
-        let mut watches = lock(&self.all.0);
+        let mut watches = self.all.0.lock();
         watches.accesses.remove(&self.number);
         if let Some(inotify) = &watches.inotify {
             let _ = inotify::remove_watch(inotify, self.number);

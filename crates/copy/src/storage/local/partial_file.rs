@@ -10,13 +10,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use lfn_base::units::Bytes;
 use lfn_session::wire::copy::blocks::{Block, Subtree};
 use lfn_session::wire::copy::byte_string::ByteString;
 use lfn_session::wire::copy::digest::BlockHash;
 use lfn_session::wire::copy::entry::{Entry, Modified};
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FallocateFlags, fallocate, fstat, fstatvfs, fsync, ftruncate, futimens, unlinkat};
 use rustix::io::Errno;
 
@@ -30,7 +31,6 @@ use super::names::{journal_name, partial_name};
 use super::partial_lock::{belongs_to_other_owner, lock_partial_file};
 use super::sparse::{write_hole, write_sparse};
 use crate::base_dir::{inode, inode_of};
-use crate::lock::lock;
 use crate::proto::journal::JournalHeader;
 use crate::storage::{FileId, PartialRequest, UnpublishedFile};
 use crate::work_meter::{Activity, WorkMeter};
@@ -143,7 +143,7 @@ impl PartialFile {
             }
             contents => partial.keep_blocks(contents, request.meter),
         }?;
-        *lock(&partial.state) = state;
+        *partial.state.lock() = state;
         let present: u64 = kept.iter().map(|(subtree, _)| layout.subtree_bytes(*subtree)).sum();
         afford(Bytes(layout.bytes().0.saturating_sub(present)))?;
         Ok((partial, kept))
@@ -166,7 +166,7 @@ impl PartialFile {
             JournalContents::Resized { earlier, blocks, .. } => (None, existing.convert(&earlier, &layout, blocks)?),
         };
         if recorded != Some(kept.len()) {
-            lock(&self.journal).rewrite(&kept).map_err(|source| self.journal_error(source))?;
+            self.journal.lock().rewrite(&kept).map_err(|source| self.journal_error(source))?;
         }
         Ok(kept)
     }
@@ -203,7 +203,7 @@ impl PartialFile {
         let JournalHeader { layout, verify, .. } = self.source;
         let stat = fstat(&self.file).map_err(|e| self.location.error("read", e))?;
         let access = self.watch.as_ref().map(FileWatch::foreign_access).unwrap_or_default();
-        let finished = *lock(&self.finished);
+        let finished = *self.finished.lock();
         let has_other_times = finished.is_some_and(|finished| FileTimes::of(&self.file) != Some(finished));
         let can_compare = verify.detects_changes() && layout.blocks() <= MAX_RESUMED_BLOCKS as u64;
         let is_changed = match (access, can_compare) {
@@ -225,14 +225,14 @@ impl PartialFile {
     /// Reads the file again. Returns whether it contains every block with the recorded hash.
     fn has_recorded_blocks(&self) -> Result<bool, TransferError> {
         let JournalHeader { layout, verify, .. } = self.source;
-        let recorded = lock(&self.journal).read_back(&self.source).map_err(|source| self.journal_error(source))?;
+        let recorded = self.journal.lock().read_back(&self.source).map_err(|source| self.journal_error(source))?;
         let existing = ExistingBlocks { file: &self.file, verify, meter: &self.meter };
         let intact = existing.retain_intact(&layout, recorded)?;
         Ok(intact.iter().map(|(subtree, _)| subtree.blocks()).sum::<u64>() == layout.blocks())
     }
 
     fn record(&self, subtree: Subtree, hash: BlockHash) -> Result<(), TransferError> {
-        lock(&self.journal).record(subtree, hash).map_err(|source| self.journal_error(source))
+        self.journal.lock().record(subtree, hash).map_err(|source| self.journal_error(source))
     }
 
     fn journal_error(&self, source: std::io::Error) -> TransferError {
@@ -267,7 +267,7 @@ impl UnpublishedFile for PartialFile {
     fn set_attributes(&self, entry: &Entry) -> Result<(), TransferError> {
         let applied = self.shared.attributes.apply(AttributeTarget::NewFile(&self.file), entry);
         applied.map_err(|(doing, e)| self.location.error(doing, e))?;
-        *lock(&self.finished) = FileTimes::of(&self.file);
+        *self.finished.lock() = FileTimes::of(&self.file);
         Ok(())
     }
 
@@ -275,7 +275,7 @@ impl UnpublishedFile for PartialFile {
         let named = self.location.sibling(self.name.clone()).stat()?;
         if named.as_ref().map(inode) != inode_of(&self.file) {
             // The other file does not belong to this copy, so it must not be removed.
-            *lock(&self.state) = PartialState::Unverified;
+            *self.state.lock() = PartialState::Unverified;
             let reason =
                 if named.is_none() { ForbiddenReason::PartialRemoved } else { ForbiddenReason::PartialReplaced };
             return Err(TransferError::Forbidden { path: self.location.display_path.clone(), reason });
@@ -288,13 +288,13 @@ impl UnpublishedFile for PartialFile {
             }
             return Err(error);
         }
-        *lock(&self.state) = PartialState::Published;
+        *self.state.lock() = PartialState::Published;
         self.remove(&journal_name(&self.location.name));
         Ok(())
     }
 
     fn discard_on_close(&self) {
-        *lock(&self.state) = PartialState::Useless;
+        *self.state.lock() = PartialState::Useless;
     }
 
     fn id(&self) -> Option<FileId> {
@@ -325,9 +325,9 @@ impl Drop for PartialFile {
         // From the unlock on, other copies open the file to lock it.
         let is_foreign = self.watch.as_ref().is_some_and(|watch| watch.foreign_access() != ForeignAccess::None);
         let times = FileTimes::of(&self.file).filter(|_| !is_foreign);
-        let mut journal = lock(&self.journal);
+        let mut journal = self.journal.lock();
         journal.unlock();
-        let state = *lock(&self.state);
+        let state = *self.state.lock();
         match state {
             PartialState::Published | PartialState::Unverified => {}
             // The kernel reports a failed write only once, and still returns the data from memory. After an ignored

@@ -8,11 +8,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use lfn_session::wire::copy::blocks::{Block, Subtree};
 use lfn_session::wire::copy::digest::BlockHash;
 use lfn_session::wire::copy::entry::{Entry, Modified};
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use rustix::io::Errno;
 
@@ -24,7 +25,6 @@ use super::partial_lock::{lock_partial_file, replace_entry, take_partial_name};
 use super::sparse::write_sparse;
 use crate::TransferError;
 use crate::base_dir::inode_of;
-use crate::lock::lock;
 use crate::storage::{FileId, UnpublishedFile};
 
 /// A single-block file that may not have a name yet.
@@ -110,7 +110,7 @@ impl UnpublishedFile for SingleBlockFile {
     }
 
     fn publish(&self, replace: bool) -> Result<(), TransferError> {
-        let mut temporary_name = lock(&self.temporary_name);
+        let mut temporary_name = self.temporary_name.lock();
         if let Some(name) = temporary_name.as_deref() {
             self.location.rename_from(name, replace)?;
             *temporary_name = None;
@@ -150,7 +150,7 @@ impl UnpublishedFile for SingleBlockFile {
 
 impl Drop for SingleBlockFile {
     fn drop(&mut self) {
-        if let Some(temporary_name) = lock(&self.temporary_name).as_ref() {
+        if let Some(temporary_name) = self.temporary_name.lock().as_ref() {
             // The lock is still held, so the file belongs to this copy.
             let _ = unlinkat(&self.location.directory, temporary_name, AtFlags::empty());
         }

@@ -9,12 +9,13 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use lfn_session::wire::copy::byte_string::ByteString;
 use lfn_session::wire::copy::entry::{Entry, Modified, Name};
 use lfn_session::wire::copy::preserve::{Preserve, Unpreserved};
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
@@ -25,7 +26,6 @@ use super::xattrs::read_attributes;
 use crate::TransferError;
 use crate::accounts::Accounts;
 use crate::base_dir::{BaseDir, file_error, open_error, or_current_dir, path_text};
-use crate::lock::lock;
 use crate::storage::{Capabilities, Existing, Metadata, Names, ObjectKind, ReadFile, Storage, TopDirectory};
 
 /// Maximum number of directories that stay open for one purpose, over all sources of a copy.
@@ -68,7 +68,7 @@ struct OpenDirectory {
 
 impl DirectoryCache {
     fn get(&self, source: u64, path: &[u8]) -> Option<Arc<OwnedFd>> {
-        let mut directories = lock(&self.0);
+        let mut directories = self.0.lock();
         let at = directories.iter().position(|known| known.source == source && known.path == path)?;
         let found = directories.remove(at)?;
         let opened = found.opened.clone();
@@ -77,7 +77,7 @@ impl DirectoryCache {
     }
 
     fn add(&self, source: u64, path: &[u8], opened: Arc<OwnedFd>) {
-        let mut directories = lock(&self.0);
+        let mut directories = self.0.lock();
         directories.truncate(MAX_OPEN_DIRECTORIES - 1);
         directories.push_front(OpenDirectory { source, path: path.to_vec(), opened });
     }

@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lfn_copy::proto::manifest::ManifestLine;
 use lfn_session::atomic_file::{self, AtomicFile};
 use lfn_session::wire::copy::EntryEvent;
 use lfn_session::wire::copy::byte_string::ByteString;
+use parking_lot::Mutex;
 
 use crate::exit::{Failure, without_error_number};
 use crate::typed;
@@ -50,10 +50,6 @@ impl Manifest {
         Ok(Manifest { path: path.into(), hidden_path, inner })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the present path of the file, if it has a name before the end.
     pub(super) fn hidden_path(&self) -> Option<&Path> {
         self.hidden_path.as_deref()
@@ -63,14 +59,14 @@ impl Manifest {
     pub(super) fn add(&self, event: &EntryEvent) {
         let Some(digest) = event.digest else { return };
         let line = ManifestLine { digest, name: ByteString::from(event.name.as_bytes()) }.encode();
-        let Inner { file: Some(file), lines, failed: failed @ None } = &mut *self.lock() else { return };
+        let Inner { file: Some(file), lines, failed: failed @ None } = &mut *self.inner.lock() else { return };
         *lines += 1;
         *failed = file.write_all(&line).err();
     }
 
     /// Empties the manifest, since all events are repeated.
     pub(super) fn restart(&self) {
-        if let Inner { file: Some(file), lines, failed: failed @ None } = &mut *self.lock() {
+        if let Inner { file: Some(file), lines, failed: failed @ None } = &mut *self.inner.lock() {
             *lines = 0;
             *failed = file.clear().err();
         }
@@ -78,12 +74,12 @@ impl Manifest {
 
     /// Deletes the file, if it has no final name yet.
     pub(super) fn abandon(&self) {
-        self.lock().file = None;
+        self.inner.lock().file = None;
     }
 
     /// Gives the manifest its final name, and returns the number of files in it.
     pub(super) fn finish(&self) -> Result<u64, Failure> {
-        let Inner { file, lines, failed } = std::mem::take(&mut *self.lock());
+        let Inner { file, lines, failed } = std::mem::take(&mut *self.inner.lock());
         let written = failed.map_or(Ok(()), Err).and_then(|()| file.map_or(Ok(()), AtomicFile::commit));
         written.map(|()| lines).map_err(|source| error(&self.path, &source))
     }

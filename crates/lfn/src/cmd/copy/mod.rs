@@ -9,7 +9,7 @@ mod manifest;
 use std::mem::take;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::{Args as _, Command};
 use lfn_api::copy::ends::EndNames;
@@ -22,6 +22,7 @@ use lfn_session::wire::copy::options::TransferOptions;
 use lfn_session::wire::copy::preserve::{SkippedEntries, Unpreserved};
 use lfn_session::wire::copy::{EntryEvent, MAX_FAILURES};
 use lfn_sys::process::raise_open_file_limit;
+use parking_lot::Mutex;
 
 use crate::exit::{Exit, Failure};
 use crate::print::{
@@ -113,7 +114,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     *is_printed = true;
     let mut document = result.document();
     document.manifest_files = manifest_files;
-    document.entries = keeps_entries(args).then(|| take(&mut *entries.lock().unwrap_or_else(PoisonError::into_inner)));
+    document.entries = keeps_entries(args).then(|| take(&mut *entries.lock()));
     let exit = print_result(&result, &document, &ends, output)?;
     manifest_error.map_or(Ok(exit), Err)
 }
@@ -193,7 +194,7 @@ fn event_listener(
             return;
         }
         if let Some(entries) = &kept {
-            entries.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
+            entries.lock().push(event.clone());
         }
         if prints_events {
             printer.print(|| print_entry(event, format));

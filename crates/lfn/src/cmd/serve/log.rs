@@ -5,11 +5,11 @@
 //! unauthenticated.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use lfn_api::serve::LOG_TARGET;
 use lfn_base::date::rfc3339;
+use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use tracing::field::{Field, Visit};
@@ -96,7 +96,7 @@ impl ServerLog {
             _ => self.iperf3.as_ref().filter(|_| fields.word("verb") == "iperf3"),
         };
         if let Some(budget) = budget {
-            let suppressed = budget.lock().unwrap_or_else(PoisonError::into_inner).take(now)?;
+            let suppressed = budget.lock().take(now)?;
             if suppressed > 0 {
                 fields.push("suppressed_lines", suppressed);
             }
@@ -198,7 +198,7 @@ mod tests {
 
     impl<S: Subscriber> Layer<S> for KeptLines {
         fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-            self.1.lock().unwrap().extend(self.0.line(event, SystemTime::UNIX_EPOCH, Instant::now()));
+            self.1.lock().extend(self.0.line(event, SystemTime::UNIX_EPOCH, Instant::now()));
         }
     }
 
@@ -207,7 +207,7 @@ mod tests {
         let kept = Arc::default();
         let layer = KeptLines(ServerLog::new(format, true), Arc::clone(&kept));
         tracing::subscriber::with_default(Registry::default().with(layer), || events.iter().for_each(log_event));
-        std::mem::take(&mut kept.lock().unwrap())
+        std::mem::take(&mut kept.lock())
     }
 
     fn session(verb: &'static str) -> SessionInfo {

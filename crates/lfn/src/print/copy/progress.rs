@@ -35,7 +35,7 @@ pub struct ProgressMode {
 
 impl ProgressMode {
     fn printer(self) -> ProgressPrinter {
-        match (is_quiet() && !self.requested, terminal::stderr_is_terminal()) {
+        match (is_quiet() && !self.requested, terminal::can_redraw_stderr()) {
             (false, true) => ProgressPrinter::Terminal,
             (false, false) if self.requested && !self.ndjson => ProgressPrinter::Lines,
             _ => ProgressPrinter::Hidden,

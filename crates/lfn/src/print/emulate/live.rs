@@ -12,11 +12,11 @@ use lfn_emulate::{LiveDirection, LiveFigures, LiveOptions};
 
 use crate::print::progress::{Figures, LINE_INTERVAL, Progress, ProgressPrinter, REDRAW_INTERVAL};
 use crate::print::settings::is_quiet;
-use crate::print::{draw_stderr, for_locale, terminal};
+use crate::print::{for_locale, terminal};
 
 /// Returns the options of the live line if the user requested it, or if no command runs on this terminal.
 pub fn live_output(requested: bool, has_command: bool) -> Option<LiveOptions> {
-    let (printer, interval) = match terminal::stderr_is_terminal() {
+    let (printer, interval) = match terminal::can_redraw_stderr() {
         true if requested || !has_command => (ProgressPrinter::Terminal, REDRAW_INTERVAL),
         false if requested && !is_quiet() => (ProgressPrinter::Lines, LINE_INTERVAL),
         _ => return None,
@@ -26,9 +26,6 @@ pub fn live_output(requested: bool, has_command: bool) -> Option<LiveOptions> {
         Some(figures) => {
             progress.update(|line| line.0 = Some(figures.clone()));
             progress.show_at(figures.elapsed);
-            if progress.is_drawn() {
-                draw_stderr("\r");
-            }
         }
         None => progress.finish(),
     };

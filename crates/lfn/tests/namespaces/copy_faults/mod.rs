@@ -13,12 +13,12 @@ mod trial;
 pub use trial::as_limited_server;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use fault::Fault;
+use parking_lot::Mutex;
 use trial::{Seen, Trial};
 
 use crate::support::harness::{Needs, Test, Weight, tests_of};
@@ -68,12 +68,12 @@ fn files_with_final_names_are_complete() {
             if trial.fault != Fault::ClockJump || missing.is_none() {
                 let (seed, kind) = (seeds(n), trial.fault.to_string());
                 let outcome = trial.run();
-                results.lock().unwrap().add(seed, kind, outcome);
+                results.lock().add(seed, kind, outcome);
             }
         }
     };
     thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(work))));
-    let Results { kinds, failed } = results.into_inner().unwrap();
+    let Results { kinds, failed } = results.into_inner();
     println!("\n| fault | trials | copy was under way | had blocks to go on from | went on from them |");
     println!("| --- | --- | --- | --- | --- |");
     for (kind, Count { trials, struck, resumable, resumed }) in &kinds {

@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// The relay. Its connections end with it.
 pub struct Proxy {
@@ -37,7 +39,7 @@ impl Proxy {
                     return;
                 }
                 let Ok(far) = TcpStream::connect(server) else { continue };
-                shared.sockets.lock().unwrap().extend([near.try_clone().unwrap(), far.try_clone().unwrap()]);
+                shared.sockets.lock().extend([near.try_clone().unwrap(), far.try_clone().unwrap()]);
                 for (from, to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
                     let state = shared.clone();
                     thread::spawn(move || state.relay(from, to));
@@ -54,7 +56,7 @@ impl Proxy {
 
     /// Resets all connections.
     pub fn reset(&self) {
-        for socket in self.state.sockets.lock().unwrap().drain(..) {
+        for socket in self.state.sockets.lock().drain(..) {
             let _ = socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO));
             let _ = socket.shutdown(Shutdown::Both);
         }

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use lfn_session::limits::connection_table::ConnectionSlot;
 use lfn_session::transport::tcp::TcpSocket;
+use parking_lot::Mutex;
 
 use super::super::control::IperfControl;
 use crate::proto::iperf3::Cookie;
@@ -45,7 +45,7 @@ impl StreamRendezvous {
     /// Starts to wait for `count` streams; `None` if another test waits with the same cookie.
     pub(super) fn expect(&self, cookie: Cookie, from: IpAddr, count: usize) -> Option<ExpectedTcpStreams<'_>> {
         let (sender, streams) = channel();
-        let mut waiting = self.lock();
+        let mut waiting = self.0.lock();
         if waiting.contains_key(&cookie) {
             return None;
         }
@@ -60,7 +60,7 @@ impl StreamRendezvous {
         from: IpAddr,
         arrived: ArrivedConnection,
     ) -> Option<ArrivedConnection> {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.lock();
         let Some(test) = waiting.get_mut(cookie).filter(|test| test.from == from) else { return Some(arrived) };
         // Surplus connections are closed.
         if test.missing > 0 && arrived.slot.authenticate() {
@@ -68,11 +68,6 @@ impl StreamRendezvous {
             let _ = test.streams.send(arrived);
         }
         None
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Cookie, WaitingTest>> {
-        // No thread panics while it holds the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -98,6 +93,6 @@ impl ExpectedTcpStreams<'_> {
 
 impl Drop for ExpectedTcpStreams<'_> {
     fn drop(&mut self) {
-        self.rendezvous.lock().remove(&self.cookie);
+        self.rendezvous.0.lock().remove(&self.cookie);
     }
 }

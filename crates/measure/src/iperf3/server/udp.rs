@@ -11,11 +11,11 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::proto::iperf3::Parameters;
 use crate::proto::iperf3::datagram;
+use parking_lot::{Condvar, Mutex};
 use socket2::{Domain, Socket, Type};
 
 use super::super::Error;
@@ -57,19 +57,14 @@ pub(super) struct UdpTurn<'a> {
 impl UdpStreamQueue {
     /// Waits for the turn of this address; `None` if `until` passes.
     pub(super) fn turn(&self, address: IpAddr, parameters: &Parameters, until: Instant) -> Option<UdpTurn<'_>> {
-        let mut tests = self.lock();
+        let mut tests = self.tests.lock();
         while tests.contains_key(&address) {
             let left = until.checked_duration_since(Instant::now())?;
-            tests = self.turn_free.wait_timeout(tests, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.turn_free.wait_for(&mut tests, left);
         }
         let (sender, streams) = channel();
         tests.insert(address, WaitingTest { parameters: parameters.clone(), streams: sender });
         Some(UdpTurn { waiting: self, address, streams })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, WaitingTest>> {
-        // No thread panics while it holds the lock.
-        self.tests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -85,7 +80,7 @@ impl UdpTurn<'_> {
 
 impl Drop for UdpTurn<'_> {
     fn drop(&mut self) {
-        self.waiting.lock().remove(&self.address);
+        self.waiting.tests.lock().remove(&self.address);
         self.waiting.turn_free.notify_all();
     }
 }
@@ -105,7 +100,7 @@ impl UdpListener {
                 read_requests(&self.socket, &mut requests);
             }
             while let Some(from) = requests.pop_front() {
-                let tests = waiting.lock();
+                let tests = waiting.tests.lock();
                 if let Some(test) = tests.get(&canonical(from)) {
                     let stream = self.stream(from, &test.parameters, &mut requests);
                     // A test with all its streams does not receive any more.

@@ -161,7 +161,7 @@ impl UdpEnd {
 
     /// Returns the result of a step so far.
     pub(super) fn result(&self, step: u32) -> StepReceived {
-        let meter = self.flows.first().map(|flow| flow.incoming().step).unwrap_or_default();
+        let meter = self.flows.first().map(|flow| flow.incoming.lock().step).unwrap_or_default();
         if meter.step() == step { meter.figures() } else { StepReceived { step, ..StepReceived::default() } }
     }
 
@@ -173,7 +173,7 @@ impl UdpEnd {
     /// Returns whether all sent datagrams have arrived, or no more are expected. `since` is the time of the message
     /// with the sent numbers.
     pub(super) fn has_settled(&self, sent: &[u64], since: Instant, rtt: Duration) -> bool {
-        let all = self.flows.iter().zip(sent).all(|(flow, &sent)| flow.incoming().stats.received() >= sent);
+        let all = self.flows.iter().zip(sent).all(|(flow, &sent)| flow.incoming.lock().stats.received() >= sent);
         all || self.is_quiet(since, rtt)
     }
 
@@ -183,7 +183,7 @@ impl UdpEnd {
     }
 
     fn is_quiet(&self, since: Instant, rtt: Duration) -> bool {
-        let last = self.flows.iter().map(|flow| flow.incoming().last).max().unwrap_or(0);
+        let last = self.flows.iter().map(|flow| flow.incoming.lock().last).max().unwrap_or(0);
         let silent = Duration::from_nanos(monotonic_nanos().saturating_sub(last)).min(since.elapsed());
         silent > QUIET_TIME + rtt || since.elapsed() > MAX_LATENESS + rtt
     }
@@ -225,7 +225,7 @@ impl UdpEnd {
     ) -> Result<EndReport, TestError> {
         self.stop()?;
         for (flow, &sent) in self.flows.iter().zip(sent.unwrap_or(&[])) {
-            flow.incoming().stats.finish(sent);
+            flow.incoming.lock().stats.finish(sent);
         }
         let elapsed = self.elapsed();
         let last_end = self.intervals.last_end();
@@ -262,8 +262,9 @@ impl UdpEnd {
 
     /// Returns the time at which the first datagram left or arrived.
     fn first(&self) -> Option<u64> {
-        let first =
-            |flow: &Arc<UdpFlow>| if self.engine.sends() { flow.outgoing().first } else { flow.incoming().first };
+        let first = |flow: &Arc<UdpFlow>| {
+            if self.engine.sends() { flow.outgoing.lock().first } else { flow.incoming.lock().first }
+        };
         self.flows.iter().filter_map(first).min()
     }
 
@@ -271,10 +272,10 @@ impl UdpEnd {
     fn elapsed(&self) -> Duration {
         let end = |flow: &Arc<UdpFlow>| {
             if self.engine.sends() {
-                let outgoing = flow.outgoing();
+                let outgoing = flow.outgoing.lock();
                 flow_end(outgoing.first, outgoing.last, flow.counter.datagrams())
             } else {
-                let incoming = flow.incoming();
+                let incoming = flow.incoming.lock();
                 flow_end(incoming.first, incoming.last, incoming.stats.received())
             }
         };
@@ -376,11 +377,11 @@ impl MeteredStream for MeteredFlow<'_> {
 
     fn totals(&self, before: &StreamTotals) -> StreamTotals {
         if self.sends {
-            let _lock = self.flow.outgoing();
+            let _lock = self.flow.outgoing.lock();
             let counter = &self.flow.counter;
             return StreamTotals { bytes: counter.bytes(), datagrams: counter.datagrams(), ..StreamTotals::default() };
         }
-        let incoming = self.flow.incoming();
+        let incoming = self.flow.incoming.lock();
         let stats = &incoming.stats;
         StreamTotals {
             bytes: self.flow.counter.bytes(),
@@ -398,7 +399,7 @@ impl MeteredStream for MeteredFlow<'_> {
             lost: added.lost,
             reordered: added.reordered,
             duplicates: added.duplicates,
-            jitter: (!self.sends).then(|| self.flow.incoming().stats.jitter().smoothed()),
+            jitter: (!self.sends).then(|| self.flow.incoming.lock().stats.jitter().smoothed()),
         };
         StreamSample { stream: self.number(), bytes: added.bytes, udp: Some(udp), ..StreamSample::default() }
     }

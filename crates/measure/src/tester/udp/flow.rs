@@ -1,7 +1,7 @@
 //! State of one datagram stream that its thread and the control thread share.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use lfn_base::units::{BitRate, Bytes, Ratio};
 use lfn_results::measure::{SocketReport, SocketRequest, UdpRequest};
@@ -9,6 +9,7 @@ use lfn_results::udp::figures::{UdpReceived, UdpSent};
 use lfn_session::DatagramStream;
 use lfn_sys::tcp;
 use lfn_sys::udp::{self, Fragmentation};
+use parking_lot::Mutex;
 use socket2::SockRef;
 
 use crate::load::{Pacer, StreamCounter};
@@ -36,8 +37,8 @@ pub(super) struct UdpFlow {
     /// Requested rate and the server's lower limit.
     pub(super) rate_limit: Option<(BitRate, BitRate)>,
     pub(super) counter: Arc<StreamCounter>,
-    outgoing: Mutex<FlowSent>,
-    incoming: Mutex<FlowReceived>,
+    pub(super) outgoing: Mutex<FlowSent>,
+    pub(super) incoming: Mutex<FlowReceived>,
 }
 
 /// Figures of a sender that its [`StreamCounter`] does not have.
@@ -122,17 +123,9 @@ impl UdpFlow {
         })
     }
 
-    pub(super) fn outgoing(&self) -> MutexGuard<'_, FlowSent> {
-        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn incoming(&self) -> MutexGuard<'_, FlowReceived> {
-        self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the sender's figures.
     pub(super) fn sent(&self) -> UdpSent {
-        let out = self.outgoing();
+        let out = self.outgoing.lock();
         let nanos = out.last.saturating_sub(out.first.unwrap_or(out.last));
         let seconds = nanos as f64 / 1e9;
         let bytes = self.counter.bytes().saturating_sub(self.datagram_bytes as u64);
@@ -159,7 +152,7 @@ impl UdpFlow {
 
     /// Returns the receiver's figures.
     pub(super) fn received(&self) -> UdpReceived {
-        let incoming = self.incoming();
+        let incoming = self.incoming.lock();
         UdpReceived {
             unrecognised: incoming.unrecognised,
             overflows: udp::dropped_datagrams(self.stream.socket()).ok(),

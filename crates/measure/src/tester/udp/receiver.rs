@@ -19,7 +19,7 @@ pub(super) fn run(flow: &UdpFlow, load: &LoadState) -> std::io::Result<()> {
     receive_datagrams(socket, load, || {
         inbox.receive(socket)?;
         let (now, wall) = (monotonic_nanos(), wall_nanos());
-        let mut incoming = flow.incoming();
+        let mut incoming = flow.incoming.lock();
         // Every arrival counts for the rate limiter, also duplicates.
         let mut bytes = 0;
         let mut accepted = AcceptedDatagrams::default();

@@ -85,7 +85,7 @@ impl<'a> UdpSender<'a> {
     }
 
     fn begin(&self, rate: BitRate, burst: u32, now: u64) {
-        let mut out = self.flow.outgoing();
+        let mut out = self.flow.outgoing.lock();
         let now = Instant::from_nanos(now);
         out.requested = rate;
         match &mut out.pace {
@@ -110,7 +110,7 @@ impl<'a> UdpSender<'a> {
 
     fn record(&mut self, sent: u32, several: bool, now: u64) {
         self.sequence += u64::from(sent);
-        let mut out = self.flow.outgoing();
+        let mut out = self.flow.outgoing.lock();
         out.first.get_or_insert(now);
         out.last = now;
         // Readers of the figures hold the lock, so that all counts belong to the same datagrams.
@@ -130,7 +130,7 @@ impl<'a> UdpSender<'a> {
         let code = rustix::io::Errno::from_io_error(&error);
         match code {
             Some(rustix::io::Errno::NOBUFS) => {
-                self.flow.outgoing().queue_full += 1;
+                self.flow.outgoing.lock().queue_full += 1;
                 thread::sleep(QUEUE_FULL_WAIT);
                 Ok(())
             }
@@ -138,7 +138,7 @@ impl<'a> UdpSender<'a> {
             // (udp_send_skb).
             Some(rustix::io::Errno::IO | rustix::io::Errno::INVAL) if self.gso => {
                 self.gso = false;
-                self.flow.outgoing().gso_refused = true;
+                self.flow.outgoing.lock().gso_refused = true;
                 Ok(())
             }
             Some(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::HOSTUNREACH | rustix::io::Errno::NETUNREACH) => {
@@ -164,7 +164,7 @@ impl<'a> UdpSender<'a> {
 
 impl BurstSender for UdpSender<'_> {
     fn next_burst(&self) -> Option<Instant> {
-        self.flow.outgoing().pace.as_ref().map(Pacer::next)
+        self.flow.outgoing.lock().pace.as_ref().map(Pacer::next)
     }
 
     /// Sends a burst with as many calls as necessary.

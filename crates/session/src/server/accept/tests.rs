@@ -74,7 +74,7 @@ impl ConnectionServer for Echo {
             ServerEvent::AcceptFailed(error) => format!("accept: {:?}", error.raw_os_error()),
             other => format!("{other:?}"),
         };
-        self.events.lock().unwrap().push(text);
+        self.events.lock().push(text);
     }
 
     fn on_full(&self) {
@@ -146,7 +146,7 @@ impl Running<'_> {
 
     fn wait_for_events(&self, count: usize) {
         let deadline = Instant::now() + TIMEOUT;
-        while self.server.events.lock().unwrap().len() < count {
+        while self.server.events.lock().len() < count {
             assert!(Instant::now() < deadline, "{:?}", self.server.events);
             thread::sleep(Duration::from_millis(1));
         }
@@ -156,7 +156,7 @@ impl Running<'_> {
     fn stop(self) -> Vec<String> {
         drop(self.stop);
         self.thread.join().unwrap();
-        std::mem::take(&mut self.server.events.lock().unwrap())
+        std::mem::take(&mut self.server.events.lock())
     }
 }
 

@@ -9,10 +9,11 @@ pub use http::{MetricsError, MetricsServer};
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use lfn_base::units::Bytes;
+use parking_lot::Mutex;
 
 use super::event::{RefusedReason, ServerEvent, SessionInfo};
 use crate::server::event::ReflectorTally;
@@ -87,11 +88,11 @@ impl Metrics {
             ServerEvent::AcceptFailed(_) => one(&self.accept_failures),
             ServerEvent::Refused(_, reason, _) => one(&self.refused[*reason as usize]),
             ServerEvent::Denied(_, refusal) => {
-                *self.sessions().denied.entry(refusal_code_name(refusal.code)).or_default() += 1
+                *self.sessions.lock().denied.entry(refusal_code_name(refusal.code)).or_default() += 1
             }
             ServerEvent::Ended { info, bytes, time, error, .. } => {
                 let result = if error.is_some() { "failed" } else { "ok" };
-                let mut sessions = self.sessions();
+                let mut sessions = self.sessions.lock();
                 *sessions.ended.entry((info.verb, result)).or_default() += 1;
                 if let Some(token) = &info.token {
                     let (count, moved) = sessions.tokens.entry(token.clone()).or_default();
@@ -119,7 +120,7 @@ impl Metrics {
     pub fn page(&self, gauges: &Gauges, reflected: Option<ReflectorTally>) -> String {
         let mut page = Page(String::with_capacity(4096));
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let sessions = self.sessions();
+        let sessions = self.sessions.lock();
         let moved = sessions.payload_bytes.plus(gauges.payload_bytes);
         page.family("lfn_sessions_running", "gauge", "Running sessions.", &[("", gauges.running as u64)]);
         page.family("lfn_sessions_queued", "gauge", "Sessions waiting in the queue.", &[("", gauges.waiting as u64)]);
@@ -174,10 +175,6 @@ impl Metrics {
         }
         page.process();
         page.0
-    }
-
-    fn sessions(&self) -> std::sync::MutexGuard<'_, EndedSessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

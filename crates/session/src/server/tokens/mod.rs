@@ -11,7 +11,7 @@ pub(crate) mod temporary;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::config::ServerConfig;
@@ -22,6 +22,7 @@ use crate::wire::{Refusal, RefusalCode};
 use crate::{Token, TokenHash};
 use file::TokenFile;
 pub use holder::TokenHolder;
+use parking_lot::Mutex;
 use temporary::{TemporaryToken, TemporaryTokens};
 
 /// All holders of valid tokens.
@@ -79,7 +80,7 @@ impl TokenSet {
     /// Reads the file again if it changed. Returns the error in it, if the error is new.
     pub(super) fn reload(&self, config: &ServerConfig) -> Option<String> {
         let path = self.path.as_ref()?;
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.loaded.lock();
         let stamp = file_stamp(path);
         if loaded.stamp == stamp {
             return None;
@@ -163,7 +164,7 @@ impl TokenSet {
             return Some(self.own.clone());
         }
         let given = {
-            let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+            let loaded = self.loaded.lock();
             loaded.holders.iter().find(|holder| is_match(holder)).cloned()
         };
         given.or_else(|| self.temporary.find(is_match))
@@ -176,7 +177,7 @@ impl TokenSet {
             return self.temporary.check_valid(holder).and_then(|()| self.check_valid(&delegation.issuer, now));
         }
         let Some(name) = &holder.name else { return Ok(()) };
-        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = self.loaded.lock();
         if !loaded.holders.iter().any(|given| Arc::ptr_eq(given, holder)) {
             let text = match &loaded.error {
                 None => format!("the token '{name}' was revoked or changed"),

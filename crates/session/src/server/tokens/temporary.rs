@@ -1,7 +1,9 @@
 //! Temporary tokens for copies between two servers: a holder of a token lets another host upload in its name. A
 //! temporary token is valid as long as the session that requested it.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use super::holder::{Delegation, TokenHolder};
 use crate::Token;
@@ -44,7 +46,7 @@ impl TemporaryTokens {
             expires: issuer.expires,
             delegation: Some(delegation),
         });
-        let mut tokens = self.lock();
+        let mut tokens = self.0.lock();
         if tokens.len() >= MAX_TEMPORARY_TOKENS {
             let text = format!("the server has issued {MAX_TEMPORARY_TOKENS} temporary tokens, the maximum");
             return Err(Refusal::new(RefusalCode::Full, text).hint("try again when other copies have ended"));
@@ -54,12 +56,12 @@ impl TemporaryTokens {
     }
 
     pub(super) fn find(&self, is: impl Fn(&TokenHolder) -> bool) -> Option<Arc<TokenHolder>> {
-        self.lock().iter().find(|holder| is(holder)).cloned()
+        self.0.lock().iter().find(|holder| is(holder)).cloned()
     }
 
     /// Checks whether the token was revoked.
     pub(super) fn check_valid(&self, holder: &Arc<TokenHolder>) -> Result<(), Refusal> {
-        if self.lock().iter().any(|token| Arc::ptr_eq(token, holder)) {
+        if self.0.lock().iter().any(|token| Arc::ptr_eq(token, holder)) {
             return Ok(());
         }
         Err(Refusal::new(
@@ -68,15 +70,10 @@ impl TemporaryTokens {
         )
         .hint("run the same command again: it resumes"))
     }
-
-    /// No thread panics while it holds the lock, and the list is consistent after every statement.
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<TokenHolder>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for TemporaryToken {
     fn drop(&mut self) {
-        self.all.lock().retain(|token| !Arc::ptr_eq(token, &self.holder));
+        self.all.0.lock().retain(|token| !Arc::ptr_eq(token, &self.holder));
     }
 }
