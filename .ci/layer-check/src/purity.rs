@@ -13,16 +13,26 @@ use crate::uses;
 const IMPURE: &[&[&str]] = &[
     &["std", "fs"],
     &["std", "net"],
+    &["std", "os", "fd"],
+    &["std", "os", "unix", "fs"],
+    &["std", "os", "unix", "net"],
     &["std", "env"],
     &["std", "thread"],
     &["std", "process"],
     &["std", "time", "Instant"],
     &["std", "time", "SystemTime"],
+    &["std", "time", "UNIX_EPOCH"],
+    &["std", "io", "stdin"],
+    &["std", "io", "stdout"],
+    &["std", "io", "stderr"],
     &["getrandom"],
     &["lfn_sys"],
     &["libc"],
+    &["rand", "random"],
+    &["rand", "rng"],
     &["rustix"],
     &["socket2"],
+    &["tempfile"],
 ];
 
 /// Libraries of the workspace, by the first segment of a path to them.
@@ -99,7 +109,18 @@ impl<'ast> Visit<'ast> for Finder<'_> {
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         for import in module_tree::imports(&item.tree) {
+            // Under another name, or without one, the paths below it would not be found.
+            if import.path == ["std"] {
+                self.impure.push(Found { path: "std as a whole".into(), line: import.span.start().line });
+            }
             self.record(&import.path, import.span);
+        }
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        self.visit_path(&call.path);
+        for (path, span) in uses::paths_in(call.tokens.clone()) {
+            self.record(&path, span);
         }
     }
 

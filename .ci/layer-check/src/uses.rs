@@ -47,35 +47,9 @@ impl Finder<'_> {
         }
     }
 
-    /// Records the paths in tokens that only a macro understands.
     fn record_tokens(&mut self, tokens: TokenStream) {
-        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        let is_punct = |index: usize, character: char| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == character);
-        let is_colon = |index: usize| is_punct(index, ':');
-        let mut index = 0;
-        while let Some(token) = tokens.get(index) {
-            index += 1;
-            match token {
-                TokenTree::Group(group) => self.record_tokens(group.stream()),
-                TokenTree::Ident(ident) => {
-                    let is_range = index >= 3 && is_punct(index - 2, '.') && is_punct(index - 3, '.');
-                    let is_field = index >= 2 && !is_range && (is_punct(index - 2, '.') || is_punct(index - 2, '\''));
-                    let mut path = vec![ident.to_string()];
-                    while is_colon(index)
-                        && is_colon(index + 1)
-                        && let Some(TokenTree::Ident(next)) = tokens.get(index + 2)
-                    {
-                        path.push(next.to_string());
-                        index += 3;
-                    }
-                    let is_call = matches!(tokens.get(index), Some(TokenTree::Group(group))
-                        if group.delimiter() == Delimiter::Parenthesis);
-                    if !is_field && (is_call || !may_be_variable(&path)) {
-                        self.record(&path, ident.span());
-                    }
-                }
-                TokenTree::Literal(_) | TokenTree::Punct(_) => {}
-            }
+        for (path, span) in paths_in(tokens) {
+            self.record(&path, span);
         }
     }
 
@@ -176,6 +150,40 @@ impl<'ast> Visit<'ast> for Finder<'_> {
             self.record_strings(list.tokens.clone());
         }
     }
+}
+
+/// Returns the paths in tokens that only a macro understands.
+pub(crate) fn paths_in(tokens: TokenStream) -> Vec<(Vec<String>, Span)> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let is_punct = |index: usize, character: char| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == character);
+    let is_colon = |index: usize| is_punct(index, ':');
+    let mut paths = Vec::new();
+    let mut index = 0;
+    while let Some(token) = tokens.get(index) {
+        index += 1;
+        match token {
+            TokenTree::Group(group) => paths.extend(paths_in(group.stream())),
+            TokenTree::Ident(ident) => {
+                let is_range = index >= 3 && is_punct(index - 2, '.') && is_punct(index - 3, '.');
+                let is_field = index >= 2 && !is_range && (is_punct(index - 2, '.') || is_punct(index - 2, '\''));
+                let mut path = vec![ident.to_string()];
+                while is_colon(index)
+                    && is_colon(index + 1)
+                    && let Some(TokenTree::Ident(next)) = tokens.get(index + 2)
+                {
+                    path.push(next.to_string());
+                    index += 3;
+                }
+                let is_call = matches!(tokens.get(index), Some(TokenTree::Group(group))
+                    if group.delimiter() == Delimiter::Parenthesis);
+                if !is_field && (is_call || !may_be_variable(&path)) {
+                    paths.push((path, ident.span()));
+                }
+            }
+            TokenTree::Literal(_) | TokenTree::Punct(_) => {}
+        }
+    }
+    paths
 }
 
 /// Reports whether a path can name a local variable.

@@ -311,6 +311,24 @@ fn pure_module_with_imported_files_fails() {
 }
 
 #[test]
+fn impure_paths_in_macros_and_under_other_names_are_found() {
+    for (code, path) in [
+        ("fn f() { assert!(std::fs::read(\"/a\").is_ok()); }", "std::fs::read"),
+        ("fn f() { println!(\"{:?}\", (1, std::time::Instant::now())); }", "std::time::Instant::now"),
+        ("macro_rules! m { () => { std::env::var(\"A\") }; }", "std::env::var"),
+        ("use std as s;", "std as a whole"),
+        ("use std::{self as s};", "std as a whole"),
+        ("use std::*;", "std as a whole"),
+        ("use std::os::unix::net::UnixStream;", "std::os::unix::net::UnixStream"),
+        ("fn f() -> u8 { rand::random() }", "rand::random"),
+    ] {
+        let workspace = with_pure(&["a::other"]);
+        workspace.write("crates/a/src/other.rs", code);
+        workspace.assert_fails(&format!("crates/a/src/other.rs:1: a::other is pure, and uses {path}"));
+    }
+}
+
+#[test]
 fn pure_module_that_uses_an_impure_one_fails() {
     let workspace = with_pure(&["a::other"]);
     workspace.assert_fails("a::other is pure, and uses crate::parent::Child of a::parent::child, which is not");
