@@ -553,10 +553,12 @@ fn ramp_finds_the_capacity() {
         // The sender of a busy machine reports that it cannot send at the rate of the next step.
         if ramp["sender_limit"] == true { Err(ramp.to_string()) } else { Ok(ramp) }
     });
-    let highest = ramp["highest_passed_bits_per_second"].as_u64().unwrap() as f64;
+    let rate = |name: &str| ramp[name].as_f64().unwrap();
+    let (highest, failed) = (rate("highest_passed_bits_per_second"), rate("lowest_failed_bits_per_second"));
     // Packets of 1228 B with 1200 B of payload, in Ethernet frames.
     assert!((16e6..20.5e6).contains(&highest), "{ramp}");
-    assert!(ramp["lowest_failed_bits_per_second"].as_u64().is_some(), "{ramp}");
+    // The steps between 16 and 32 Mb/s approach the capacity from both sides.
+    assert!(highest < failed && failed < 1.025 * highest, "{ramp}");
 }
 
 fn a_datagram_too_long_is_named() {
