@@ -5,6 +5,7 @@ mod conventions;
 mod copy;
 mod documents;
 mod dry_run;
+mod file_owners;
 mod flag_names;
 mod formats;
 mod hostile_text;

@@ -17,6 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::harness::{Needs, Test, Weight, tests_of};
+use crate::support::rate::undisturbed;
 use crate::support::sandbox::{self, Running};
 use crate::support::schema::check_document;
 use crate::support::{ROLE, eventually, lfn, lfn_path, role_of, run_scenario, stderr, stdout};
@@ -202,15 +203,13 @@ fn several_runs_are_distinguished() {
     assert_eq!(link(&shown(&other), 0, 0), "rate=50mbit,rtt=20ms");
     let described = [(&one, "1mbit"), (&other, "50mbit")]
         .map(|(running, rate)| format!("process {} (rate={rate},rtt=20ms", running.pid()));
-    let ask_all = || {
+    // A run that answers late, while other tests load the machine, is listed without its settings.
+    let said = undisturbed("both runs answer in time", 10, || {
         let output = lfn().args(["emulate", "set", "loss=1%"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-        stderr(&output)
-    };
-    // A run that answers late, while other tests load the machine, is listed without its settings.
-    let mut tries = (0..10).map(|_| ask_all());
-    let said = tries.find(|said| described.iter().all(|text| said.contains(text)));
-    let said = said.unwrap_or_else(|| panic!("{described:?} never listed"));
+        let said = stderr(&output);
+        if described.iter().all(|text| said.contains(text)) { Ok(said) } else { Err(said) }
+    });
     let hint = said.lines().find_map(|line| line.strip_prefix("hint: lfn emulate set --pid=")).unwrap();
     let (pid, settings) = hint.split_once(' ').unwrap();
     // Other tests run emulations at the same time.

@@ -183,7 +183,7 @@ fn iperf3_fills_the_line_exactly() {
             received(&home.path().join("report.json"))
         };
         // The range allows for headers, slow start and a busy machine.
-        TWO_OF_THREE.require("iperf3_fills_the_line_exactly", measure, |rate| (8e6..39e6).contains(rate));
+        TWO_OF_THREE.require("iperf3_fills_the_line_exactly", measure, |rate| (24e6..39e6).contains(rate));
     }
     let script = "iperf3 -c far -u -b 5M -l 1400 -t 2 -J > report.json";
     let measure = || {
@@ -282,10 +282,11 @@ fn ping_measures_the_handover() {
     let measure = || {
         let home = tempfile::tempdir().unwrap();
         let script = "ping -D -n -i 0.02 -w 17 far";
-        let said = stdout(&over_a_path(&["--profile", "starlink", "--seed", "1"], "none", script, home.path()));
+        let flags = ["--profile", "starlink", "--loss", "none"];
+        let said = stdout(&over_a_path(&flags, "none", script, home.path()));
         let echoes: Vec<(f64, f64)> = said.lines().filter_map(echo).collect();
-        // A request follows the previous one after 20 ms, plus delays of ping itself. The longest pause of these two
-        // seconds is the outage.
+        // A request follows the previous one after 20 ms, plus delays of ping itself. The profile also loses bursts of
+        // packets, which can look like an outage. Without them, the longest pause of these two seconds is the outage.
         let mut sent: Vec<f64> = echoes.iter().map(|(sent, _)| *sent).collect();
         sent.sort_by(f64::total_cmp);
         let near = sent.windows(2).filter(|pair| (14.0..16.0).contains(&(pair[0] - sent[0])));

@@ -357,7 +357,8 @@ fn counts(reported: &Value) -> BTreeMap<u64, u64> {
 
 fn receive_buffer_loss_is_not_path_loss() {
     let server = Server::start(&[]);
-    let flags = ["--udp", "--reverse", "--count", "20000", "--length", "1000", "--pacing", "2gbit", "--rcvbuf", "2048"];
+    // No machine can send at this rate, so the order of two findings is known.
+    let flags = ["--udp", "--reverse", "--count", "20000", "--length", "1000", "--pacing", "2tbit", "--rcvbuf", "2048"];
     // Single datagrams, so that one overflow is one datagram.
     let flags = [&flags[..], &["--no-gro"]].concat();
     let run = server.json(&flags);
@@ -366,9 +367,8 @@ fn receive_buffer_loss_is_not_path_loss() {
     assert!(number(&received["overflows"]) > 100, "{received}");
     assert_eq!(number(&received["lost"]), number(&received["overflows"]), "{received}");
     assert_eq!(number(&received["lost"]) + number(&received["datagrams"]), 20_000);
-    let found = finding_names(&run);
-    assert!(found.contains(&"receiver overflow") && !found.contains(&"loss"), "{found:?}");
-    let finding = run["findings"].as_array().unwrap().iter().find(|f| f["name"] == "receiver overflow").unwrap();
+    assert_eq!(finding_names(&run), ["slow sender", "receiver overflow"], "{}", run["findings"]);
+    let finding = &run["findings"][1];
     assert!(finding["remedy"]["command"].as_str().unwrap().contains("--rcvbuf"), "{finding}");
     let text = unwrapped(&server.test(&flags));
     assert!(text.contains("in the receiver's own buffer, not on the path"), "{text}");
@@ -560,10 +560,12 @@ fn ramp_finds_the_capacity() {
         // The sender of a busy machine reports that it cannot send at the rate of the next step.
         if ramp["sender_limit"] == true { Err(ramp.to_string()) } else { Ok(ramp) }
     });
-    let highest = ramp["highest_passed_bits_per_second"].as_u64().unwrap() as f64;
+    let rate = |name: &str| ramp[name].as_f64().unwrap();
+    let (highest, failed) = (rate("highest_passed_bits_per_second"), rate("lowest_failed_bits_per_second"));
     // Packets of 1228 B with 1200 B of payload, in Ethernet frames.
     assert!((16e6..20.5e6).contains(&highest), "{ramp}");
-    assert!(ramp["lowest_failed_bits_per_second"].as_u64().is_some(), "{ramp}");
+    // The steps between 16 and 32 Mb/s approach the capacity from both sides.
+    assert!(highest < failed && failed < 1.025 * highest, "{ramp}");
 }
 
 fn too_long_datagram_is_an_error() {
