@@ -161,7 +161,7 @@ fn open_path(file: &File) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
