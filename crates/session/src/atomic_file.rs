@@ -8,11 +8,11 @@
 //! relative to open directories, in `copy::storage`.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
@@ -34,10 +34,19 @@ pub struct AtomicFile {
 
 impl AtomicFile {
     /// Creates a file with this mode, less the umask. Follows symbolic links, except links that [`symlink_guard`]
-    /// refuses. Only a regular file is replaced.
+    /// refuses. Only a regular file is replaced. The new file gets the permissions of the replaced one, and its owner if
+    /// this user may set it.
     pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
         symlink_guard::check(path)?;
-        Self::create_in_directory(resolve(path)?, mode)
+        let path = resolve(path)?;
+        let Ok(replaced) = fs::metadata(&path) else { return Self::create_in_directory(path, mode) };
+        let permissions = replaced.mode() & 0o777;
+        let new = Self::create_in_directory(path, permissions & 0o700)?;
+        let file = new.out.get_ref();
+        // A different owner is no error, because the directory permits the replacement.
+        let _ = fchown(file, Some(replaced.uid()), Some(replaced.gid()));
+        file.set_permissions(Permissions::from_mode(permissions))?;
+        Ok(new)
     }
 
     /// Creates a file with mode 0600, and its directory with mode 0700 if necessary. A symbolic link is replaced. If
@@ -238,6 +247,19 @@ mod tests {
         }
         for path in ["/dev/null", "/no/such/directory/report"] {
             assert!(AtomicFile::create(Path::new(path), 0o666).is_err());
+        }
+    }
+
+    #[test]
+    fn replaced_file_keeps_its_permissions() {
+        let home = tempfile::tempdir().unwrap();
+        let report = home.path().join("report");
+        for mode in [0o600, 0o664] {
+            fs::write(&report, "old").unwrap();
+            fs::set_permissions(&report, fs::Permissions::from_mode(mode)).unwrap();
+            AtomicFile::create(&report, 0o666).unwrap().commit().unwrap();
+            let found = fs::metadata(&report).unwrap();
+            assert_eq!((found.len(), found.permissions().mode() & 0o777), (0, mode));
         }
     }
 

@@ -226,8 +226,13 @@ struct Drawn {
 }
 
 impl Drawn {
-    /// Returns the text that replaces the drawn lines by these.
+    /// Returns the text that replaces the drawn lines by these. A single line also replaces the text of other programs
+    /// in its row.
     fn replace(&mut self, lines: &[String]) -> String {
+        if let ([line], 0 | 1) = (lines, self.lines) {
+            self.lines = 1;
+            return format!("\r{line}\x1b[K\r");
+        }
         let erase = self.erase();
         self.lines = lines.len();
         match lines.len() {
@@ -295,7 +300,7 @@ mod tests {
         assert_eq!(drawn.erase(), "");
         assert_eq!(drawn.replace(&["a".into(), "b".into()]), "a\r\nb\r\x1b[1A");
         assert_eq!(drawn.replace(&["c".into()]), "\r\x1b[Jc\r");
-        assert_eq!(drawn.replace(&["d".into()]), "\r\x1b[Kd\r");
+        assert_eq!(drawn.replace(&["d".into()]), "\rd\x1b[K\r");
         assert_eq!(drawn.erase(), "\r\x1b[K");
         assert_eq!(drawn.erase(), "");
     }

@@ -522,8 +522,8 @@ fn live_view_leaves_the_terminal_clean() {
     let short =
         |flags: &str, colour| on_terminal(&server, 60, 20, &format!("--time 600ms --interval 100ms {flags}"), colour);
     let seen = short("", true);
-    assert!(seen.contains("limits") && seen.contains("left") && seen.contains("\r\x1b[2K"), "{seen}");
-    let (_, after) = seen.rsplit_once("\r\x1b[2K").unwrap();
+    assert!(seen.contains("limits") && seen.contains("left") && seen.contains("\r\x1b[J"), "{seen}");
+    let (_, after) = seen.rsplit_once("\r\x1b[J").unwrap();
     let after = without_colours(after);
     assert!(!after.contains("limits  ") && after.contains("goodput"), "what was drawn is gone: {after}");
     for line in after.lines().filter(|line| !line.starts_with("goodput") && !line.starts_with("hint")) {

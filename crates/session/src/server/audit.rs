@@ -14,9 +14,12 @@ use std::time::Duration;
 use lfn_base::date::rfc3339;
 use lfn_sys::clock;
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::audit_line::{AuditEvent, AuditLine, AuditedCopy, AuditedSession};
 use super::event::ServerEvent;
+use crate::symlink_guard;
 use crate::wire::{Refusal, RefusalCode};
 
 /// An audit log, open for appending.
@@ -39,9 +42,19 @@ struct Inner {
 pub(super) struct AuditError(pub(super) Option<String>);
 
 impl AuditLog {
-    /// Opens the file for appending and writes the `started` line. A new file gets mode 0600.
+    /// Opens the file for appending and writes the `started` line. A new file gets mode 0600. Follows symbolic links,
+    /// except links that [`symlink_guard`] refuses. Fails at once for a pipe or a device.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        symlink_guard::check(path)?;
+        // Without this flag, opening a pipe without a reader waits for ever.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path);
+        let is_regular = |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let file = match file {
+            Err(error) if error.raw_os_error() != Some(Errno::NXIO.raw_os_error()) => return Err(error),
+            Ok(file) if is_regular(&file) => file,
+            _ => return Err(io::Error::other("is not a regular file")),
+        };
         let audit = AuditLog {
             path: path.to_owned(),
             inner: Mutex::new(Inner { file, is_last_line_cut: false, error_reported: false }),
@@ -135,6 +148,19 @@ mod tests {
 
     fn lines(path: &Path) -> Vec<Value> {
         fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let reader =
+            || fs::OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&pipe);
+        for _reader in [None, Some(reader().unwrap())] {
+            assert_eq!(AuditLog::open(&pipe).unwrap_err().to_string(), "is not a regular file");
+        }
+        assert!(AuditLog::open(Path::new("/dev/null")).is_err());
     }
 
     #[test]

@@ -107,6 +107,8 @@ fn table(pair: &TuningComparison) -> String {
 }
 
 fn line(label: &str, now: &str, tuned: Option<&str>) -> String {
+    // A long cell has a gap behind it too.
+    let now = format!("{now}  ");
     format!("{}\n", format!("{label:<LABEL$}{now:<CELL$}{}", tuned.unwrap_or_default()).trim_end())
 }
 
