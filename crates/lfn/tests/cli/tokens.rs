@@ -358,14 +358,14 @@ fn session_needs_a_writable_audit_log() {
     let home = Home::new();
     let audit = home.path("audit");
     assert!(Command::new("mkfifo").arg(&audit).status().unwrap().success());
-    let reader = thread::spawn(move || {
-        let mut line = String::new();
-        BufReader::new(fs::File::open(audit).unwrap()).read_line(&mut line).unwrap();
-        line
-    });
+    // For a moment also a writer, so that opening does not wait for one.
+    let mut reader = BufReader::new(fs::OpenOptions::new().read(true).write(true).open(audit).unwrap());
     let home = home.serve(&["--audit", "audit"]);
-    // The reader has ended, so a write to the pipe fails like a write to a full disk.
-    assert!(reader.join().unwrap().contains("started"));
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    assert!(line.contains("started"));
+    // Without a reader, a write to the pipe fails like a write to a full disk.
+    drop(reader);
     fs::write(home.path("mine"), "mine").unwrap();
     for words in [&["copy", "mine", "@own:a"][..], &["test", "@own", "-t", "1s"][..]] {
         assert_refused(&home.run(words), 1, "cannot write its audit log");
