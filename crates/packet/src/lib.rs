@@ -24,6 +24,7 @@ mod headers;
 mod layout;
 pub mod pcapng;
 mod reply;
+mod tcp_segment;
 
 use frame::ETHERNET_HEADER;
 use headers::{Headers, SegmentRange};
@@ -33,6 +34,9 @@ pub use changes::{Changes, Corruption, Ecn};
 pub use endpoints::{Endpoints, FlowEndpoint, IpProtocol, endpoints};
 pub use frame::{OutputFrame, Segments, VnetHeader};
 pub use reply::write_too_big_reply;
+pub use tcp_segment::{
+    MAX_SACK_RANGES, MptcpOption, SackRange, TcpEndpoint, TcpFlags, TcpOptions, TcpSegment, Timestamps,
+};
 
 /// Consecutive virtual packets of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

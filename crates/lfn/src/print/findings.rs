@@ -53,6 +53,7 @@ fn load(load: LoadKind) -> &'static str {
         LoadKind::Tcp => "TCP test",
         LoadKind::Datagrams => "UDP test",
         LoadKind::Copy => "copy",
+        LoadKind::Capture => "captures",
     }
 }
 

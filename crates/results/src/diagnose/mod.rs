@@ -101,7 +101,7 @@ pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
     let predicted = match figures.kind {
         LoadKind::Tcp => prediction::predict_test(figures),
         LoadKind::Datagrams => datagrams::predict(figures),
-        LoadKind::Copy => None,
+        LoadKind::Copy | LoadKind::Capture => None,
     };
     let known = predicted.as_ref().map(|(predicted, expected)| (predicted, expected));
     let verdict = verdict::verdict(figures, &findings, known);

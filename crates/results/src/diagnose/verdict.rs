@@ -78,7 +78,12 @@ pub(super) fn verdict(
         LoadKind::Tcp => tcp_verdict(figures, findings, predicted),
         LoadKind::Datagrams => datagram_verdict(figures, findings),
         LoadKind::Copy => copy_verdict(figures, findings),
+        LoadKind::Capture => capture_verdict(findings),
     }
+}
+
+fn capture_verdict(findings: &[Finding]) -> Verdict {
+    findings.first().map_or_else(|| Verdict::new(VerdictLimit::Unknown, "the limit is unknown"), Verdict::of_finding)
 }
 
 fn copy_verdict(figures: &Figures, findings: &[Finding]) -> Verdict {

@@ -192,6 +192,7 @@ pub(crate) mod tests {
             direction: TestDirection::Forward,
             datagrams: DatagramFigures::default(),
             copy: None,
+            capture: None,
             standstill: None,
             path: Some(PathProfile::new(BitRate(135_000_000), rtt)),
             base_rtt: rtt,

@@ -5,6 +5,7 @@
 //! diagnose an old result again. The reports of the ends are the types of the wire protocol: a new figure of
 //! [`TcpInfo`](lfn_base::tcp_info::TcpInfo), of a sample or of a host is part of the evidence without further code.
 
+pub mod capture;
 mod copy;
 mod ends;
 pub mod figures;
@@ -69,6 +70,10 @@ pub struct Evidence {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(any(test, feature = "schema"), schemars(skip))]
     pub copy: Option<CopyEvidence>,
+    /// Figures of a connection of a packet capture; absent for a test and a copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(any(test, feature = "schema"), schemars(skip))]
+    pub capture: Option<Box<capture::CaptureEvidence>>,
     /// Reason for the end of the load.
     #[serde(default)]
     pub ended: EndReason,
@@ -88,6 +93,8 @@ pub enum LoadKind {
     Datagrams,
     /// Copy of files between hosts.
     Copy,
+    /// TCP connection of a packet capture.
+    Capture,
 }
 
 /// An argument of a command as it was typed: a place, or a flag with its value.
@@ -126,12 +133,19 @@ impl Evidence {
         Evidence { request, copy: Some(copy), ..Evidence::default() }
     }
 
+    /// Creates the evidence of a connection of a capture. The sender of the data is the near end.
+    pub fn of_capture(capture: capture::CaptureEvidence) -> Self {
+        let hosts = HostNames { near: capture.sender.clone(), far: capture.receiver.clone() };
+        Evidence { hosts, capture: Some(Box::new(capture)), ..Evidence::default() }
+    }
+
     /// Returns the kind of the load.
     pub fn kind(&self) -> LoadKind {
-        match (&self.copy, &self.request.udp) {
-            (Some(_), _) => LoadKind::Copy,
-            (None, Some(_)) => LoadKind::Datagrams,
-            (None, None) => LoadKind::Tcp,
+        match (&self.capture, &self.copy, &self.request.udp) {
+            (Some(_), _, _) => LoadKind::Capture,
+            (None, Some(_), _) => LoadKind::Copy,
+            (None, None, Some(_)) => LoadKind::Datagrams,
+            (None, None, None) => LoadKind::Tcp,
         }
     }
 
@@ -192,6 +206,7 @@ impl LoadKind {
             LoadKind::Tcp => "tcp",
             LoadKind::Datagrams => "datagrams",
             LoadKind::Copy => "copy",
+            LoadKind::Capture => "capture",
         }
     }
 }

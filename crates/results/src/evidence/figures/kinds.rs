@@ -73,7 +73,7 @@ impl Figures {
         match kind {
             EvidenceKind::Capacity => match self.kind {
                 LoadKind::Copy => self.copy.is_some_and(|copy| copy.predicted.is_some()),
-                LoadKind::Tcp | LoadKind::Datagrams => self.path.is_some(),
+                LoadKind::Tcp | LoadKind::Datagrams | LoadKind::Capture => self.path.is_some(),
             },
             EvidenceKind::Intervals => self.intervals > 0,
             EvidenceKind::TcpInfo => self.streams.iter().any(|flow| !flow.rtt.is_zero()),
@@ -83,7 +83,9 @@ impl Figures {
             EvidenceKind::SenderSocket => all(|flow| !flow.sender_socket.congestion.is_empty()),
             EvidenceKind::ReceiverSocket => match self.kind {
                 LoadKind::Datagrams => self.datagrams.receiver_socket.is_some(),
-                LoadKind::Tcp | LoadKind::Copy => all(|flow| flow.receiver_socket != SocketReport::default()),
+                LoadKind::Tcp | LoadKind::Copy | LoadKind::Capture => {
+                    all(|flow| flow.receiver_socket != SocketReport::default())
+                }
             },
             EvidenceKind::SenderThread => all(|flow| flow.sender_thread.is_some()),
             EvidenceKind::ReceiverThread => all(|flow| flow.receiver_thread.is_some()),

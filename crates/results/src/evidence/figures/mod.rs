@@ -17,6 +17,7 @@ use lfn_base::stats::median;
 use lfn_base::tcp_model;
 use lfn_base::units::{BitRate, Bytes};
 
+use crate::evidence::capture::CaptureEvidence;
 use crate::evidence::{CopyEvidence, Evidence, LoadKind, TypedArgument};
 use crate::measure::{EndReport, SocketReport, TestDirection};
 use crate::udp::figures::{UdpReceived, UdpSent};
@@ -84,6 +85,8 @@ pub struct Figures {
     pub datagrams: DatagramFigures,
     /// Counters of a copy.
     pub copy: Option<CopyEvidence>,
+    /// Figures of a connection of a capture.
+    pub capture: Option<Box<CaptureEvidence>>,
 }
 
 /// Figures of the datagrams of a test over its whole time.
@@ -119,8 +122,16 @@ impl Figures {
             direction: evidence.request.direction,
             path: evidence.path.map(|path| PathProfile { base_rtt, ..path }),
             base_rtt,
-            goodput: evidence.copy.map_or(Bytes(receiver.bytes).per(receiver.elapsed), |copy| copy.goodput()),
-            elapsed: evidence.copy.map_or(receiver.elapsed, |copy| copy.end.at),
+            goodput: match (&evidence.capture, &evidence.copy) {
+                (Some(capture), _) => capture.payload.per(capture.active),
+                (None, Some(copy)) => copy.goodput(),
+                (None, None) => Bytes(receiver.bytes).per(receiver.elapsed),
+            },
+            elapsed: match (&evidence.capture, &evidence.copy) {
+                (Some(capture), _) => capture.duration,
+                (None, Some(copy)) => copy.end.at,
+                (None, None) => receiver.elapsed,
+            },
             steady,
             omit,
             intervals: whole.len(),
@@ -148,6 +159,7 @@ impl Figures {
             standstill: Standstill::of(evidence, whole),
             datagrams: DatagramFigures::of(evidence),
             copy: evidence.copy,
+            capture: evidence.capture.clone(),
         }
     }
 
