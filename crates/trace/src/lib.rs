@@ -28,4 +28,4 @@ mod series;
 
 pub use analysis::{Analysis, AnalysisOptions, CaptureTotals, Connection, Finished};
 pub use flags::{PacketFlag, PacketFlags};
-pub use series::{SentKind, Series};
+pub use series::{AcknowledgedRange, Extent, Point, RttSamples, SentKind, SentRange, Series};
