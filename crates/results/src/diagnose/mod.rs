@@ -38,7 +38,7 @@ pub use catalogue::{
     BoundSide, FindingsDocument, FindingsSchema, ListedFinding, ListedRule, ListedThreshold, list_findings,
 };
 pub use cause::{CAUSES, Cause, CauseEntry};
-pub use finding::{Finding, Remedy};
+pub use finding::{Confidence, Finding, Remedy};
 use finding::{figures_map, finding};
 pub use verdict::{Verdict, VerdictLimit};
 
@@ -65,12 +65,25 @@ pub struct Diagnosis {
     pub verdict: Verdict,
     /// Causes that limit the load, the largest gain first.
     pub findings: Vec<Finding>,
+    /// Causes that cannot be seen, because another cause hides their signs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden: Vec<HiddenCause>,
     /// Evidence that rules need and that is missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<MissingEvidence>,
     /// Activity or resource that limits a copy, in the words of its progress line.
     #[serde(skip)]
     pub bottleneck: Option<CopyBottleneck>,
+}
+
+/// A cause that cannot be seen, because another cause hides its signs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct HiddenCause {
+    /// Name of the cause that cannot be seen.
+    pub cause: String,
+    /// Name of the cause that hides it.
+    pub behind: String,
 }
 
 /// A kind of evidence that is missing, with the causes that cannot be found without it.
@@ -107,7 +120,8 @@ pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
     let verdict = verdict::verdict(figures, &findings, known);
     let (predicted, expected) = predicted.unzip();
     let bottleneck = figures.copy.as_ref().map(copy::bottleneck);
-    Diagnosis { predicted, expected, verdict, findings, missing: missing_evidence(figures), bottleneck }
+    let missing = missing_evidence(figures);
+    Diagnosis { predicted, expected, verdict, findings, hidden: Vec::new(), missing, bottleneck }
 }
 
 /// Returns the findings of the rules, without [`Cause::Unexplained`].
