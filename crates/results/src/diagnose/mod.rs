@@ -12,6 +12,7 @@
 
 pub mod bottleneck;
 mod buffers;
+mod capture;
 mod catalogue;
 mod cause;
 mod copy;
@@ -128,15 +129,18 @@ pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
 fn rule_findings(figures: &Figures) -> Vec<Finding> {
     let mut findings = run_rules(figures, |cause| cause != Cause::Unexplained);
     // The rate of datagrams is requested, so a gain does not rank their causes: the order is that of the rules.
-    if figures.kind != LoadKind::Tcp {
+    if !matches!(figures.kind, LoadKind::Tcp | LoadKind::Capture) {
         return findings;
     }
     let found: Vec<Cause> = findings.iter().filter_map(Finding::cause).collect();
     findings.retain(|finding| finding.cause().is_none_or(|cause| cause.is_root_cause(&found)));
     // An unknown gain, because the capacity is unknown, counts as a doubling of the goodput.
     let unknown = figures.steady_goodput();
-    // A test that does not match the request comes before its other findings.
-    let valid = |finding: &Finding| finding.cause() != Some(Cause::CongestionControl);
+    // A test that does not match the request, and a faulty capture, come before their other findings.
+    let valid = |finding: &Finding| {
+        let first = [Cause::CongestionControl, Cause::CapturedTwice, Cause::IncompleteCapture];
+        !finding.cause().is_some_and(|cause| first.contains(&cause))
+    };
     findings.sort_by_key(|finding| (valid(finding), std::cmp::Reverse(finding.gain.unwrap_or(unknown))));
     findings
 }
