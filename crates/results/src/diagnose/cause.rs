@@ -315,7 +315,7 @@ impl Cause {
     }
 
     /// Returns the cause as the object of "limited by".
-    pub(super) fn phrase(self) -> &'static str {
+    pub fn phrase(self) -> &'static str {
         self.entry().phrase
     }
 
