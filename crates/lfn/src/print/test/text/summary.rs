@@ -198,6 +198,7 @@ mod tests {
             summary: "packets wait".into(),
             evidence: Default::default(),
             remedy,
+            confidence: None,
             predicted: None,
             gain: Some(BitRate(0)),
         };
