@@ -27,6 +27,12 @@ pub enum CaptureError {
     Read { packet: u64, source: io::Error },
 }
 
+impl CaptureError {
+    pub(super) fn not_a_capture(bytes: &[u8]) -> Self {
+        CaptureError::NotACapture { first: bytes[..bytes.len().min(8)].to_vec() }
+    }
+}
+
 /// Damage of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DamageReason {
@@ -42,6 +48,8 @@ pub enum DamageReason {
     Interface { interface: u32, count: u32 },
     #[error("the file has more than {maximum} interfaces")]
     TooManyInterfaces { maximum: u32 },
+    #[error("a block has more than {maximum} bytes of options")]
+    TooManyOptions { maximum: usize },
     #[error("{bytes} bytes without a packet precede the packet")]
     NoPackets { bytes: u64 },
 }

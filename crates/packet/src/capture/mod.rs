@@ -1,12 +1,32 @@
 //! Reader of capture files (pcap and pcapng), frame by frame, in bounded time and memory.
+//!
+//! [`CaptureReader`] reads from any [`Read`], so that a caller can put a decompressor before it ([`Compression`]). The
+//! crate `pcap-parser` parses the records and blocks. This module has the buffer and its limits, the sections with their
+//! interfaces, and the errors with the number of the packet.
+//!
+//! Limits for hostile files: a packet or block has up to [`MAX_BLOCK`] bytes, a file up to [`MAX_INTERFACES`]
+//! interfaces, and up to [`MAX_BYTES_WITHOUT_PACKET`] bytes of other blocks precede a packet. The buffer grows only when
+//! the bytes for it arrive.
 
+mod buffer;
 mod compression;
 mod error;
+mod interface;
+mod pcap;
+mod sections;
+mod time_scale;
 
 use std::io::Read;
 
+use buffer::Buffer;
+use pcap::Pcap;
+use sections::Sections;
+
+pub use buffer::MAX_BLOCK;
 pub use compression::Compression;
 pub use error::{CaptureError, DamageReason};
+pub use interface::{CapturedInterface, MAX_INTERFACES};
+pub use sections::MAX_BYTES_WITHOUT_PACKET;
 
 use crate::LinkLayer;
 
@@ -26,29 +46,53 @@ pub struct CapturedFrame<'a> {
     pub original_length: u32,
 }
 
-/// Interface of a capture file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CapturedInterface {
-    pub link: LinkLayer,
-    /// Name of the interface, shortened to 64 bytes.
-    pub name: Option<String>,
-    /// Maximum captured bytes of each frame; 0 if there is no limit.
-    pub snap_length: u32,
-    /// Frames that the capture missed, if the file has the count.
-    pub dropped: Option<u64>,
-}
-
 /// Reader of a capture file of any format.
 #[derive(Debug)]
 pub struct CaptureReader<R> {
-    reader: R,
-    interfaces: Vec<CapturedInterface>,
+    buffer: Buffer<R>,
+    format: Format,
+    frames: u64,
+    is_finished: bool,
+}
+
+/// Format of the file, with what the reader knows from its headers.
+#[derive(Debug)]
+enum Format {
+    Pcap(Pcap),
+    Pcapng(Sections),
+}
+
+/// Packet of the buffer: a record or a block, with the position of the frame in it.
+struct Record {
+    /// Bytes of the record or block.
+    length: usize,
+    /// Position of the frame in the record.
+    frame_at: usize,
+    captured: usize,
+    original_length: u32,
+    at: u64,
+    interface: u32,
+    link: LinkLayer,
 }
 
 impl<R: Read> CaptureReader<R> {
     /// Reads the file header, and fails if the bytes are not a capture.
     pub fn new(reader: R) -> Result<Self, CaptureError> {
-        Ok(CaptureReader { reader, interfaces: Vec::new() })
+        let mut buffer = Buffer::new(reader);
+        let count = buffer.fill(Compression::MAGIC_LENGTH, 0)?;
+        let first = buffer.bytes();
+        if count == 0 {
+            return Err(CaptureError::Empty);
+        }
+        if let Some(compression) = Compression::of(first) {
+            return Err(CaptureError::Compressed(compression));
+        }
+        let format = if Sections::is_start(first) {
+            Format::Pcapng(Sections::new(&mut buffer)?)
+        } else {
+            Format::Pcap(Pcap::read(&mut buffer)?)
+        };
+        Ok(CaptureReader { buffer, format, frames: 0, is_finished: false })
     }
 
     /// Reads the next frame; `None` at the end of the file.
@@ -56,17 +100,40 @@ impl<R: Read> CaptureReader<R> {
     /// After an error, the reader returns `None`. All frames before the error were returned.
     #[expect(clippy::should_implement_trait, reason = "a frame borrows the buffer, which an iterator cannot")]
     pub fn next(&mut self) -> Result<Option<CapturedFrame<'_>>, CaptureError> {
-        let _ = &self.reader;
-        Ok(None)
+        if self.is_finished {
+            return Ok(None);
+        }
+        let number = self.frames + 1;
+        let record = match &mut self.format {
+            Format::Pcap(pcap) => pcap.next(&mut self.buffer, number),
+            Format::Pcapng(sections) => sections.next(&mut self.buffer, number),
+        };
+        let Ok(Some(record)) = record else {
+            self.is_finished = true;
+            return record.map(|_| None);
+        };
+        self.frames = number;
+        let bytes = &self.buffer.take(record.length)[record.frame_at..][..record.captured];
+        Ok(Some(CapturedFrame {
+            number,
+            at: record.at,
+            interface: record.interface,
+            link: record.link,
+            bytes,
+            original_length: record.original_length.max(record.captured as u32),
+        }))
     }
 
     /// Returns the interfaces that were read until now.
     pub fn interfaces(&self) -> &[CapturedInterface] {
-        &self.interfaces
+        match &self.format {
+            Format::Pcap(pcap) => std::slice::from_ref(pcap.interface()),
+            Format::Pcapng(sections) => sections.interfaces(),
+        }
     }
 
     /// Returns the frames that the capture missed, as far as the file has counts.
     pub fn dropped(&self) -> Option<u64> {
-        self.interfaces.iter().filter_map(|interface| interface.dropped).reduce(u64::saturating_add)
+        self.interfaces().iter().filter_map(CapturedInterface::dropped).reduce(u64::saturating_add)
     }
 }
