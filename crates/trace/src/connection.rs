@@ -12,6 +12,9 @@ use crate::round_trip::EndRtt;
 use crate::sender_clock::SenderClock;
 use crate::series::Series;
 
+/// Bytes that a packet after a gap acknowledges, relative to others, if the gap is lost acknowledgements.
+const MIN_GAP_ADVANCE: f64 = 1.4;
+
 /// State of one end of a connection.
 #[derive(Debug)]
 pub(crate) struct End {
@@ -64,17 +67,28 @@ pub(crate) struct IdSequence {
     pub(crate) steps: u64,
     pub(crate) single_steps: u64,
     pub(crate) skipped: u64,
+    gaps: u64,
+    single_advance: u64,
+    gap_advance: u64,
 }
 
 impl IdSequence {
-    fn add(&mut self, id: Option<u16>) {
+    /// Adds a packet that acknowledges so many bytes more than the one before.
+    fn add(&mut self, id: Option<u16>, advance: u64) {
         let Some(id) = id.filter(|id| *id != 0) else { return };
         if let Some(last) = self.last {
             let step = id.wrapping_sub(last);
             self.steps += 1;
             match step {
-                1 => self.single_steps += 1,
-                2..64 => self.skipped += u64::from(step) - 1,
+                1 => {
+                    self.single_steps += 1;
+                    self.single_advance += advance;
+                }
+                2..64 => {
+                    self.skipped += u64::from(step) - 1;
+                    self.gaps += 1;
+                    self.gap_advance += advance;
+                }
                 _ => {}
             }
         }
@@ -86,9 +100,12 @@ impl IdSequence {
         self.steps >= 20 && self.single_steps * 10 >= self.steps * 5
     }
 
-    /// Returns the packets that are missing, if the identifications count the packets of the connection.
+    /// Returns the acknowledgements that are missing: the packets after a gap acknowledge more than others. The gaps of a host
+    /// that counts the packets of all its connections have no such effect.
     pub(crate) fn missing(&self) -> u64 {
-        if self.is_counter() { self.skipped } else { 0 }
+        let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
+        let (single, gap) = (mean(self.single_advance, self.single_steps), mean(self.gap_advance, self.gaps));
+        if self.is_counter() && gap >= MIN_GAP_ADVANCE * single { self.skipped } else { 0 }
     }
 }
 
@@ -237,7 +254,6 @@ impl ConnectionState {
         let end = &mut self.ends[number];
         end.packets += 1;
         end.last_at = at;
-        end.ids.add(segment.ip_id);
         let is_plain = segment.flags.0 & (TcpFlags::SYN.0 | TcpFlags::RST.0) == 0;
         if is_plain {
             match end.ttl {
@@ -330,13 +346,16 @@ impl ConnectionState {
         let rtt = self.path_rtt(1 - number);
         let [first, second] = &mut self.ends;
         let (own, other) = if number == 0 { (first, second) } else { (second, first) };
-        other.half.acknowledge(&packet, &rtt, |sample, is_prompt| {
+        let before = other.half.counts.acknowledged;
+        let flags = other.half.acknowledge(&packet, &rtt, |sample, is_prompt| {
             if is_prompt {
                 own.rtt.add_prompt(sample);
             } else {
                 own.rtt.add(sample);
             }
-        })
+        });
+        own.ids.add(segment.ip_id, other.half.counts.acknowledged - before);
+        flags
     }
 
     fn data(&mut self, number: usize, at: u64, segment: &TcpSegment) -> PacketFlags {

@@ -231,6 +231,7 @@ fn window(own: &End, direction: &Direction, active: u64) -> WindowEvidence {
         binding_share: share(binding),
         zero: Duration::from_nanos(rounds.iter().map(|round| round.closed).sum::<u64>() + counts.closed_while_idle),
         zero_windows: counts.zero_windows,
+        unread_share: counts.unread as f64 / counts.acknowledged.max(1) as f64,
         shrunk_share: share(rounds.iter().map(|round| round.shrunk).sum()),
     }
 }
@@ -245,7 +246,8 @@ fn queue(
     let share = |time: u64| if active == 0 { 0.0 } else { time as f64 / active as f64 };
     let standing: u64 = rounds.iter().filter(|round| !direction.is_flat(round.rtt)).map(Round::time).sum();
     let is_busy = |round: &Round| {
-        round.acknowledged >= 4 * u64::from(direction.mss)
+        round.timeout == 0
+            && round.acknowledged >= 4 * u64::from(direction.mss)
             && !round.is_drained
             && round.time() > 0
             && !direction.is_window_limited(round)
@@ -341,7 +343,7 @@ fn delivery(own: &End, other: &End, state: &ConnectionState, point: CapturePoint
         // A sender does not reorder its own packets: the capture does.
         reordered: if point == CapturePoint::Sender { 0 } else { counts.late },
         max_lateness: Duration::from_nanos(counts.max_lateness),
-        duplicated: if is_captured_twice(state) { 0 } else { own.copies },
+        duplicated: if is_captured_twice(state) { 0 } else { own.copies.max(counts.network_duplicates) },
         duplicate_reports: counts.duplicate_reports,
         lost_acknowledgements: other.ids.missing(),
         acknowledgements: other.pure_acks,
@@ -379,9 +381,11 @@ fn path(own: &End, other: &End, state: &ConnectionState, point: CapturePoint) ->
     let counts = &own.half.counts;
     let mss = counts.mss;
     let stuck = own.half.oldest().filter(|_| counts.unanswered_timeouts >= MIN_UNANSWERED);
-    let stuck_size = stuck.map_or(0, |(_, _, size)| size.min(mss));
+    let unanswered = own.half.oldest().filter(|(_, resends, _)| *resends >= 3);
+    let stuck_size = unanswered.map_or(0, |(_, _, size)| size.min(mss));
     let largest_lost = stuck_size.max(if counts.lost_after >= 3 { counts.lost_size } else { 0 });
-    let black_hole = (counts.passed_size > 0 || stuck.is_some()) && largest_lost > counts.passed_size + MIN_SIZE_STEP;
+    let black_hole =
+        (counts.passed_size > 0 || unanswered.is_some()) && largest_lost > counts.passed_size + MIN_SIZE_STEP;
     let last_answer = Silence { start: other.last_at, end: state.last };
     let jump = if own.ids.is_counter() { counts.jump } else { Silence::default() };
     let silence = if stuck.is_some() { last_answer } else { counts.outage.longer(jump) };

@@ -26,6 +26,8 @@ use sent::{Run, SentRuns};
 
 /// Retransmissions without an answer that are an outage.
 pub(crate) const MIN_UNANSWERED: u32 = 2;
+/// Maximum number of retransmitted ranges that are remembered.
+const MAX_RESENT: usize = 64;
 /// Maximum acknowledgements on their way to the sender. Beyond it, neighbours are merged.
 const MAX_PENDING: usize = 256;
 /// Minimum silence before a retransmission after a timeout: the minimum of Linux, without its jitter.
@@ -123,7 +125,10 @@ pub(crate) struct Half {
     last_timestamp: Option<u32>,
     last_ip_id: Option<u16>,
     last_payload: u32,
+    last_window: u64,
     duplicate_acks: u32,
+    /// Last retransmitted ranges, for reports of duplicates.
+    resent: VecDeque<std::ops::Range<u64>>,
     pub(crate) series: Option<Box<Series>>,
 }
 
@@ -190,6 +195,7 @@ impl Half {
             flags.insert(if self.window == 0 { PacketFlag::ZeroWindowProbe } else { PacketFlag::KeepAlive });
             return flags;
         }
+        self.note_jump(packet);
         self.counts.add_packet(packet);
         if start >= self.next {
             self.new_data(packet, start, end, rtt, &mut flags);
@@ -214,7 +220,6 @@ impl Half {
             let (after, rtt) = (self.last_sent, rtt.last());
             self.gaps.insert(Gap { start: self.next, end: start, at, timestamp, ip_id, after, rtt });
         }
-        self.note_jump(packet);
         self.begin_round(at, rtt);
         let payload = (end - start) as u32;
         self.sent.insert(Run { start, end, first_at: at, last_at: at, size: payload, ..Run::default() });
@@ -330,6 +335,10 @@ impl Half {
         if is_timeout {
             self.counts.add_timeout(at, silence);
         }
+        if self.resent.len() >= MAX_RESENT {
+            self.resent.pop_front();
+        }
+        self.resent.push_back(start..end);
         let arrivals = &mut self.arrivals;
         self.sent.resend(start, end, at, is_timeout, |run| {
             if run.resends > 0 {
@@ -431,6 +440,8 @@ impl Half {
             flags.insert(PacketFlag::WindowUpdate);
         }
         self.counts.is_closed = packet.window == 0;
+        self.counts.unread += self.last_window.saturating_sub(packet.window);
+        self.last_window = packet.window;
         self.counts.max_window = self.counts.max_window.max(packet.window);
         self.edge = self.edge.max(acknowledged + packet.window);
     }
@@ -447,7 +458,14 @@ impl Half {
             let is_duplicate = number == 0
                 && (end <= acknowledged || packet.sack.get(1).is_some_and(|outer| within(outer, &mut self.offsets)));
             if is_duplicate {
-                self.counts.duplicate_reports += 1;
+                let resent = self.resent.iter().position(|range| range.start < end && start < range.end);
+                match resent {
+                    Some(number) => {
+                        self.resent.remove(number);
+                        self.counts.duplicate_reports += 1;
+                    }
+                    None => self.counts.network_duplicates += 1,
+                }
             } else {
                 self.sent.sack(start, end);
             }

@@ -33,10 +33,10 @@ pub(in crate::diagnose) fn slow_reader(figures: &Figures) -> Option<Finding> {
     if !is_slow_reader(capture) {
         return None;
     }
-    let binding = capture.share(capture.active) * capture.window.binding_share;
+    let full = capture.share(capture.active) * capture.window.full_share;
     let found = Found {
         cause: Cause::SlowReader,
-        share: binding.max(capture.share(capture.window.zero)),
+        share: full.max(capture.share(capture.window.zero)),
         confidence: if capture.window.zero_windows > 0 { Confidence::High } else { Confidence::Medium },
         summary: format!(
             "the receive window was closed for {} ({} times) and shrunk for {} of the active time: the receiving \
