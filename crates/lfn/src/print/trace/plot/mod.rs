@@ -1,0 +1,148 @@
+//! Pictures of a connection of a capture: goodput with the limits, time-sequence, bytes in flight and window, RTT.
+//!
+//! Each picture is a panel below a header. [`overview`] has all panels of a connection with the same axis of time.
+//! Colours are those that colour-blind readers can distinguish. Limits differ by their hatching, lines by their width
+//! and dashes, and marks by their shape, so that a black-and-white print has the same information.
+
+mod axes;
+mod bands;
+mod goodput;
+mod in_flight;
+mod legend;
+mod rtt;
+mod sequence;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use lfn_trace::Connection;
+use plotters::style::text_anchor::HPos;
+
+use self::view::View;
+use crate::print::svg::{self, Canvas, Drawn, FONT, INK, PictureText, SMALL_FONT, TITLE_FONT};
+
+/// Width of all pictures in pixels.
+const WIDTH: i32 = 840;
+/// Height of the title and the two lines below it.
+const HEADER: i32 = 92;
+/// Height of a panel: plot, axes and legend.
+const PANEL: i32 = 400;
+/// Height of the name of a panel in the overview.
+const PANEL_NAME: i32 = 34;
+/// Pixels between a text and the side of the picture.
+const MARGIN: i32 = 16;
+/// Smallest font of a line that is too long for the picture. Beyond it, the line is cut.
+const MIN_FONT: f64 = 11.0;
+
+/// A picture and the stem of its file name.
+#[derive(Debug)]
+pub struct Picture {
+    pub stem: &'static str,
+    pub svg: String,
+}
+
+/// Time of a connection that pictures show, since its first packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    pub from: Duration,
+    pub to: Duration,
+}
+
+/// A panel of a picture.
+struct Panel {
+    stem: &'static str,
+    title: &'static str,
+    draw: fn(&View<'_>, &Canvas<'_>) -> Drawn,
+    describe: fn(&View<'_>) -> String,
+}
+
+const PANELS: [Panel; 4] = [
+    Panel {
+        stem: "goodput",
+        title: "Goodput and its limit over time",
+        draw: goodput::draw,
+        describe: goodput::describe,
+    },
+    Panel {
+        stem: "time-sequence",
+        title: "Data and acknowledgements over time",
+        draw: sequence::draw,
+        describe: sequence::describe,
+    },
+    Panel {
+        stem: "in-flight",
+        title: "Bytes in flight and receive window",
+        draw: in_flight::draw,
+        describe: in_flight::describe,
+    },
+    Panel { stem: "rtt", title: "Round-trip time", draw: rtt::draw, describe: rtt::describe },
+];
+
+/// Returns the pictures of a connection, one for each kind. `name` is the name of the capture or of the connection.
+/// Without a range they show the whole connection. A connection without a series has no pictures.
+pub fn pictures(connection: &Connection, name: &str, range: Option<TimeRange>) -> Result<Vec<Picture>> {
+    let Some(view) = View::new(connection, name, range) else { return Ok(Vec::new()) };
+    let size = (WIDTH as u32, (HEADER + PANEL) as u32);
+    let draw_panel = |panel: &Panel| {
+        let description = format!("{}. {}", view.summary(), (panel.describe)(&view));
+        let text = PictureText { title: panel.title, description: &description };
+        let svg = svg::picture(&text, size, |canvas| {
+            let (header, rest) = canvas.split_vertically(HEADER);
+            draw_header(&header, panel.title, &view)?;
+            (panel.draw)(&view, &rest)
+        })?;
+        Ok(Picture { stem: panel.stem, svg })
+    };
+    PANELS.iter().map(draw_panel).collect()
+}
+
+/// Returns one picture with all panels of a connection. A connection without a series has no picture.
+pub fn overview(connection: &Connection, name: &str, range: Option<TimeRange>) -> Result<Option<String>> {
+    let Some(view) = View::new(connection, name, range) else { return Ok(None) };
+    let size = (WIDTH as u32, (HEADER + PANELS.len() as i32 * (PANEL_NAME + PANEL)) as u32);
+    let panels: Vec<_> = PANELS.iter().map(|panel| format!("{}: {}", panel.title, (panel.describe)(&view))).collect();
+    let title = "A TCP connection over time";
+    let text = PictureText { title, description: &format!("{}. {}", view.summary(), panels.join(" ")) };
+    let svg = svg::picture(&text, size, |canvas| {
+        let (header, mut rest) = canvas.split_vertically(HEADER);
+        draw_header(&header, title, &view)?;
+        for panel in &PANELS {
+            let (name, below) = rest.split_vertically(PANEL_NAME);
+            svg::write(&name, panel.title, (MARGIN, PANEL_NAME / 2), FONT, INK, HPos::Left)?;
+            let (area, below) = below.split_vertically(PANEL);
+            (panel.draw)(&view, &area)?;
+            rest = below;
+        }
+        Ok(())
+    })?;
+    Ok(Some(svg))
+}
+
+fn draw_header(canvas: &Canvas<'_>, title: &str, view: &View<'_>) -> Drawn {
+    svg::write(canvas, title, (MARGIN, 24), TITLE_FONT, INK, HPos::Left)?;
+    write_fitted(canvas, &view.ends(), 52)?;
+    write_fitted(canvas, &view.facts(), 76)
+}
+
+/// Writes a line in a font that is small enough. The middle of a longer line is replaced by an ellipsis.
+fn write_fitted(canvas: &Canvas<'_>, text: &str, y: i32) -> Drawn {
+    let width = WIDTH - 2 * MARGIN;
+    let size = SMALL_FONT.min(SMALL_FONT * f64::from(width) / f64::from(svg::text_width(text, SMALL_FONT).max(1)));
+    let size = (size * 10.0).floor().max(10.0 * MIN_FONT) / 10.0;
+    let most = (f64::from(width) / f64::from(svg::text_width("x", 1000.0)) * 1000.0 / size) as usize;
+    svg::write(canvas, &shorten(text, most), (MARGIN, y), size, INK, HPos::Left)
+}
+
+/// Returns the text with at most this number of characters; an ellipsis replaces the middle.
+fn shorten(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let half = most.saturating_sub(1) / 2;
+    let head = text.chars().take(half);
+    head.chain(['…']).chain(text.chars().skip(count - half)).collect()
+}
