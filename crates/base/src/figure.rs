@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A finite number, so never NaN or infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -48,6 +48,22 @@ impl From<Figure> for f64 {
 impl From<Duration> for Figure {
     fn from(time: Duration) -> Self {
         Figure(time.as_secs_f64())
+    }
+}
+
+/// Serializes a float of evidence as a finite number: `#[serde(with = "finite")]`. NaN and infinities become 0.
+#[expect(non_camel_case_types, reason = "serde expects the path of a module here")]
+pub enum finite {}
+
+impl finite {
+    /// Writes the number, or 0 if the number is not finite.
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(if value.is_finite() { *value } else { 0.0 })
+    }
+
+    /// Reads a finite number.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        Figure::deserialize(deserializer).map(Figure::get)
     }
 }
 

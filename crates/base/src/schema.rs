@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::figure::Figure;
+use crate::figure::{Figure, finite};
 use crate::path::{optional_seconds, seconds};
 use crate::units::Ratio;
 
@@ -43,6 +43,20 @@ impl JsonSchema for Figure {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "description": "A finite number.", "type": "number" })
+    }
+}
+
+impl JsonSchema for finite {
+    fn schema_name() -> Cow<'static, str> {
+        "Finite".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number" })
     }
 }
 

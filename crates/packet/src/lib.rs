@@ -1,6 +1,6 @@
 //! Packets as bytes: headers, checksums and capture files.
 //!
-//! This crate is pure, has no state, and reads only the necessary fields. It reads the frame of a kernel with its
+//! This crate is pure, and reads only the necessary fields. It reads the frame of a kernel with its
 //! virtual-net header for the link, and writes the frames that leave the link.
 //!
 //! A super-packet (GSO) is one Ethernet frame whose payload represents several packets of `gso_size` bytes each. The
@@ -11,17 +11,21 @@
 //! except for super-packets that the virtual-net header cannot name (tunnels), which the interfaces of the emulator
 //! never receive.
 //!
-//! [`pcapng`] writes capture files.
+//! [`pcapng`] writes capture files. [`capture`] reads capture files of any program, and [`decode`](mod@decode) finds
+//! the TCP segment of a captured frame.
 
 #![forbid(unsafe_code)]
 
 mod alter;
+pub mod capture;
 mod changes;
 mod checksum;
+pub mod decode;
 mod endpoints;
 mod frame;
 mod headers;
 mod layout;
+mod link_layer;
 pub mod pcapng;
 mod reply;
 mod tcp_segment;
@@ -33,6 +37,7 @@ use layout::PacketLayout;
 pub use changes::{Changes, Corruption, Ecn};
 pub use endpoints::{Endpoints, FlowEndpoint, IpProtocol, endpoints};
 pub use frame::{OutputFrame, Segments, VnetHeader};
+pub use link_layer::LinkLayer;
 pub use reply::write_too_big_reply;
 pub use tcp_segment::{
     MAX_SACK_RANGES, MptcpOption, SackRange, TcpEndpoint, TcpFlags, TcpOptions, TcpSegment, Timestamps,

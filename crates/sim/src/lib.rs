@@ -3,14 +3,17 @@
 //!
 //! Time jumps from event to event, so an hour of a slow path takes only the time to compute its packets. The same input
 //! gives the same output to the nanosecond. [`run_link`] feeds scripted arrivals; [`SimNetwork`] connects two ends that
-//! answer each other; [`tcp`] models such ends; [`transfer`] moves data of a fixed size between them.
+//! answer each other; [`tcp`] models such ends; [`transfer`] moves data of a fixed size between them, and shows
+//! its packets as a capture does.
 
 #![forbid(unsafe_code)]
 
+mod capture;
 mod network;
 pub mod tcp;
 pub mod transfer;
 
+pub use capture::{CapturedSegment, TransferEnd};
 pub use network::{SimEndpoint, SimNetwork};
 
 use lfn_base::time::Instant;

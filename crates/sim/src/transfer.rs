@@ -16,6 +16,7 @@ use lfn_base::time::Instant;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_link::{Link, LinkConfig, LinkError, LinkStats, Packet};
 
+use super::capture::{Capture, CapturedSegment, TransferEnd};
 use super::network::{SimEndpoint, SimNetwork};
 use super::tcp::{Reply, Segment, SendFailure, SenderStats, TcpReceiver, TcpSender, TcpSettings};
 
@@ -145,6 +146,23 @@ impl Transfer {
         self.outcome()
     }
 
+    /// Captures the packets at one end from now on. A second call replaces the first.
+    pub fn capture_at(&mut self, end: TransferEnd) {
+        let capture = Capture::new(self.load.settings, self.load.streams);
+        (self.network.near.capture, self.network.far.capture) = (None, None);
+        match end {
+            TransferEnd::Sender => self.network.near.capture = Some(capture),
+            TransferEnd::Receiver => self.network.far.capture = Some(capture),
+        }
+    }
+
+    /// Returns the segments that were captured since the last call, in order of time. Segments pile up until they are
+    /// taken.
+    pub fn take_captured(&mut self) -> Vec<CapturedSegment> {
+        let capture = self.network.near.capture.as_mut().or(self.network.far.capture.as_mut());
+        capture.map(Capture::take).unwrap_or_default()
+    }
+
     /// Returns the figures so far.
     pub fn report(&self) -> TransferReport {
         let sinks = &self.network.far;
@@ -225,6 +243,11 @@ struct SendingHost {
     /// Next timer of each stream.
     wakes: Vec<Option<Instant>>,
     ended: Option<SendFailure>,
+    /// Send time of the latest reply of each stream.
+    echoes: Vec<Instant>,
+    /// Identification of the next IP packet.
+    ip_id: u16,
+    capture: Option<Capture>,
 }
 
 impl SendingHost {
@@ -239,6 +262,9 @@ impl SendingHost {
             ready: (0..load.streams).collect(),
             wakes: vec![None; load.streams as usize],
             ended: None,
+            echoes: vec![Instant::ZERO; load.streams as usize],
+            ip_id: 0,
+            capture: None,
         }
     }
 
@@ -252,8 +278,14 @@ impl SimEndpoint for SendingHost {
     type Receives = Reply;
 
     fn receive(&mut self, packet: &Packet, reply: &Reply, now: Instant) {
+        if let Some(capture) = &mut self.capture {
+            capture.add_reply(packet, reply, now);
+        }
         if is_damaged(packet) {
             return;
+        }
+        if let Some(echo) = self.echoes.get_mut(reply.stream as usize) {
+            *echo = (*echo).max(reply.sent);
         }
         if let Some(sender) = self.senders.get_mut(reply.stream as usize) {
             sender.receive(packet, reply, now);
@@ -268,10 +300,15 @@ impl SimEndpoint for SendingHost {
         }
         while let Some(stream) = self.ready.pop_front() {
             let Some(sender) = self.senders.get_mut(stream as usize) else { continue };
-            if let Some(sent) = sender.send(&mut self.left, self.last, now) {
+            if let Some((packet, segment)) = sender.send(&mut self.left, self.last, now) {
                 // The streams take turns, as streams on one interface do.
                 self.ready.push_back(stream);
-                return Some(sent);
+                let segment = Segment { echo: self.echoes[stream as usize], ip_id: self.ip_id, ..segment };
+                self.ip_id = self.ip_id.wrapping_add(packet.count as u16);
+                if let Some(capture) = &mut self.capture {
+                    capture.add_segment(&packet, &segment, now);
+                }
+                return Some((packet, segment));
             }
             self.wakes[stream as usize] = sender.poll_timeout();
             self.ended = self.ended.or(sender.ended());
@@ -296,6 +333,9 @@ struct ReceivingHost {
     timeline: Timeline,
     /// Nanoseconds in queues; always present, because three digits are a valid precision.
     waited: Option<Histogram<u64>>,
+    /// Identification of the next IP packet.
+    ip_id: u16,
+    capture: Option<Capture>,
 }
 
 impl ReceivingHost {
@@ -309,6 +349,8 @@ impl ReceivingHost {
             complete: None,
             timeline: Timeline::new(rtt),
             waited: Histogram::new(3).ok(),
+            ip_id: 0,
+            capture: None,
         }
     }
 
@@ -330,6 +372,9 @@ impl SimEndpoint for ReceivingHost {
     type Receives = Segment;
 
     fn receive(&mut self, packet: &Packet, segment: &Segment, now: Instant) {
+        if let Some(capture) = &mut self.capture {
+            capture.add_segment(packet, segment, now);
+        }
         let Some(receiver) = self.receivers.get_mut(segment.stream as usize).filter(|_| !is_damaged(packet)) else {
             return;
         };
@@ -355,8 +400,13 @@ impl SimEndpoint for ReceivingHost {
         }
         while let Some(&stream) = self.ready.front() {
             if let Some(receiver) = self.receivers.get_mut(stream as usize) {
-                if let Some(sent) = receiver.send(now) {
-                    return Some(sent);
+                if let Some((packet, reply)) = receiver.send(now) {
+                    let reply = Reply { sent: now, ip_id: self.ip_id, ..reply };
+                    self.ip_id = self.ip_id.wrapping_add(packet.count as u16);
+                    if let Some(capture) = &mut self.capture {
+                        capture.add_reply(&packet, &reply, now);
+                    }
+                    return Some((packet, reply));
                 }
                 self.wakes[stream as usize] = receiver.poll_timeout();
             }

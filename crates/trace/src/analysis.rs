@@ -1,11 +1,19 @@
 //! All connections of a capture.
 
+use std::collections::HashMap;
+
 use lfn_base::time::Instant;
 use lfn_packet::{TcpEndpoint, TcpSegment};
 use lfn_results::evidence::capture::CaptureEvidence;
 
-use crate::flags::PacketFlags;
+use crate::connection::ConnectionState;
+use crate::flags::{PacketFlag, PacketFlags};
 use crate::series::Series;
+
+/// Segments between two searches for closed connections.
+const SWEEP_INTERVAL: u64 = 65_536;
+/// Time after which a closed connection is finished, nanoseconds.
+const CLOSED_FOR: u64 = 5_000_000_000;
 
 /// Limits of an analysis.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +37,23 @@ impl Default for AnalysisOptions {
 #[derive(Debug)]
 pub struct Analysis {
     options: AnalysisOptions,
+    open: HashMap<ConnectionKey, ConnectionState>,
+    finished: Vec<Connection>,
     totals: CaptureTotals,
+}
+
+/// Both endpoints of a connection, the smaller one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ConnectionKey {
+    low: TcpEndpoint,
+    high: TcpEndpoint,
+}
+
+impl ConnectionKey {
+    fn of(segment: &TcpSegment) -> Self {
+        let (a, b) = (segment.source, segment.destination);
+        if a <= b { ConnectionKey { low: a, high: b } } else { ConnectionKey { low: b, high: a } }
+    }
 }
 
 /// A connection that has ended, or the capture has.
@@ -74,15 +98,40 @@ pub struct Finished {
 impl Analysis {
     /// Creates an analysis without connections.
     pub fn new(options: AnalysisOptions) -> Self {
-        Analysis { options, totals: CaptureTotals::default() }
+        Analysis { options, open: HashMap::new(), finished: Vec::new(), totals: CaptureTotals::default() }
     }
 
     /// Adds the next segment, captured at `at` since 1970, and returns its flags.
-    pub fn add(&mut self, at: Instant, _segment: &TcpSegment) -> PacketFlags {
+    pub fn add(&mut self, at: Instant, segment: &TcpSegment) -> PacketFlags {
         self.totals.segments += 1;
+        self.totals.payload += u64::from(segment.payload);
         self.totals.first.get_or_insert(at);
-        self.totals.last = Some(at);
-        PacketFlags::default()
+        self.totals.last = self.totals.last.max(Some(at));
+        if self.totals.segments.is_multiple_of(SWEEP_INTERVAL) {
+            self.finish_closed(at);
+        }
+        let key = ConnectionKey::of(segment);
+        let mut reused = false;
+        if let Some(state) = self.open.get_mut(&key) {
+            if !state.is_replaced_by(segment) {
+                return state.add(at, segment);
+            }
+            if let Some(state) = self.open.remove(&key) {
+                self.finish_one(state);
+            }
+            reused = true;
+        }
+        if self.open.len() >= self.options.max_open {
+            self.evict();
+        }
+        self.totals.connections += 1;
+        let mut state = ConnectionState::new(at, segment, self.options.series_points);
+        let mut flags = state.add(at, segment);
+        if reused {
+            flags.insert(PacketFlag::ReusedPorts);
+        }
+        self.open.insert(key, state);
+        flags
     }
 
     /// Returns the counts so far.
@@ -91,8 +140,53 @@ impl Analysis {
     }
 
     /// Ends the analysis.
-    pub fn finish(self) -> Finished {
-        let _ = self.options;
-        Finished { connections: Vec::new(), totals: self.totals }
+    pub fn finish(mut self) -> Finished {
+        let open: Vec<ConnectionState> = std::mem::take(&mut self.open).into_values().collect();
+        for state in open {
+            self.finish_one(state);
+        }
+        self.keep_largest();
+        self.totals.unlisted = self.totals.connections.saturating_sub(self.finished.len() as u64);
+        Finished { connections: self.finished, totals: self.totals }
+    }
+
+    fn finish_one(&mut self, state: ConnectionState) {
+        self.finished.push(state.finish());
+        if self.finished.len() > self.options.max_finished.saturating_mul(2) {
+            self.keep_largest();
+        }
+    }
+
+    fn keep_largest(&mut self) {
+        self.finished.sort_by_key(|connection| {
+            (std::cmp::Reverse(connection.evidence.payload), connection.start, connection.client)
+        });
+        self.finished.truncate(self.options.max_finished);
+    }
+
+    fn finish_closed(&mut self, now: Instant) {
+        let limit = now.as_nanos().saturating_sub(CLOSED_FOR);
+        let is_over = |state: &ConnectionState| state.is_closed() && state.last < limit;
+        let keys: Vec<_> = self.open.iter().filter(|(_, state)| is_over(state)).map(|(key, _)| *key).collect();
+        for key in keys {
+            if let Some(state) = self.open.remove(&key) {
+                self.finish_one(state);
+            }
+        }
+    }
+
+    /// Closes the sixteenth of the connections that is idle for the longest time.
+    fn evict(&mut self) {
+        let mut ages: Vec<_> = self.open.iter().map(|(key, state)| (state.last, *key)).collect();
+        let count = (ages.len() / 16).max(1);
+        if count < ages.len() {
+            ages.select_nth_unstable_by_key(count, |(last, _)| *last);
+        }
+        for (_, key) in ages.into_iter().take(count) {
+            if let Some(state) = self.open.remove(&key) {
+                self.totals.evicted += 1;
+                self.finish_one(state);
+            }
+        }
     }
 }

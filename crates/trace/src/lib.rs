@@ -2,11 +2,28 @@
 //!
 //! This crate is pure: it gets decoded segments with their times, and returns evidence. [`Analysis`] follows all
 //! connections of a capture in bounded memory. [`Series`] has the points of the pictures.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `connection` | both ends of a connection, and its handshake |
+//! | `half` | the data of one direction: losses, windows, exchanges and round trips |
+//! | `judge` | the limit of each round trip, and the periods |
+//! | `bucket` | the fit of a token bucket to the losses |
+//! | `evidence` | the figures of a finished connection |
 
 #![forbid(unsafe_code)]
 
 mod analysis;
+mod bucket;
+mod connection;
+mod copies;
+mod evidence;
 mod flags;
+mod half;
+mod histogram;
+mod judge;
+mod round_trip;
+mod sequence;
 mod series;
 
 pub use analysis::{Analysis, AnalysisOptions, CaptureTotals, Connection, Finished};

@@ -21,12 +21,39 @@ pub struct Finding {
     pub evidence: BTreeMap<String, Value>,
     /// Command that removes the cause.
     pub remedy: Remedy,
+    /// Confidence in the cause; absent if the rule always states facts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<Confidence>,
     /// Goodput predicted after the remedy; null if unknown.
     #[serde(rename = "predicted_goodput_bits_per_second")]
     pub predicted: Option<BitRate>,
     /// Predicted goodput minus the current goodput; null if unknown.
     #[serde(rename = "gain_bits_per_second")]
     pub gain: Option<BitRate>,
+}
+
+/// Confidence in a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// Few signs, or another cause has the same signs.
+    Low,
+    /// Clear signs, of which a part was inferred.
+    Medium,
+    /// Signs that no other cause has.
+    High,
+}
+
+impl Confidence {
+    /// Returns the confidence in one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Confidence::Low => "low",
+            Confidence::Medium => "medium",
+            Confidence::High => "high",
+        }
+    }
 }
 
 /// Command that removes a cause, and the host to run it on.
@@ -70,7 +97,8 @@ pub(super) fn finding(
     predicted: Option<BitRate>,
 ) -> Finding {
     let gain = predicted.map(|predicted| BitRate(predicted.0.saturating_sub(figures.steady_goodput().0)));
-    Finding { name: cause.name().to_owned(), summary, evidence: BTreeMap::new(), remedy, predicted, gain }
+    let (evidence, confidence) = (BTreeMap::new(), None);
+    Finding { name: cause.name().to_owned(), summary, evidence, remedy, confidence, predicted, gain }
 }
 
 /// Returns the evidence of a finding. A figure that is not a finite number is null in JSON, and is not evidence.

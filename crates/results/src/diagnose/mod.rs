@@ -12,6 +12,7 @@
 
 pub mod bottleneck;
 mod buffers;
+mod capture;
 mod catalogue;
 mod cause;
 mod copy;
@@ -38,7 +39,7 @@ pub use catalogue::{
     BoundSide, FindingsDocument, FindingsSchema, ListedFinding, ListedRule, ListedThreshold, list_findings,
 };
 pub use cause::{CAUSES, Cause, CauseEntry};
-pub use finding::{Finding, Remedy};
+pub use finding::{Confidence, Finding, Remedy};
 use finding::{figures_map, finding};
 pub use verdict::{Verdict, VerdictLimit};
 
@@ -65,12 +66,25 @@ pub struct Diagnosis {
     pub verdict: Verdict,
     /// Causes that limit the load, the largest gain first.
     pub findings: Vec<Finding>,
+    /// Causes that cannot be seen, because another cause hides their signs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden: Vec<HiddenCause>,
     /// Evidence that rules need and that is missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<MissingEvidence>,
     /// Activity or resource that limits a copy, in the words of its progress line.
     #[serde(skip)]
     pub bottleneck: Option<CopyBottleneck>,
+}
+
+/// A cause that cannot be seen, because another cause hides its signs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct HiddenCause {
+    /// Name of the cause that cannot be seen.
+    pub cause: String,
+    /// Name of the cause that hides it.
+    pub behind: String,
 }
 
 /// A kind of evidence that is missing, with the causes that cannot be found without it.
@@ -107,22 +121,26 @@ pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
     let verdict = verdict::verdict(figures, &findings, known);
     let (predicted, expected) = predicted.unzip();
     let bottleneck = figures.copy.as_ref().map(copy::bottleneck);
-    Diagnosis { predicted, expected, verdict, findings, missing: missing_evidence(figures), bottleneck }
+    let missing = missing_evidence(figures);
+    Diagnosis { predicted, expected, verdict, findings, hidden: Vec::new(), missing, bottleneck }
 }
 
 /// Returns the findings of the rules, without [`Cause::Unexplained`].
 fn rule_findings(figures: &Figures) -> Vec<Finding> {
     let mut findings = run_rules(figures, |cause| cause != Cause::Unexplained);
     // The rate of datagrams is requested, so a gain does not rank their causes: the order is that of the rules.
-    if figures.kind != LoadKind::Tcp {
+    if !matches!(figures.kind, LoadKind::Tcp | LoadKind::Capture) {
         return findings;
     }
     let found: Vec<Cause> = findings.iter().filter_map(Finding::cause).collect();
     findings.retain(|finding| finding.cause().is_none_or(|cause| cause.is_root_cause(&found)));
     // An unknown gain, because the capacity is unknown, counts as a doubling of the goodput.
     let unknown = figures.steady_goodput();
-    // A test that does not match the request comes before its other findings.
-    let valid = |finding: &Finding| finding.cause() != Some(Cause::CongestionControl);
+    // A test that does not match the request, and a faulty capture, come before their other findings.
+    let valid = |finding: &Finding| {
+        let first = [Cause::CongestionControl, Cause::CapturedTwice, Cause::IncompleteCapture];
+        !finding.cause().is_some_and(|cause| first.contains(&cause))
+    };
     findings.sort_by_key(|finding| (valid(finding), std::cmp::Reverse(finding.gain.unwrap_or(unknown))));
     findings
 }

@@ -57,6 +57,9 @@ const MIN_SHARE_OF_PACING: f64 = 0.9;
 /// Maximum share of the time in which a window or a buffer stopped the sender, for a path that looks like the limit.
 const MAX_HOST_LIMITED_SHARE: f64 = 0.3;
 
+/// Minimum share of the time in which the path limited a connection, for a path that looks like the limit.
+const MIN_PATH_SHARE: f64 = 0.4;
+
 impl Verdict {
     fn new(limit: VerdictLimit, summary: impl Into<String>) -> Self {
         Verdict { limit, summary: summary.into(), reliable: true }
@@ -78,12 +81,19 @@ pub(super) fn verdict(
         LoadKind::Tcp => tcp_verdict(figures, findings, predicted),
         LoadKind::Datagrams => datagram_verdict(figures, findings),
         LoadKind::Copy => copy_verdict(figures, findings),
-        LoadKind::Capture => capture_verdict(findings),
+        LoadKind::Capture => capture_verdict(figures, findings),
     }
 }
 
-fn capture_verdict(findings: &[Finding]) -> Verdict {
-    findings.first().map_or_else(|| Verdict::new(VerdictLimit::Unknown, "the limit is unknown"), Verdict::of_finding)
+fn capture_verdict(figures: &Figures, findings: &[Finding]) -> Verdict {
+    if let Some(finding) = findings.first() {
+        return Verdict::of_finding(finding);
+    }
+    let path_share = figures.capture.as_ref().map_or(0.0, |capture| capture.path_share());
+    if path_share >= MIN_PATH_SHARE {
+        return Verdict::new(VerdictLimit::ProbablyPath, "limited by the path (no other bottleneck found)");
+    }
+    Verdict::new(VerdictLimit::Unknown, "the limit is unknown")
 }
 
 fn copy_verdict(figures: &Figures, findings: &[Finding]) -> Verdict {

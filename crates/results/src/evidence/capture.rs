@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use lfn_base::figure::finite;
 use lfn_base::path::{optional_seconds, seconds};
 use lfn_base::units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
@@ -141,7 +142,9 @@ pub struct Handshake {
     pub sender_offers_scaling: bool,
     /// The receiver offered window scaling.
     pub receiver_offers_scaling: bool,
+    /// Both ends permitted SACK (RFC 2018).
     pub sack: bool,
+    /// Both ends use timestamps (RFC 7323).
     pub timestamps: bool,
     /// MSS that the receiver offered.
     pub receiver_mss: Option<u16>,
@@ -194,10 +197,13 @@ pub struct LossEvidence {
     #[serde(rename = "timeout_seconds", with = "seconds")]
     pub timeout: Duration,
     /// Lost packets as a share of the data packets.
+    #[serde(with = "finite")]
     pub share: f64,
     /// Share of the losses that were sent while the RTT was near its minimum.
+    #[serde(with = "finite")]
     pub at_flat_rtt_share: f64,
     /// Goodput between losses relative to a plateau: the share of lossy rounds whose rate is the maximum rate.
+    #[serde(with = "finite")]
     pub at_full_rate_share: f64,
 }
 
@@ -213,8 +219,10 @@ pub struct WindowEvidence {
     #[serde(rename = "max_in_flight_bytes")]
     pub max_in_flight: Bytes,
     /// Share of the active time in which the bytes in flight filled the window.
+    #[serde(with = "finite")]
     pub full_share: f64,
     /// Share of the active time in which the window was full and the RTT near its minimum.
+    #[serde(with = "finite")]
     pub binding_share: f64,
     /// Time with a closed window.
     #[serde(rename = "zero_seconds", with = "seconds")]
@@ -222,6 +230,7 @@ pub struct WindowEvidence {
     /// Times that the window closed.
     pub zero_windows: u64,
     /// Share of the active time in which the receiver's unread data had shrunk the window.
+    #[serde(with = "finite")]
     pub shrunk_share: f64,
 }
 
@@ -230,11 +239,13 @@ pub struct WindowEvidence {
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct QueueEvidence {
     /// Share of the active time with an RTT above its minimum.
+    #[serde(with = "finite")]
     pub standing_share: f64,
     /// Rate of the payload that the path delivers when full; none if there was no plateau.
     #[serde(rename = "plateau_bits_per_second")]
     pub plateau: Option<BitRate>,
     /// Share of the active time in which the payload arrived at the plateau.
+    #[serde(with = "finite")]
     pub plateau_share: f64,
     /// Queueing delay when the losses began, median.
     #[serde(rename = "delay_at_loss_seconds", default, with = "optional_seconds")]
@@ -317,6 +328,7 @@ pub struct DeliveryEvidence {
     /// Acknowledgements of the receiver without payload.
     pub acknowledgements: u64,
     /// Share of the active time in which acknowledgements arrived in bursts.
+    #[serde(with = "finite")]
     pub acknowledgement_burst_share: f64,
 }
 
@@ -335,8 +347,9 @@ pub struct CapturePathEvidence {
     /// Packets of this size and above were never acknowledged, and smaller ones were.
     #[serde(rename = "black_hole_bytes")]
     pub black_hole: Option<Bytes>,
-    /// Messages of ICMP that a packet was too big, with the smallest MTU.
+    /// Messages of ICMP that a packet was too big.
     pub too_big_messages: u64,
+    /// Smallest MTU of these messages.
     pub reported_mtu: Option<u32>,
     /// Data packets with the mark "congestion experienced".
     pub ecn_marked: u64,
@@ -363,6 +376,7 @@ pub struct PolicerFit {
     #[serde(rename = "bucket_bytes")]
     pub bucket: Bytes,
     /// Share of the passed and lost packets that the bucket explains.
+    #[serde(with = "finite")]
     pub explained_share: f64,
     /// Losses that the fit used.
     pub losses: u64,

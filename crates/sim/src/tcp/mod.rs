@@ -20,6 +20,7 @@ mod wire;
 
 pub use receiver::TcpReceiver;
 pub use sender::{SendFailure, SenderStats, TcpSender};
+pub(crate) use wire::{Ack, ReplyKind, SegmentKind};
 pub use wire::{Reply, Segment};
 
 use lfn_base::framing::ETHERNET_HEADER;

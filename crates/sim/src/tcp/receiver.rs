@@ -107,15 +107,15 @@ impl TcpReceiver {
         self.arrived += new;
         self.duplicates += count - new;
         if new == 0 {
-            self.acknowledge_at_once(count, false, true);
+            self.acknowledge_at_once(count, false, Some((start, end)));
         } else if start > self.next {
             self.insert(start, end);
-            self.acknowledge_at_once(count, true, false);
+            self.acknowledge_at_once(count, true, None);
         } else {
             let hole = !self.out_of_order.is_empty();
             self.advance(end);
             if hole {
-                self.acknowledge_at_once(count, false, false);
+                self.acknowledge_at_once(count, false, None);
             } else {
                 self.acknowledge_some(count, now);
             }
@@ -169,24 +169,24 @@ impl TcpReceiver {
         self.unacked = (unacked % every) as u32;
         let acks = unacked / every;
         if acks > 0 {
-            self.acknowledge(acks, every as u32, false, false);
+            self.acknowledge(acks, every as u32, false, None);
         }
         self.delayed = (self.unacked > 0).then(|| now + ACK_DELAY);
     }
 
     /// Sends one acknowledgement for each of `count` segments.
-    fn acknowledge_at_once(&mut self, count: u64, beyond: bool, duplicate: bool) {
+    fn acknowledge_at_once(&mut self, count: u64, beyond: bool, duplicate: Option<(u64, u64)>) {
         (self.unacked, self.delayed) = (0, None);
-        let step = u32::from(!duplicate);
+        let step = u32::from(duplicate.is_none());
         self.acknowledge(count, step, beyond, duplicate);
     }
 
     fn acknowledge_rest(&mut self) {
         (self.unacked, self.delayed) = (0, None);
-        self.acknowledge(1, 1, false, false);
+        self.acknowledge(1, 1, false, None);
     }
 
-    fn acknowledge(&mut self, count: u64, step: u32, beyond: bool, duplicate: bool) {
+    fn acknowledge(&mut self, count: u64, step: u32, beyond: bool, duplicate: Option<(u64, u64)>) {
         let mut blocks = [(0, 0); MAX_SACK_BLOCKS];
         let mut named = 0;
         for (block, from) in blocks.iter_mut().zip(&self.recent) {
@@ -207,6 +207,6 @@ impl TcpReceiver {
         let wire = self.settings.headers + options;
         let packet =
             Packet { flow: flow(self.stream), has_payload: false, ..Packet::super_packet(0, count, wire, wire) };
-        self.out.push_back((packet, Reply { stream: self.stream, kind, echo }));
+        self.out.push_back((packet, Reply { stream: self.stream, kind, echo, sent: Instant::ZERO, ip_id: 0 }));
     }
 }

@@ -13,13 +13,17 @@ pub(super) const SYN_OPTIONS: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub(crate) stream: u32,
-    pub(super) kind: SegmentKind,
+    pub(crate) kind: SegmentKind,
     /// Send time: the timestamp option.
-    pub(super) sent: Instant,
+    pub(crate) sent: Instant,
+    /// Send time of the latest reply that the sender has seen: the echo of the timestamp option. The host sets it.
+    pub(crate) echo: Instant,
+    /// Identification of the first IP packet. The host sets it.
+    pub(crate) ip_id: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SegmentKind {
+pub(crate) enum SegmentKind {
     Syn,
     /// Data, from the number of its first segment; each virtual packet of the packet is one segment.
     Data {
@@ -33,13 +37,17 @@ pub(super) enum SegmentKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub(crate) stream: u32,
-    pub(super) kind: ReplyKind,
+    pub(crate) kind: ReplyKind,
     /// Timestamp of the segment that is answered (RFC 7323 §4.3).
-    pub(super) echo: Instant,
+    pub(crate) echo: Instant,
+    /// Send time. The host sets it.
+    pub(crate) sent: Instant,
+    /// Identification of the first IP packet. The host sets it.
+    pub(crate) ip_id: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReplyKind {
+pub(crate) enum ReplyKind {
     SynAck,
     /// One acknowledgement per virtual packet of the packet, each for `step` segments more. The content is that of the
     /// last.
@@ -47,24 +55,24 @@ pub(super) enum ReplyKind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ack {
+pub(crate) struct Ack {
     pub(super) count: u32,
     /// Segments by which each acknowledgement advances.
     pub(super) step: u32,
     /// True if the acknowledgements advance the first of `blocks`, false if they advance `next`.
     pub(super) beyond: bool,
-    pub(super) next: u64,
+    pub(crate) next: u64,
     /// Ranges after `next` that arrived, the latest first; unused entries are empty.
-    pub(super) blocks: [(u64, u64); MAX_SACK_BLOCKS],
-    /// True if the acknowledged segments were duplicates (RFC 2883).
-    pub(super) duplicate: bool,
+    pub(crate) blocks: [(u64, u64); MAX_SACK_BLOCKS],
+    /// Segments that arrived again, if the acknowledgement is for duplicates (RFC 2883).
+    pub(crate) duplicate: Option<(u64, u64)>,
     /// True if congestion was experienced (ECE, RFC 3168 §6.1.3).
-    pub(super) congestion: bool,
+    pub(crate) congestion: bool,
 }
 
 impl Ack {
     /// Returns acknowledgement number `index`, counted from 0.
-    pub(super) fn at(mut self, index: u32) -> Ack {
+    pub(crate) fn at(mut self, index: u32) -> Ack {
         let less = u64::from(self.count.saturating_sub(index + 1)) * u64::from(self.step);
         if self.beyond {
             let [(from, to), ..] = &mut self.blocks;

@@ -4,6 +4,7 @@
 //! runs them, and `--list-findings` prints them. The constants of the thresholds are next to the functions that use them.
 //! Each row has every condition of its function.
 
+mod captures;
 mod copies;
 mod datagram_tests;
 mod rule;
@@ -16,5 +17,5 @@ pub(super) use rule::{Bound, Rule};
 /// Returns all rules in the order of their evaluation. If gains are equal, the earlier rule of a load is the cause and the
 /// later one is a consequence. `Cause::Unexplained` of TCP is examined last, and only if no other finding is a limit.
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
-    [tcp_tests::RULES, datagram_tests::RULES, copies::RULES].into_iter().flatten()
+    [tcp_tests::RULES, datagram_tests::RULES, copies::RULES, captures::RULES].into_iter().flatten()
 }

@@ -19,7 +19,7 @@ impl TcpSender {
         let blocks = ack.blocks.into_iter().filter(|(from, to)| from < to);
         let summary = self.board.acknowledge(ack.next, blocks);
         self.reordering.is_seen |= summary.reordered;
-        if ack.duplicate {
+        if ack.duplicate.is_some() {
             self.reordering.widen(self.board.acknowledged(), self.board.next());
         }
         let rtt = self.update_rtt(&summary, now);
@@ -163,7 +163,7 @@ impl TcpSender {
         let Some(probing) = self.probing.filter(|probing| self.board.acknowledged() >= probing.end) else { return };
         self.probing = None;
         // The probe filled an unseen hole (RFC 8985 §7.4.2).
-        if probing.is_retransmission && !ack.duplicate && matches!(self.state, State::Open) {
+        if probing.is_retransmission && ack.duplicate.is_none() && matches!(self.state, State::Open) {
             self.stats.loss_events += 1;
             self.control.on_congestion();
         }

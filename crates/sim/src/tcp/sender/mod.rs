@@ -263,7 +263,10 @@ impl TcpSender {
         }
         self.connection = Connection::Opening { tries, sent: now };
         self.timers.retransmission = Some(now + self.rtt.timeout(tries));
-        Some((self.packet(1, SYN_OPTIONS), Segment { stream: self.stream, kind: SegmentKind::Syn, sent: now }))
+        Some((
+            self.packet(1, SYN_OPTIONS),
+            Segment { stream: self.stream, kind: SegmentKind::Syn, sent: now, echo: Instant::ZERO, ip_id: 0 },
+        ))
     }
 
     fn open(&mut self, now: Instant) {
@@ -413,7 +416,16 @@ impl TcpSender {
             packet.ecn = Ecn::Capable;
         }
         let reduced = std::mem::take(&mut self.reduced);
-        (packet, Segment { stream: self.stream, kind: SegmentKind::Data { first: start, reduced }, sent: now })
+        (
+            packet,
+            Segment {
+                stream: self.stream,
+                kind: SegmentKind::Data { first: start, reduced },
+                sent: now,
+                echo: Instant::ZERO,
+                ip_id: 0,
+            },
+        )
     }
 
     fn packet(&self, count: u32, last: u32) -> Packet {

@@ -197,6 +197,7 @@ mod tests {
             summary: "packets wait".into(),
             evidence: Default::default(),
             remedy,
+            confidence: None,
             predicted: None,
             gain: Some(BitRate(0)),
         };

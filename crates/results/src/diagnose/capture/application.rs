@@ -1,0 +1,126 @@
+//! Applications that wait: slow writers, lock-step, and delayed acknowledgements.
+
+use std::time::Duration;
+
+use lfn_base::units::show_duration;
+use serde_json::json;
+
+use super::{Found, judged, on, percent};
+use crate::diagnose::{Cause, Confidence, Finding, figures_map};
+use crate::evidence::capture::CaptureEvidence;
+use crate::evidence::figures::Figures;
+
+/// Minimum share of the time in pauses.
+pub(in crate::diagnose) const MIN_PAUSE_SHARE: f64 = 0.2;
+/// Exchanges with at least so many packets on average are bulk data: pauses between them are ranked last.
+pub(in crate::diagnose) const MIN_BULK_PACKETS: u64 = 200;
+/// Minimum share of the time that waits in lock-step take.
+pub(in crate::diagnose) const MIN_LOCKSTEP_SHARE: f64 = 0.4;
+/// Minimum number of blocks in lock-step.
+pub(in crate::diagnose) const MIN_LOCKSTEP_BLOCKS: u64 = 5;
+/// Minimum number of stalls for delayed acknowledgements.
+pub(in crate::diagnose) const MIN_STALLS: u64 = 3;
+/// Minimum share of the time in these stalls.
+pub(in crate::diagnose) const MIN_STALL_SHARE: f64 = 0.1;
+/// Share by which a cause of the path comes before pauses between parts of bulk data.
+const BULK_PAUSE_WEIGHT: f64 = 0.05;
+
+fn pauses(capture: &CaptureEvidence) -> Duration {
+    capture.application.receiver_waits + capture.application.sender_waits + capture.application.idle
+}
+
+/// Returns true if the connection moves bulk data between its pauses.
+fn is_bulk(capture: &CaptureEvidence) -> bool {
+    capture.data_packets / (capture.application.pauses + 1) >= MIN_BULK_PACKETS
+}
+
+/// Finds an end that does not send for a large part of the time.
+pub(in crate::diagnose) fn slow_writer(figures: &Figures) -> Option<Finding> {
+    let capture = figures.capture.as_deref()?;
+    let share = capture.share(pauses(capture));
+    if share < MIN_PAUSE_SHARE || capture.data_packets < 3 {
+        return None;
+    }
+    let application = &capture.application;
+    let waits = [
+        (application.receiver_waits, &capture.receiver, "waited before its next request"),
+        (application.sender_waits, &capture.sender, "had a request and did not answer"),
+        (application.idle, &capture.sender, "had nothing to send"),
+    ];
+    let (time, host, reason) = waits.into_iter().max_by_key(|(time, ..)| *time)?;
+    let found = Found {
+        cause: Cause::SlowWriter,
+        share: if is_bulk(capture) { share * BULK_PAUSE_WEIGHT } else { share },
+        confidence: Confidence::High,
+        summary: format!(
+            "nothing was in flight for {} of the time: {host} {reason} for {}",
+            percent(share),
+            show_duration(time)
+        ),
+        remedy: on(host, "pidstat -dru 1   # find the slow part of the application"),
+        evidence: figures_map([
+            ("receiver_waits_seconds", json!(application.receiver_waits.as_secs_f64())),
+            ("sender_waits_seconds", json!(application.sender_waits.as_secs_f64())),
+            ("idle_seconds", json!(application.idle.as_secs_f64())),
+            ("pauses", json!(application.pauses)),
+        ]),
+    };
+    Some(found.finding(figures))
+}
+
+/// Finds an application that sends each block only after the acknowledgement of the block before.
+pub(in crate::diagnose) fn lock_step(figures: &Figures) -> Option<Finding> {
+    let capture = judged(figures)?;
+    let application = &capture.application;
+    let share = capture.share(application.lockstep);
+    if share < MIN_LOCKSTEP_SHARE || application.lockstep_blocks < MIN_LOCKSTEP_BLOCKS {
+        return None;
+    }
+    let found = Found {
+        cause: Cause::LockStep,
+        share,
+        confidence: Confidence::High,
+        summary: format!(
+            "{} blocks of {} (median) each waited for the acknowledgement of the block before: {} of the time at RTT {}",
+            application.lockstep_blocks,
+            application.lockstep_block,
+            percent(share),
+            show_duration(capture.rtt.base)
+        ),
+        remedy: on(&capture.sender, "lfn copy FILE HOST:   # or any program that sends without waiting for each block"),
+        evidence: figures_map([
+            ("blocks", json!(application.lockstep_blocks)),
+            ("block_bytes", json!(application.lockstep_block.0)),
+            ("wait_seconds", json!(application.lockstep.as_secs_f64())),
+            ("base_rtt_seconds", json!(capture.rtt.base.as_secs_f64())),
+        ]),
+    };
+    Some(found.finding(figures))
+}
+
+/// Finds waits for delayed acknowledgements.
+pub(in crate::diagnose) fn delayed_ack(figures: &Figures) -> Option<Finding> {
+    let capture = judged(figures)?;
+    let application = &capture.application;
+    let share = capture.share(application.delayed_ack);
+    if share < MIN_STALL_SHARE || application.delayed_ack_stalls < MIN_STALLS {
+        return None;
+    }
+    let found = Found {
+        cause: Cause::DelayedAck,
+        // The rest of each exchange is lock-step, which this remedy removes too.
+        share: share.max(capture.share(application.lockstep)) + 0.001,
+        confidence: Confidence::Medium,
+        summary: format!(
+            "the sender waited {} times for a delayed acknowledgement of a short segment, {} in total",
+            application.delayed_ack_stalls,
+            show_duration(application.delayed_ack)
+        ),
+        remedy: on(&capture.sender, "set TCP_NODELAY in the application, or write each message at once"),
+        evidence: figures_map([
+            ("stalls", json!(application.delayed_ack_stalls)),
+            ("stall_seconds", json!(application.delayed_ack.as_secs_f64())),
+        ]),
+    };
+    Some(found.finding(figures))
+}

@@ -1,0 +1,156 @@
+//! Losses: random, in bursts, with timeouts, and those of a policer.
+
+use lfn_base::units::show_duration;
+use serde_json::json;
+
+use super::{Found, judged, on, percent};
+use crate::diagnose::{Cause, Confidence, Finding, figures_map};
+use crate::evidence::capture::{CaptureEvidence, PolicerFit};
+use crate::evidence::figures::Figures;
+
+/// Minimum share of lost packets that limits TCP on a long path.
+pub(in crate::diagnose) const MIN_LOST_SHARE: f64 = 0.0005;
+/// Minimum number of losses; fewer are chance.
+pub(in crate::diagnose) const MIN_LOSSES: u64 = 3;
+/// Minimum share of the losses without a queueing delay before them.
+pub(in crate::diagnose) const MIN_FLAT_SHARE: f64 = 0.6;
+/// Losses of one event that are a burst, on average.
+pub(in crate::diagnose) const MIN_BURST: f64 = 3.0;
+/// Minimum share of the time in waits for timeouts.
+pub(in crate::diagnose) const MIN_TIMEOUT_SHARE: f64 = 0.3;
+/// Minimum losses that show a token bucket.
+pub(in crate::diagnose) const MIN_POLICED: u64 = 10;
+/// Minimum share of lost and of passed packets that the token bucket explains.
+pub(in crate::diagnose) const MIN_EXPLAINED_SHARE: f64 = 0.93;
+
+/// Returns the fit of a token bucket if it explains the losses.
+pub(super) fn explained(capture: &CaptureEvidence) -> Option<&PolicerFit> {
+    let fit = capture.policer.as_ref()?;
+    (fit.losses >= MIN_POLICED && fit.explained_share >= MIN_EXPLAINED_SHARE).then_some(fit)
+}
+
+pub(super) fn is_flat(capture: &CaptureEvidence) -> bool {
+    capture.loss.at_flat_rtt_share >= MIN_FLAT_SHARE
+}
+
+fn is_lossy(capture: &CaptureEvidence) -> bool {
+    capture.lost() >= MIN_LOSSES && capture.loss.share >= MIN_LOST_SHARE
+}
+
+fn burst(capture: &CaptureEvidence) -> f64 {
+    capture.lost() as f64 / capture.loss.events.max(1) as f64
+}
+
+/// Finds a token bucket without a queue.
+pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
+    let capture = judged(figures)?;
+    let fit = explained(capture).filter(|_| is_flat(capture))?;
+    let found = Found {
+        cause: Cause::Policer,
+        share: capture.path_share(),
+        confidence: if capture.loss.events >= 3 { Confidence::High } else { Confidence::Medium },
+        summary: format!(
+            "a token bucket of {} filled at {} explains {} of {} losses, and the RTT did not grow before them",
+            fit.bucket,
+            fit.rate,
+            percent(fit.explained_share),
+            fit.losses
+        ),
+        remedy: on(
+            &capture.sender,
+            format!("tc qdisc replace dev eth0 root fq maxrate {}   # or ask for a shaper", fit.rate.to_argument()),
+        ),
+        evidence: figures_map([
+            ("rate_bits_per_second", json!(fit.rate.0)),
+            ("bucket_bytes", json!(fit.bucket.0)),
+            ("explained_share", json!(fit.explained_share)),
+            ("losses", json!(fit.losses)),
+            ("connections", json!(fit.connections)),
+        ]),
+    };
+    Some(found.finding(figures))
+}
+
+/// Finds losses of single packets without a queue.
+pub(in crate::diagnose) fn random_loss(figures: &Figures) -> Option<Finding> {
+    let capture = judged(figures)?;
+    if !is_lossy(capture) || !is_flat(capture) || burst(capture) >= MIN_BURST {
+        return None;
+    }
+    let found = Found {
+        cause: Cause::Loss,
+        share: capture.path_share(),
+        confidence: if capture.lost() >= 10 { Confidence::High } else { Confidence::Medium },
+        summary: format!(
+            "{} of {} packets were lost ({}), mostly single ones and without a queue before them: RTT {} median, {} base",
+            capture.lost(),
+            capture.data_packets,
+            percent(capture.loss.share),
+            show_duration(capture.rtt.median),
+            show_duration(capture.rtt.base)
+        ),
+        remedy: on(&capture.sender, "sysctl -w net.ipv4.tcp_congestion_control=bbr"),
+        evidence: loss_figures(capture),
+    };
+    Some(found.finding(figures))
+}
+
+/// Finds losses of several packets at once without a queue.
+pub(in crate::diagnose) fn loss_bursts(figures: &Figures) -> Option<Finding> {
+    let capture = judged(figures)?;
+    if !is_lossy(capture) || !is_flat(capture) || burst(capture) < MIN_BURST {
+        return None;
+    }
+    let found = Found {
+        cause: Cause::LossBursts,
+        share: capture.path_share(),
+        confidence: Confidence::Medium,
+        summary: format!(
+            "{} packets were lost in {} bursts of up to {} packets, without a queue before them",
+            capture.lost(),
+            capture.loss.events,
+            capture.loss.largest_event
+        ),
+        remedy: on(&capture.sender, "sysctl -w net.ipv4.tcp_congestion_control=bbr"),
+        evidence: loss_figures(capture),
+    };
+    Some(found.finding(figures))
+}
+
+/// Finds waits for retransmission timeouts.
+pub(in crate::diagnose) fn timeouts(figures: &Figures) -> Option<Finding> {
+    let capture = judged(figures)?;
+    let share = capture.share(capture.loss.timeout);
+    if share < MIN_TIMEOUT_SHARE {
+        return None;
+    }
+    let found = Found {
+        cause: Cause::Timeouts,
+        share,
+        confidence: Confidence::High,
+        summary: format!(
+            "the sender waited {} for {} retransmission timeouts, {} of the time; {} of {} packets were lost",
+            show_duration(capture.loss.timeout),
+            capture.loss.timeouts,
+            percent(share),
+            capture.lost(),
+            capture.data_packets
+        ),
+        remedy: on(&capture.sender, "sysctl -w net.ipv4.tcp_sack=1 net.ipv4.tcp_recovery=1 net.ipv4.tcp_frto=2"),
+        evidence: loss_figures(capture),
+    };
+    Some(found.finding(figures))
+}
+
+pub(super) fn loss_figures(capture: &CaptureEvidence) -> std::collections::BTreeMap<String, serde_json::Value> {
+    figures_map([
+        ("lost_packets", json!(capture.lost())),
+        ("lost_share", json!(capture.loss.share)),
+        ("loss_events", json!(capture.loss.events)),
+        ("largest_event", json!(capture.loss.largest_event)),
+        ("at_flat_rtt_share", json!(capture.loss.at_flat_rtt_share)),
+        ("timeouts", json!(capture.loss.timeouts)),
+        ("timeout_seconds", json!(capture.loss.timeout.as_secs_f64())),
+        ("spurious_retransmissions", json!(capture.loss.spurious)),
+    ])
+}

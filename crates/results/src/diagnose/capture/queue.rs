@@ -1,0 +1,120 @@
+//! Queues of the bottleneck: standing, short, and those of a shaper.
+
+use std::time::Duration;
+
+use lfn_base::units::show_duration;
+use serde_json::json;
+
+use super::losses::{explained, is_flat, loss_figures};
+use super::{Found, judged, on, percent};
+use crate::diagnose::path::{MIN_QUEUEING_DELAY, STANDING_QUEUE_RTT_FACTOR};
+use crate::diagnose::{Cause, Confidence, Finding, figures_map};
+use crate::evidence::capture::CaptureEvidence;
+use crate::evidence::figures::Figures;
+
+/// Minimum share of the active time with a queue.
+pub(in crate::diagnose) const MIN_STANDING_SHARE: f64 = 0.3;
+/// Maximum queueing delay of a short queue before its losses, in base RTTs.
+pub(in crate::diagnose) const MAX_SHORT_QUEUE: f64 = 0.5;
+/// Minimum losses of a short queue.
+pub(in crate::diagnose) const MIN_LOSSES: u64 = 5;
+
+fn delay(capture: &CaptureEvidence) -> Duration {
+    capture.rtt.median.saturating_sub(capture.rtt.base)
+}
+
+fn is_standing(capture: &CaptureEvidence) -> bool {
+    let base = capture.rtt.base.as_secs_f64();
+    capture.rtt.p95.as_secs_f64() >= STANDING_QUEUE_RTT_FACTOR * base
+        && capture.rtt.p95.saturating_sub(capture.rtt.base) >= MIN_QUEUEING_DELAY
+        && capture.queue.standing_share >= MIN_STANDING_SHARE
+}
+
+/// Finds a queue that delays most packets.
+pub(in crate::diagnose) fn queueing(figures: &Figures) -> Option<Finding> {
+    let capture = judged(figures)?;
+    if !is_standing(capture) {
+        return None;
+    }
+    let rate = capture.queue.plateau;
+    let found = Found {
+        cause: Cause::Queueing,
+        share: capture.path_share(),
+        confidence: Confidence::High,
+        summary: format!(
+            "packets waited {} in a queue (median), the RTT was {} at 95 % and {} without the queue{}",
+            show_duration(delay(capture)),
+            show_duration(capture.rtt.p95),
+            show_duration(capture.rtt.base),
+            rate.map_or_else(String::new, |rate| format!("; the path is full at {rate}"))
+        ),
+        remedy: on(&capture.sender, "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr"),
+        evidence: queue_figures(capture),
+    };
+    Some(found.finding(figures))
+}
+
+/// Finds a queue that overflows although it is much shorter than the BDP.
+pub(in crate::diagnose) fn short_queue(figures: &Figures) -> Option<Finding> {
+    let capture = judged(figures)?;
+    let at_loss = capture.queue.delay_at_loss?;
+    let short = MAX_SHORT_QUEUE * capture.rtt.base.as_secs_f64();
+    if is_flat(capture) || capture.lost() < MIN_LOSSES || is_standing(capture) || at_loss.as_secs_f64() > short {
+        return None;
+    }
+    let mut evidence = queue_figures(capture);
+    evidence.extend(loss_figures(capture));
+    let found = Found {
+        cause: Cause::ShortQueue,
+        share: capture.path_share(),
+        confidence: Confidence::Medium,
+        summary: format!(
+            "{} packets were lost when the queue had grown to {}, which is short for RTT {}",
+            capture.lost(),
+            show_duration(at_loss),
+            show_duration(capture.rtt.base)
+        ),
+        remedy: on(&capture.sender, "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr"),
+        evidence,
+    };
+    Some(found.finding(figures))
+}
+
+/// Finds a token bucket with a queue.
+pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
+    let capture = judged(figures)?;
+    let fit = explained(capture).filter(|_| !is_flat(capture))?;
+    let mut evidence = queue_figures(capture);
+    evidence.extend(figures_map([
+        ("rate_bits_per_second", json!(fit.rate.0)),
+        ("queue_bytes", json!(fit.bucket.0)),
+        ("explained_share", json!(fit.explained_share)),
+    ]));
+    let found = Found {
+        cause: Cause::Shaper,
+        share: capture.path_share() * 0.99,
+        confidence: Confidence::Medium,
+        summary: format!(
+            "a queue of {} that is drained at {} explains {} of {} losses, and the RTT grew before them",
+            fit.bucket,
+            fit.rate,
+            percent(fit.explained_share),
+            fit.losses
+        ),
+        remedy: on(&capture.sender, format!("tc qdisc replace dev eth0 root fq maxrate {}", fit.rate.to_argument())),
+        evidence,
+    };
+    Some(found.finding(figures))
+}
+
+fn queue_figures(capture: &CaptureEvidence) -> std::collections::BTreeMap<String, serde_json::Value> {
+    figures_map([
+        ("median_rtt_seconds", json!(capture.rtt.median.as_secs_f64())),
+        ("p95_rtt_seconds", json!(capture.rtt.p95.as_secs_f64())),
+        ("base_rtt_seconds", json!(capture.rtt.base.as_secs_f64())),
+        ("standing_share", json!(capture.queue.standing_share)),
+        ("plateau_bits_per_second", json!(capture.queue.plateau.map(|rate| rate.0))),
+        ("plateau_share", json!(capture.queue.plateau_share)),
+        ("delay_at_loss_seconds", json!(capture.queue.delay_at_loss.map(|delay| delay.as_secs_f64()))),
+    ])
+}

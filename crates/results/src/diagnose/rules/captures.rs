@@ -1,0 +1,255 @@
+//! Rules of the connections of a packet capture.
+
+use super::rule::Bound::{MaxCount, MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinShare, MinTime};
+use super::rule::{ANY, Rule, Threshold, of};
+use crate::diagnose::capture::{application, delivery, faults, losses, queue, startup, window};
+use crate::diagnose::path::{MIN_QUEUEING_DELAY, STANDING_QUEUE_RTT_FACTOR};
+use crate::diagnose::{Cause, Finding};
+use crate::evidence::LoadKind::Capture;
+use crate::evidence::figures::Figures;
+use lfn_base::units::Bytes;
+
+const TRAINED: &str = "tuned on half of the captures of bench/trace and scored on the other half";
+const POLICING: &str = "Flach et al., An Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016; own fit of the bucket";
+
+const FLAT: Threshold = of("losses without a queueing delay before them", MinShare(losses::MIN_FLAT_SHARE));
+const NOT_FLAT: Threshold = of("losses without a queueing delay before them", MaxShare(losses::MIN_FLAT_SHARE));
+const LOSSY: Threshold = of("lost packets / data packets", MinShare(losses::MIN_LOST_SHARE));
+const LOSSES: Threshold = of("lost packets", MinCount(losses::MIN_LOSSES));
+
+const fn rule(
+    cause: Cause,
+    find: fn(&Figures) -> Option<Finding>,
+    thresholds: &'static [Threshold],
+    source: &'static str,
+) -> Rule {
+    Rule { load: Capture, cause, find, thresholds, needs: &[], needs_one_of: &[], source }
+}
+
+/// Rules of captures. The findings are sorted by the time that their cause took; faults of the capture come first.
+pub(super) const RULES: &[Rule] = &[
+    rule(
+        Cause::CapturedTwice,
+        faults::captured_twice,
+        &[of("packets with the same headers and IP identification within 10 ms / packets", MinShare(0.4))],
+        "measured: mirror ports and tcpdump -i any give each packet twice",
+    ),
+    rule(
+        Cause::IncompleteCapture,
+        faults::incomplete,
+        &[
+            of("acknowledged payload that is not in the capture / payload", MinShare(faults::MIN_MISSED_SHARE)),
+            of("data packets", MinCount(faults::MIN_DATA_PACKETS)),
+            of("or packets of one direction", MaxCount(0)),
+            of("or, without a handshake: acknowledgements without payload", MaxCount(0)),
+        ],
+        TRAINED,
+    ),
+    rule(
+        Cause::SlowReader,
+        window::slow_reader,
+        &[
+            of("time with a closed window / time", MinShare(window::MIN_CLOSED_SHARE)),
+            of("or time with a window below half its maximum / active time", MinShare(window::MIN_SHRUNK_SHARE)),
+            of("with a full window / active time", MinShare(window::MIN_SHRUNK_SHARE)),
+        ],
+        "RFC 9293 section 3.8.6; Dapper (SOSR 2017)",
+    ),
+    rule(
+        Cause::WindowScaleAbsent,
+        window::no_scaling,
+        &[
+            of("time with a full window and no queue / active time", MinShare(window::MIN_BINDING_SHARE)),
+            of("maximum window", MinBytes(Bytes(window::MIN_UNSCALED_WINDOW))),
+            of("ends that offered window scaling", MaxCount(1)),
+        ],
+        "RFC 7323 section 2",
+    ),
+    rule(
+        Cause::ReceiveWindow,
+        window::receive_window,
+        &[of("time with a full window and no queue / active time", MinShare(window::MIN_BINDING_SHARE))],
+        "RFC 7323 section 1.1; Siekkinen et al., Root Cause Analysis for Long-Lived TCP Connections, CoNEXT 2005",
+    ),
+    rule(
+        Cause::LockStep,
+        application::lock_step,
+        &[
+            of("waits for the acknowledgement of a block / time", MinShare(application::MIN_LOCKSTEP_SHARE)),
+            of("blocks", MinCount(application::MIN_LOCKSTEP_BLOCKS)),
+        ],
+        "SC2000 report, figure 4: gaps of one round trip",
+    ),
+    rule(
+        Cause::DelayedAck,
+        application::delayed_ack,
+        &[
+            of("waits of 33 to 62 ms or 140 to 260 ms above the RTT", MinCount(application::MIN_STALLS)),
+            of("time of these waits / time", MinShare(application::MIN_STALL_SHARE)),
+        ],
+        "RFC 9293 section 3.8.6.3; timers of Linux (40 ms) and of other kernels (200 ms)",
+    ),
+    rule(
+        Cause::StartUp,
+        startup::slow_start,
+        &[
+            of("handshake and slow start / active time", MinShare(startup::MIN_STARTUP_SHARE)),
+            of("active time / base RTT", MinFactor(startup::MIN_ROUND_TRIPS)),
+        ],
+        "RFC 5681 section 3.1",
+    ),
+    rule(
+        Cause::EarlyExit,
+        startup::early_exit,
+        &[of("bytes in flight later / at the end of slow start", MinFactor(startup::MIN_LATER_GROWTH))],
+        "RFC 9406; ip-tcp_metrics(8)",
+    ),
+    rule(
+        Cause::Policer,
+        losses::policer,
+        &[
+            of("losses", MinCount(losses::MIN_POLICED)),
+            of("losses and passed packets that a token bucket explains", MinShare(losses::MIN_EXPLAINED_SHARE)),
+            FLAT,
+        ],
+        POLICING,
+    ),
+    rule(
+        Cause::Queueing,
+        queue::queueing,
+        &[
+            of("RTT at 95 % / base RTT", MinFactor(STANDING_QUEUE_RTT_FACTOR)),
+            of("RTT at 95 % minus base RTT", MinTime(MIN_QUEUEING_DELAY)),
+            of("time with a queue / active time", MinShare(queue::MIN_STANDING_SHARE)),
+        ],
+        "RFC 8289 section 4.2",
+    ),
+    rule(
+        Cause::Shaper,
+        queue::shaper,
+        &[
+            of("losses", MinCount(losses::MIN_POLICED)),
+            of("losses and passed packets that a queue explains", MinShare(losses::MIN_EXPLAINED_SHARE)),
+            NOT_FLAT,
+        ],
+        POLICING,
+    ),
+    rule(
+        Cause::ShortQueue,
+        queue::short_queue,
+        &[
+            NOT_FLAT,
+            of("lost packets", MinCount(queue::MIN_LOSSES)),
+            of("queueing delay before losses / base RTT", MaxFactor(queue::MAX_SHORT_QUEUE)),
+        ],
+        TRAINED,
+    ),
+    rule(
+        Cause::Timeouts,
+        losses::timeouts,
+        &[of("waits for retransmission timeouts / time", MinShare(losses::MIN_TIMEOUT_SHARE))],
+        "RFC 6298",
+    ),
+    rule(
+        Cause::LossBursts,
+        losses::loss_bursts,
+        &[LOSSY, LOSSES, FLAT, of("losses in an RTT, mean", MinFactor(losses::MIN_BURST))],
+        TRAINED,
+    ),
+    rule(
+        Cause::Loss,
+        losses::random_loss,
+        &[LOSSY, LOSSES, FLAT, of("losses in an RTT, mean", MaxFactor(losses::MIN_BURST))],
+        "Mathis et al., The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm, CCR 1997",
+    ),
+    rule(
+        Cause::Overshoot,
+        startup::overshoot,
+        &[
+            of("losses in slow start", MinCount(startup::MIN_OVERSHOOT)),
+            of("losses in slow start / losses", MinShare(startup::MIN_OVERSHOOT_SHARE)),
+        ],
+        TRAINED,
+    ),
+    rule(
+        Cause::Reordering,
+        delivery::reordering,
+        &[
+            of("packets that arrive after later ones", MinCount(delivery::MIN_DISTURBED)),
+            of("such packets / data packets", MinShare(delivery::MIN_DISTURBED_SHARE)),
+        ],
+        "RFC 4737",
+    ),
+    rule(
+        Cause::Duplicates,
+        delivery::duplicates,
+        &[
+            of("packets that arrive twice", MinCount(delivery::MIN_DISTURBED)),
+            of("such packets / data packets", MinShare(delivery::MIN_DISTURBED_SHARE)),
+        ],
+        "RFC 5560; RFC 2883",
+    ),
+    rule(
+        Cause::Standstill,
+        delivery::outage,
+        &[
+            of("time without answers to retransmissions", MinTime(delivery::MIN_OUTAGE)),
+            of("this time / time", MinShare(delivery::MIN_OUTAGE_SHARE)),
+        ],
+        TRAINED,
+    ),
+    rule(
+        Cause::SilentPeer,
+        delivery::silent_peer,
+        &[of("retransmissions without an answer until the end", MinCount(3))],
+        "RFC 9293 section 3.8.3",
+    ),
+    rule(
+        Cause::BlackHole,
+        delivery::black_hole,
+        &[of("retransmissions of the largest packet without an answer", MinCount(3))],
+        "RFC 8899; RFC 2923 section 2.1",
+    ),
+    rule(
+        Cause::SmallMtu,
+        delivery::small_mtu,
+        &[
+            of("largest payload / 1300 B", MaxFactor(1.0)),
+            of("offered MSS minus largest payload", MinBytes(Bytes(100))),
+        ],
+        "RFC 4821",
+    ),
+    rule(
+        Cause::ReturnPath,
+        delivery::return_path,
+        &[
+            of("lost acknowledgements", MinCount(delivery::MIN_DISTURBED)),
+            of("lost acknowledgements / acknowledgements", MinShare(delivery::MIN_LOST_ACKS_SHARE)),
+        ],
+        "RFC 3449",
+    ),
+    rule(
+        Cause::EcnMarks,
+        delivery::ecn_marks,
+        &[of("marked data packets or echoes", MinShare(delivery::MIN_MARKED_SHARE))],
+        "RFC 3168; RFC 9768",
+    ),
+    rule(
+        Cause::EcnBleached,
+        delivery::ecn_bleached,
+        &[of("data packets with an ECN field, after both ends agreed on ECN", MaxCount(0))],
+        "RFC 3168 section 18; RFC 9331",
+    ),
+    rule(
+        Cause::Proxy,
+        delivery::proxy,
+        &[of("signs of another host", MinCount(ANY))],
+        "RFC 3135",
+    ),
+    rule(
+        Cause::SlowWriter,
+        application::slow_writer,
+        &[of("pauses of the applications / time", MinShare(application::MIN_PAUSE_SHARE))],
+        "Siekkinen et al., CoNEXT 2005",
+    ),
+];

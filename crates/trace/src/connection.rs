@@ -1,0 +1,407 @@
+//! One connection: its two ends, its handshake, and the data of both directions.
+
+use lfn_base::time::Instant;
+use lfn_packet::{MptcpOption, TcpEndpoint, TcpFlags, TcpOptions, TcpSegment};
+
+use crate::analysis::Connection;
+use crate::copies::{Copies, Fingerprint};
+use crate::evidence;
+use crate::flags::{PacketFlag, PacketFlags};
+use crate::half::{AckPacket, DataPacket, Half, PathRtt};
+use crate::round_trip::EndRtt;
+use crate::series::Series;
+
+/// State of one end of a connection.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) endpoint: TcpEndpoint,
+    /// Data from this end.
+    pub(crate) half: Half,
+    /// Time from the capture point to this end and back.
+    pub(crate) rtt: EndRtt,
+    pub(crate) hello: Option<Hello>,
+    /// Window scale that was inferred from the data towards this end.
+    pub(crate) inferred_scale: u8,
+    raw_window: u16,
+    pub(crate) packets: u64,
+    pub(crate) pure_acks: u64,
+    pub(crate) copies: u64,
+    pub(crate) ecn: EcnCounts,
+    pub(crate) ttl: Option<u8>,
+    pub(crate) has_other_ttl: bool,
+    pub(crate) ids: IdSequence,
+    pub(crate) has_fin: bool,
+    pub(crate) last_at: u64,
+}
+
+/// ECN fields of the packets of one end.
+#[derive(Debug, Default)]
+pub(crate) struct EcnCounts {
+    pub(crate) data: u64,
+    pub(crate) capable: u64,
+    pub(crate) marked: u64,
+    pub(crate) echoes: u64,
+}
+
+/// Options of the SYN or SYN-ACK of an end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hello {
+    pub(crate) at: u64,
+    /// Time of the first SYN, if several were sent.
+    pub(crate) first_at: u64,
+    pub(crate) options: TcpOptions,
+    pub(crate) sequence: u32,
+    pub(crate) flags: TcpFlags,
+    pub(crate) ttl: u8,
+}
+
+/// IP identifications of an end, which show missing packets if they count up.
+#[derive(Debug, Default)]
+pub(crate) struct IdSequence {
+    last: Option<u16>,
+    pub(crate) steps: u64,
+    pub(crate) single_steps: u64,
+    pub(crate) skipped: u64,
+}
+
+impl IdSequence {
+    fn add(&mut self, id: Option<u16>) {
+        let Some(id) = id.filter(|id| *id != 0) else { return };
+        if let Some(last) = self.last {
+            let step = id.wrapping_sub(last);
+            self.steps += 1;
+            match step {
+                1 => self.single_steps += 1,
+                2..64 => self.skipped += u64::from(step) - 1,
+                _ => {}
+            }
+        }
+        self.last = Some(id);
+    }
+
+    /// Returns the packets that are missing, if the identifications count the packets of the connection.
+    pub(crate) fn missing(&self) -> u64 {
+        let is_counter = self.steps >= 20 && self.single_steps * 10 >= self.steps * 5;
+        if is_counter { self.skipped } else { 0 }
+    }
+}
+
+impl End {
+    fn new(endpoint: TcpEndpoint, series: usize) -> Self {
+        let mut half = Half::new();
+        half.series = (series > 0).then(|| Box::new(Series::new(series)));
+        End {
+            endpoint,
+            half,
+            rtt: EndRtt::default(),
+            hello: None,
+            inferred_scale: 0,
+            raw_window: 0,
+            packets: 0,
+            pure_acks: 0,
+            copies: 0,
+            ecn: EcnCounts::default(),
+            ttl: None,
+            has_other_ttl: false,
+            ids: IdSequence::default(),
+            has_fin: false,
+            last_at: 0,
+        }
+    }
+}
+
+/// State of a connection.
+#[derive(Debug)]
+pub(crate) struct ConnectionState {
+    /// The first end is the one that sent the first packet of the capture.
+    pub(crate) ends: [End; 2],
+    pub(crate) start: u64,
+    pub(crate) last: u64,
+    pub(crate) packets: u64,
+    pub(crate) steps_back: u64,
+    pub(crate) truncated_options: u64,
+    /// End that opened the connection.
+    client: Option<usize>,
+    /// Time of the acknowledgement of the SYN-ACK.
+    pub(crate) established: Option<u64>,
+    pub(crate) is_reset: bool,
+    copies: Copies,
+    pub(crate) token: Option<u32>,
+    pub(crate) has_accurate_ecn: bool,
+    pub(crate) too_big: u64,
+    pub(crate) reported_mtu: Option<u32>,
+}
+
+impl ConnectionState {
+    pub(crate) fn new(at: Instant, segment: &TcpSegment, series: usize) -> Self {
+        let at = at.as_nanos();
+        ConnectionState {
+            ends: [End::new(segment.source, series), End::new(segment.destination, series)],
+            start: at,
+            last: at,
+            packets: 0,
+            steps_back: 0,
+            truncated_options: 0,
+            client: None,
+            established: None,
+            is_reset: false,
+            copies: Copies::default(),
+            token: None,
+            has_accurate_ecn: false,
+            too_big: 0,
+            reported_mtu: None,
+        }
+    }
+
+    /// Returns true if the segment opens another connection with the same addresses and ports.
+    pub(crate) fn is_replaced_by(&self, segment: &TcpSegment) -> bool {
+        if !segment.flags.contains(TcpFlags::SYN) || segment.flags.contains(TcpFlags::ACK) {
+            return false;
+        }
+        let end = &self.ends[self.number_of(segment)];
+        match end.hello {
+            Some(hello) => hello.sequence != segment.sequence,
+            None => self.packets > 0,
+        }
+    }
+
+    /// Returns true if both ends have closed, or one has reset.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_reset || self.ends.iter().all(|end| end.has_fin)
+    }
+
+    fn number_of(&self, segment: &TcpSegment) -> usize {
+        usize::from(segment.source != self.ends[0].endpoint)
+    }
+
+    /// Returns the RTTs for the data from one end.
+    pub(crate) fn path_rtt(&self, sender: usize) -> PathRtt {
+        let (own, other) = (&self.ends[sender].rtt, &self.ends[1 - sender].rtt);
+        let sender_min = own.min.unwrap_or(0);
+        PathRtt {
+            receiver_min: other.min.unwrap_or(0),
+            receiver_last: other.last.or(other.min).unwrap_or(0),
+            sender_min,
+            sender_last: own.last.or(own.min).unwrap_or(0),
+        }
+    }
+
+    /// Adds a segment of this connection.
+    pub(crate) fn add(&mut self, at: Instant, segment: &TcpSegment) -> PacketFlags {
+        let mut at = at.as_nanos();
+        if at < self.last {
+            self.steps_back += u64::from(self.last - at > 1_000_000);
+            at = self.last;
+        }
+        let number = self.number_of(segment);
+        let mut flags = PacketFlags::default();
+        self.packets += 1;
+        self.truncated_options += u64::from(segment.options.is_truncated);
+        if self.copies.is_copy(&Fingerprint::of(at, segment)) {
+            self.ends[number].copies += 1;
+            flags.insert(PacketFlag::CapturedTwice);
+            return flags;
+        }
+        self.last = at;
+        self.count(number, at, segment);
+        if segment.flags.contains(TcpFlags::SYN) {
+            self.hello(number, at, segment);
+        } else if self.established.is_none() && segment.flags.contains(TcpFlags::ACK) && Some(number) == self.client {
+            self.establish(number, at);
+        }
+        if let Some(timestamps) = segment.options.timestamps {
+            self.note_timestamps(number, at, segment, timestamps.value, timestamps.echo);
+        }
+        if segment.flags.contains(TcpFlags::RST) {
+            self.is_reset = true;
+            return flags;
+        }
+        if segment.flags.contains(TcpFlags::ACK) {
+            flags = merge(flags, self.acknowledge(number, at, segment));
+        }
+        if segment.payload > 0 && !segment.flags.contains(TcpFlags::SYN) {
+            flags = merge(flags, self.data(number, at, segment));
+        }
+        self.ends[number].has_fin |= segment.flags.contains(TcpFlags::FIN);
+        flags
+    }
+
+    fn count(&mut self, number: usize, at: u64, segment: &TcpSegment) {
+        let end = &mut self.ends[number];
+        end.packets += 1;
+        end.last_at = at;
+        end.ids.add(segment.ip_id);
+        let is_plain = segment.flags.0 & (TcpFlags::SYN.0 | TcpFlags::RST.0) == 0;
+        if is_plain {
+            match end.ttl {
+                None => end.ttl = Some(segment.ttl),
+                Some(ttl) => end.has_other_ttl |= ttl != segment.ttl,
+            }
+        }
+        if segment.payload > 0 {
+            end.ecn.data += 1;
+            end.ecn.capable += u64::from(segment.ecn != 0);
+            end.ecn.marked += u64::from(segment.ecn == 3);
+        } else if is_plain && !segment.flags.contains(TcpFlags::FIN) {
+            end.pure_acks += 1;
+        }
+        if is_plain && !self.has_accurate_ecn {
+            end.ecn.echoes += u64::from(segment.flags.contains(TcpFlags::ECE));
+        }
+    }
+
+    fn hello(&mut self, number: usize, at: u64, segment: &TcpSegment) {
+        let is_answer = segment.flags.contains(TcpFlags::ACK);
+        let first_at = self.ends[number].hello.map_or(at, |hello| hello.first_at);
+        let sequence = segment.sequence;
+        let hello = Hello { at, first_at, options: segment.options, sequence, flags: segment.flags, ttl: segment.ttl };
+        let is_first = self.ends[number].hello.is_none();
+        self.ends[number].hello = Some(hello);
+        self.ends[number].half.start_at(sequence.wrapping_add(1));
+        if let Some(MptcpOption::Join { token }) = segment.options.mptcp
+            && !is_answer
+        {
+            self.token = Some(token);
+        }
+        if !is_answer {
+            self.client.get_or_insert(number);
+            return;
+        }
+        self.client.get_or_insert(1 - number);
+        let other = self.ends[1 - number].hello;
+        if let Some(syn) = other.filter(|syn| is_first && syn.at == syn.first_at) {
+            self.ends[number].rtt.add_bound(at.saturating_sub(syn.at));
+        }
+        let bits = |flags: TcpFlags| flags.0 & (TcpFlags::AE.0 | TcpFlags::CWR.0 | TcpFlags::ECE.0);
+        let answer = bits(segment.flags);
+        let offered = other.is_some_and(|syn| bits(syn.flags) == bits(TcpFlags(0x1c0)));
+        self.has_accurate_ecn = offered && answer != 0 && answer != TcpFlags::ECE.0;
+    }
+
+    fn establish(&mut self, number: usize, at: u64) {
+        let Some(answer) = self.ends[1 - number].hello else { return };
+        if answer.at == answer.first_at {
+            self.ends[number].rtt.add_bound(at.saturating_sub(answer.at));
+        }
+        self.established = Some(at);
+    }
+
+    fn note_timestamps(&mut self, number: usize, at: u64, segment: &TcpSegment, value: u32, echo: u32) {
+        self.ends[1 - number].rtt.sent_timestamp(value, at);
+        if segment.payload == 0 || segment.flags.contains(TcpFlags::SYN) {
+            return;
+        }
+        let end = &mut self.ends[number];
+        let is_busy = end.half.is_in_round();
+        if let Some(time) = end.rtt.echoed_timestamp(echo, at) {
+            if is_busy {
+                end.rtt.add(time);
+            } else {
+                end.rtt.add_bound(time);
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, number: usize, at: u64, segment: &TcpSegment) -> PacketFlags {
+        let is_hello = segment.flags.contains(TcpFlags::SYN);
+        let scale = if is_hello { Some(0) } else { self.window_scale(number) };
+        let scale = scale.unwrap_or(self.ends[number].inferred_scale);
+        let is_control = is_hello || segment.flags.contains(TcpFlags::FIN);
+        let packet = AckPacket {
+            at,
+            acknowledgement: segment.acknowledgement,
+            window: u64::from(segment.window) << scale,
+            is_window_known: true,
+            payload: segment.payload,
+            echo: segment.options.timestamps.map(|timestamps| timestamps.echo),
+            sack: segment.options.sack(),
+            is_control,
+        };
+        self.ends[number].raw_window = segment.window;
+        let rtt = self.path_rtt(1 - number);
+        let [first, second] = &mut self.ends;
+        let (own, other) = if number == 0 { (first, second) } else { (second, first) };
+        other.half.acknowledge(&packet, &rtt, |sample| own.rtt.add(sample))
+    }
+
+    fn data(&mut self, number: usize, at: u64, segment: &TcpSegment) -> PacketFlags {
+        if self.ends[number].half.counts.mss_limit.is_none()
+            && let Some(hello) = self.ends[1 - number].hello
+        {
+            self.ends[number].half.counts.mss_limit = hello.options.mss.map(u32::from).filter(|mss| *mss >= 88);
+        }
+        let packet = DataPacket {
+            at,
+            sequence: segment.sequence,
+            payload: segment.payload,
+            timestamp: segment.options.timestamps.map(|timestamps| timestamps.value),
+            ip_id: segment.ip_id,
+            is_push: segment.flags.contains(TcpFlags::PSH),
+        };
+        let rtt = self.path_rtt(number);
+        let flags = self.ends[number].half.data(&packet, &rtt);
+        self.infer_scale(number);
+        flags
+    }
+
+    /// Returns the scale of the windows that an end advertises, if the handshake shows it.
+    pub(crate) fn window_scale(&self, number: usize) -> Option<u8> {
+        let own = self.ends[number].hello?.options.window_scale;
+        let other = match self.ends[1 - number].hello {
+            Some(hello) => hello.options.window_scale,
+            // Without the other SYN, an end that offers a scale is believed.
+            None => own,
+        };
+        Some(own.filter(|_| other.is_some()).unwrap_or(0).min(14))
+    }
+
+    /// Increases the inferred scale of the receiver until its window holds the data in flight.
+    fn infer_scale(&mut self, sender: usize) {
+        let receiver = 1 - sender;
+        if self.window_scale(receiver).is_some() || self.ends[receiver].raw_window == 0 {
+            return;
+        }
+        let mss = u64::from(self.ends[sender].half.counts.mss);
+        let (in_flight, window) = self.ends[sender].half.flight_and_window();
+        if window == u64::MAX || self.ends[receiver].pure_acks == 0 {
+            return;
+        }
+        let mut factor = 1;
+        while window * factor + mss < in_flight && self.ends[receiver].inferred_scale < 14 {
+            self.ends[receiver].inferred_scale += 1;
+            factor *= 2;
+        }
+        if factor > 1 {
+            self.ends[sender].half.forget_full_windows(factor);
+        }
+    }
+
+    /// Ends the connection.
+    pub(crate) fn finish(mut self) -> Connection {
+        for number in 0..2 {
+            let rtt = self.path_rtt(number);
+            self.ends[number].half.finish(self.last, &rtt);
+        }
+        let client =
+            self.client.unwrap_or_else(|| usize::from(self.ends[0].endpoint.port < self.ends[1].endpoint.port));
+        let payload =
+            |number: usize| self.ends[number].half.counts.payload.max(self.ends[number].half.counts.acknowledged);
+        let sender = usize::from(payload(1) > payload(0));
+        let evidence = evidence::evidence(&mut self, sender);
+        let series = self.ends[sender].half.series.take().map(|series| *series);
+        Connection {
+            client: self.ends[client].endpoint,
+            server: self.ends[1 - client].endpoint,
+            start: Instant::from_nanos(self.start),
+            evidence,
+            series,
+        }
+    }
+}
+
+fn merge(mut flags: PacketFlags, other: PacketFlags) -> PacketFlags {
+    for (flag, _) in other.iter() {
+        flags.insert(flag);
+    }
+    flags
+}

@@ -1,0 +1,106 @@
+//! Packets of a direction that passed or were lost, in the order of their sending: the input of the token bucket fit.
+
+/// Maximum number of entries. Beyond it, neighbours that passed are merged.
+const MAX_ENTRIES: usize = 8192;
+
+/// Packets that passed, or one that was lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Arrival {
+    /// Time of sending, nanoseconds since 1970.
+    pub(crate) at: u64,
+    /// Payload bytes.
+    pub(crate) length: u32,
+    pub(crate) is_lost: bool,
+    /// Queueing delay of the last packet before a lost one, in microseconds.
+    pub(crate) delay: u32,
+}
+
+/// Arrivals of one direction.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    entries: Vec<Arrival>,
+    losses: u32,
+    /// Passed packets closer than this are merged.
+    merge_within: u64,
+    is_overflown: bool,
+}
+
+impl Arrivals {
+    pub(crate) fn push(&mut self, arrival: Arrival) {
+        self.losses += u32::from(arrival.is_lost);
+        if let Some(last) = self.entries.last_mut()
+            && !arrival.is_lost
+            && !last.is_lost
+            && arrival.at >= last.at
+            && arrival.at - last.at < self.merge_within
+        {
+            last.length = last.length.saturating_add(arrival.length);
+            return;
+        }
+        if self.entries.len() >= MAX_ENTRIES {
+            self.merge_neighbours();
+        }
+        if !self.is_overflown {
+            self.entries.push(arrival);
+        }
+    }
+
+    pub(crate) fn losses(&self) -> u32 {
+        self.losses
+    }
+
+    /// Returns the entries in the order of time.
+    pub(crate) fn into_sorted(mut self) -> Vec<Arrival> {
+        self.entries.sort_by_key(|arrival| arrival.at);
+        self.entries
+    }
+
+    /// Forgets everything but the count of losses.
+    pub(crate) fn clear(&mut self) {
+        self.entries = Vec::new();
+        self.is_overflown = true;
+    }
+
+    fn merge_neighbours(&mut self) {
+        let span = match (self.entries.first(), self.entries.last()) {
+            (Some(first), Some(last)) => last.at.saturating_sub(first.at),
+            _ => 0,
+        };
+        self.merge_within = (self.merge_within * 2).max(span / MAX_ENTRIES as u64 * 2).max(1000);
+        let mut merged: Vec<Arrival> = Vec::with_capacity(MAX_ENTRIES);
+        for arrival in self.entries.drain(..) {
+            match merged.last_mut() {
+                Some(last)
+                    if !arrival.is_lost
+                        && !last.is_lost
+                        && arrival.at >= last.at
+                        && arrival.at - last.at < self.merge_within =>
+                {
+                    last.length = last.length.saturating_add(arrival.length);
+                }
+                _ => merged.push(arrival),
+            }
+        }
+        // Too many losses to keep: the first ones show the bucket.
+        self.is_overflown = merged.len() > MAX_ENTRIES * 7 / 8;
+        self.entries = merged;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merged_arrivals_keep_bytes_and_losses() {
+        let mut arrivals = Arrivals::default();
+        for number in 0..50_000_u64 {
+            arrivals.push(Arrival { at: number * 1_000_000, length: 10, is_lost: number % 1000 == 0, delay: 0 });
+        }
+        assert_eq!(arrivals.losses(), 50);
+        let entries = arrivals.into_sorted();
+        assert!(entries.len() <= MAX_ENTRIES);
+        assert_eq!(entries.iter().map(|arrival| u64::from(arrival.length)).sum::<u64>(), 500_000);
+        assert_eq!(entries.iter().filter(|arrival| arrival.is_lost).count(), 50);
+    }
+}

@@ -1,0 +1,93 @@
+//! Counters of one direction.
+
+use super::DataPacket;
+
+/// Maximum number of loss events that are kept. Later ones are only counted.
+const MAX_EVENTS: usize = 512;
+/// Payload above the MSS: the packet is several packets for the network card.
+const SUPER_PACKET: u32 = 9000;
+
+/// Losses within one RTT.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LossEvent {
+    pub(crate) at: u64,
+    pub(crate) losses: u64,
+    /// Queueing delay before the first loss, nanoseconds.
+    pub(crate) delay: u64,
+}
+
+/// Counters of one direction.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Payload, each byte once, that the capture has.
+    pub(crate) payload: u64,
+    pub(crate) acknowledged: u64,
+    pub(crate) packets: u64,
+    pub(crate) mss: u32,
+    /// MSS of the handshake.
+    pub(crate) mss_limit: Option<u32>,
+    pub(crate) short_packets: u64,
+    pub(crate) pushed: u64,
+    pub(crate) max_in_flight: u64,
+    pub(crate) max_window: u64,
+    pub(crate) is_closed: bool,
+    pub(crate) zero_windows: u64,
+    /// Nanoseconds with a closed window and no data in flight.
+    pub(crate) closed_while_idle: u64,
+    pub(crate) resent: u64,
+    pub(crate) lost_before: u64,
+    pub(crate) lost_after: u64,
+    pub(crate) spurious: u64,
+    pub(crate) missed: u64,
+    pub(crate) late: u64,
+    pub(crate) max_lateness: u64,
+    pub(crate) duplicate_reports: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) timeout: u64,
+    /// Retransmissions since the last packet of the receiver.
+    pub(crate) unanswered: u32,
+    /// Largest packets that passed, and that were lost.
+    pub(crate) passed_size: u32,
+    pub(crate) lost_size: u32,
+    pub(crate) events: Vec<LossEvent>,
+    pub(crate) event_count: u64,
+}
+
+impl Counts {
+    pub(super) fn add_packet(&mut self, packet: &DataPacket) {
+        self.packets += 1;
+        let limit = self.mss_limit.unwrap_or(SUPER_PACKET);
+        if packet.payload <= limit {
+            self.mss = self.mss.max(packet.payload);
+        } else if self.mss == 0 {
+            self.mss = limit.min(1448);
+        }
+        self.pushed += u64::from(packet.is_push);
+        self.short_packets += u64::from(packet.payload < self.mss);
+    }
+
+    pub(super) fn add_late(&mut self, lateness: u64) {
+        self.late += 1;
+        self.max_lateness = self.max_lateness.max(lateness);
+    }
+
+    pub(super) fn add_timeout(&mut self, _at: u64, silence: u64) {
+        self.timeouts += 1;
+        self.timeout += silence;
+    }
+
+    /// Adds losses of packets that were sent at `at`. Losses within one RTT are one event.
+    pub(super) fn add_loss(&mut self, at: u64, losses: u64, delay: u64, rtt: u64) {
+        let within = rtt.max(1_000_000);
+        if let Some(last) = self.events.last_mut()
+            && at.abs_diff(last.at) <= within
+        {
+            last.losses += losses;
+            return;
+        }
+        self.event_count += 1;
+        if self.events.len() < MAX_EVENTS {
+            self.events.push(LossEvent { at, losses, delay });
+        }
+    }
+}

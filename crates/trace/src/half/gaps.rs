@@ -1,0 +1,84 @@
+//! Bytes that the capture lacks between the bytes that it has.
+
+/// Maximum number of gaps. Beyond it, the oldest are forgotten.
+const MAX_GAPS: usize = 128;
+
+/// Bytes that were skipped.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Gap {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Time of the packet after the gap, with its timestamp and IP identification.
+    pub(crate) at: u64,
+    pub(crate) timestamp: Option<u32>,
+    pub(crate) ip_id: Option<u16>,
+}
+
+/// Gaps in the order of their bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    gaps: Vec<Gap>,
+}
+
+impl Gaps {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.gaps.is_empty()
+    }
+
+    /// Adds a gap after all others.
+    pub(crate) fn insert(&mut self, gap: Gap) {
+        if self.gaps.len() >= MAX_GAPS {
+            self.gaps.remove(0);
+        }
+        self.gaps.push(gap);
+    }
+
+    /// Removes the bytes from `start` to `end` from the gaps, and calls `each` with each removed part.
+    pub(crate) fn fill(&mut self, start: u64, end: u64, mut each: impl FnMut(Gap)) {
+        if self.gaps.iter().all(|gap| gap.start >= end || gap.end <= start) {
+            return;
+        }
+        let mut rest = Vec::with_capacity(self.gaps.len() + 1);
+        for gap in self.gaps.drain(..) {
+            let filled = Gap { start: gap.start.max(start), end: gap.end.min(end), ..gap };
+            if filled.start >= filled.end {
+                rest.push(gap);
+                continue;
+            }
+            each(filled);
+            for part in [Gap { end: filled.start, ..gap }, Gap { start: filled.end, ..gap }] {
+                if part.start < part.end {
+                    rest.push(part);
+                }
+            }
+        }
+        rest.truncate(MAX_GAPS);
+        self.gaps = rest;
+    }
+
+    /// Removes the bytes before `end`, and returns their number.
+    pub(crate) fn acknowledge(&mut self, end: u64) -> u64 {
+        let mut missing = 0;
+        if self.gaps.first().is_some_and(|gap| gap.start < end) {
+            self.fill(0, end, |gap| missing += gap.end - gap.start);
+        }
+        missing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filled_parts_are_removed() {
+        let mut gaps = Gaps::default();
+        gaps.insert(Gap { start: 10, end: 50, at: 1, timestamp: None, ip_id: None });
+        let mut filled = Vec::new();
+        gaps.fill(20, 30, |gap| filled.push((gap.start, gap.end)));
+        gaps.fill(0, 15, |gap| filled.push((gap.start, gap.end)));
+        assert_eq!(filled, [(20, 30), (10, 15)]);
+        assert_eq!(gaps.acknowledge(100), 5 + 20);
+        assert!(gaps.is_empty());
+    }
+}

@@ -1,0 +1,607 @@
+//! One direction of a connection: its data, and the acknowledgements of this data.
+//!
+//! The capture point can be anywhere on the path. [`Half`] judges from the view of the sender: an acknowledgement counts from the
+//! time at which it has reached the sender, as far as the RTT from the capture point to the sender is known.
+
+mod arrivals;
+mod counts;
+mod exchanges;
+mod gaps;
+mod rounds;
+mod sent;
+
+use std::collections::VecDeque;
+
+use lfn_base::time::Instant;
+
+use crate::flags::{PacketFlag, PacketFlags};
+use crate::sequence::Offsets;
+use crate::series::{SentKind, Series};
+pub(crate) use arrivals::{Arrival, Arrivals};
+use counts::Counts;
+use exchanges::Exchanges;
+use gaps::{Gap, Gaps};
+pub(crate) use rounds::{Pause, Round, Rounds};
+use sent::{Run, SentRuns};
+
+/// Maximum acknowledgements on their way to the sender. Beyond it, neighbours are merged.
+const MAX_PENDING: usize = 256;
+/// Minimum silence before a retransmission after a timeout: the minimum of Linux, without its jitter.
+const MIN_TIMEOUT: u64 = 190_000_000;
+/// A filled gap without timestamps and without an RTT is reordering up to this age.
+const MAX_REORDERING: u64 = 3_000_000;
+
+/// Times from the capture point to both ends and back, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PathRtt {
+    pub(crate) receiver_min: u64,
+    pub(crate) sender_min: u64,
+    pub(crate) sender_last: u64,
+    pub(crate) receiver_last: u64,
+}
+
+impl PathRtt {
+    pub(crate) fn base(&self) -> u64 {
+        self.receiver_min + self.sender_min
+    }
+
+    fn delay(&self) -> u64 {
+        (self.receiver_last + self.sender_last).saturating_sub(self.base())
+    }
+}
+
+/// A packet with payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DataPacket {
+    pub(crate) at: u64,
+    pub(crate) sequence: u32,
+    pub(crate) payload: u32,
+    pub(crate) timestamp: Option<u32>,
+    pub(crate) ip_id: Option<u16>,
+    pub(crate) is_push: bool,
+}
+
+/// An acknowledgement with the window of the receiver.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AckPacket<'a> {
+    pub(crate) at: u64,
+    pub(crate) acknowledgement: u32,
+    pub(crate) window: u64,
+    pub(crate) is_window_known: bool,
+    pub(crate) payload: u32,
+    pub(crate) echo: Option<u32>,
+    pub(crate) sack: &'a [lfn_packet::SackRange],
+    /// SYN, FIN or RST.
+    pub(crate) is_control: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PendingAck {
+    due: u64,
+    acknowledged: u64,
+    window: u64,
+}
+
+/// State of one direction.
+#[derive(Debug, Default)]
+pub(crate) struct Half {
+    offsets: Offsets,
+    /// End of the data that was sent.
+    next: u64,
+    /// Highest acknowledgement that the capture point saw, and that the sender knows.
+    acknowledged: u64,
+    known: u64,
+    pending: VecDeque<PendingAck>,
+    sent: SentRuns,
+    gaps: Gaps,
+    missed: Gaps,
+    pub(crate) counts: Counts,
+    pub(crate) rounds: Rounds,
+    pub(crate) exchanges: Exchanges,
+    pub(crate) arrivals: Arrivals,
+    round: Option<Round>,
+    /// End of the data in flight at the start of the round.
+    mark: u64,
+    /// Time since which no data is in flight.
+    drained: Option<u64>,
+    /// First payload of the receiver since then.
+    request: Option<u64>,
+    accounted: u64,
+    window: u64,
+    /// Offset up to which the window permits data.
+    edge: u64,
+    last_sent: u64,
+    last_heard: u64,
+    last_timestamp: Option<u32>,
+    last_ip_id: Option<u16>,
+    duplicate_acks: u32,
+    pub(crate) series: Option<Box<Series>>,
+}
+
+impl Half {
+    /// Creates a direction without data. The window is unknown.
+    pub(crate) fn new() -> Self {
+        Half { window: u64::MAX, ..Half::default() }
+    }
+
+    /// Returns the bytes in flight, and the window that the sender knows.
+    pub(crate) fn flight_and_window(&self) -> (u64, u64) {
+        (self.in_flight(), self.window)
+    }
+
+    /// Forgets the times with a full window, because the window scale was wrong.
+    pub(crate) fn forget_full_windows(&mut self, factor: u64) {
+        self.rounds.forget_full_windows();
+        if let Some(round) = &mut self.round {
+            round.full = 0;
+        }
+        if self.window != u64::MAX {
+            self.window = self.window.saturating_mul(factor);
+        }
+        for ack in &mut self.pending {
+            ack.window = ack.window.saturating_mul(factor);
+        }
+        self.counts.max_window = self.counts.max_window.saturating_mul(factor);
+    }
+
+    pub(crate) fn is_in_round(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// Sets the number of the first byte.
+    pub(crate) fn start_at(&mut self, sequence: u32) {
+        if self.offsets.is_empty() {
+            let offset = self.offsets.of(sequence);
+            (self.next, self.acknowledged, self.known, self.mark) = (offset, offset, offset, offset);
+        }
+    }
+
+    pub(crate) fn has_data(&self) -> bool {
+        self.counts.payload > 0
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
+    /// Returns the time of the oldest data in flight, and how often it was sent again.
+    pub(crate) fn oldest(&self) -> Option<(u64, u8, u32)> {
+        self.sent.front().map(|run| (run.first_at, run.resends, run.size))
+    }
+
+    /// Handles payload of the sender.
+    pub(crate) fn data(&mut self, packet: &DataPacket, rtt: &PathRtt) -> PacketFlags {
+        let mut flags = PacketFlags::default();
+        let at = packet.at;
+        self.start_at(packet.sequence);
+        self.advance(at, rtt);
+        let start = self.offsets.of(packet.sequence);
+        let end = start + u64::from(packet.payload);
+        if packet.payload <= 1 && end <= self.next && start + 1 >= self.acknowledged && start + 1 == self.next {
+            flags.insert(if self.window == 0 { PacketFlag::ZeroWindowProbe } else { PacketFlag::KeepAlive });
+            return flags;
+        }
+        self.counts.add_packet(packet);
+        if start >= self.next {
+            self.new_data(packet, start, end, rtt, &mut flags);
+        } else {
+            self.old_data(packet, start, end.min(self.next), rtt, &mut flags);
+            if end > self.next {
+                self.new_data(packet, self.next, end, rtt, &mut flags);
+            }
+        }
+        self.last_sent = at;
+        self.last_timestamp = packet.timestamp;
+        self.last_ip_id = packet.ip_id;
+        flags
+    }
+
+    fn new_data(&mut self, packet: &DataPacket, start: u64, end: u64, rtt: &PathRtt, flags: &mut PacketFlags) {
+        let at = packet.at;
+        if start > self.next {
+            flags.insert(PacketFlag::LostSegment);
+            let (timestamp, ip_id) = (packet.timestamp, packet.ip_id);
+            self.gaps.insert(Gap { start: self.next, end: start, at, timestamp, ip_id });
+        }
+        self.begin_round(at, rtt);
+        let payload = (end - start) as u32;
+        self.sent.insert(Run { start, end, first_at: at, last_at: at, size: payload, ..Run::default() });
+        self.next = end;
+        self.counts.payload += u64::from(payload);
+        self.exchanges.sent(at, payload);
+        let in_flight = self.in_flight();
+        if let Some(round) = &mut self.round {
+            round.sent += u64::from(payload);
+            if in_flight > round.in_flight {
+                (round.in_flight, round.window) = (in_flight, self.window);
+            }
+        }
+        self.counts.max_in_flight = self.counts.max_in_flight.max(in_flight);
+        if self.is_full() {
+            flags.insert(PacketFlag::WindowFull);
+        }
+        if let Some(series) = &mut self.series {
+            series.add_data(Instant::from_nanos(at), Offsets::relative(start), payload, SentKind::New);
+        }
+    }
+
+    /// Handles bytes below the end of the sent data.
+    fn old_data(&mut self, packet: &DataPacket, start: u64, end: u64, rtt: &PathRtt, flags: &mut PacketFlags) {
+        let at = packet.at;
+        let mut recorded_late = 0;
+        self.missed.fill(start, end, |gap| {
+            if at.saturating_sub(gap.at) < 20_000_000 {
+                recorded_late += gap.end - gap.start;
+            }
+        });
+        if recorded_late > 0 {
+            self.counts.missed = self.counts.missed.saturating_sub(recorded_late);
+            self.counts.payload += recorded_late;
+            return;
+        }
+        let mut kind = SentKind::Retransmission;
+        let mut filled = 0;
+        let silence = at.saturating_sub(self.last_sent.max(self.last_heard));
+        let is_timeout = silence >= MIN_TIMEOUT.max(rtt.base() * 3 / 2) && start <= self.known.max(self.acknowledged);
+        let mut gaps = std::mem::take(&mut self.gaps);
+        gaps.fill(start, end, |gap| {
+            kind = SentKind::FillsGap;
+            filled += gap.end - gap.start;
+            if is_late(&gap, packet, rtt) {
+                self.counts.add_late(at.saturating_sub(gap.at));
+                flags.insert(PacketFlag::OutOfOrder);
+            } else {
+                self.lost_before(&gap, packet, silence, is_timeout, rtt);
+                flags.insert(PacketFlag::Retransmission);
+            }
+            self.counts.payload += gap.end - gap.start;
+            let (start, end) = (gap.start, gap.end);
+            let size = (end - start) as u32;
+            self.sent.insert(Run {
+                start,
+                end,
+                first_at: gap.at,
+                last_at: at,
+                size,
+                fills_gap: true,
+                ..Run::default()
+            });
+        });
+        self.gaps = gaps;
+        if filled < end - start {
+            self.sent_again(packet, start, end, silence, is_timeout, flags);
+        }
+        if let Some(series) = &mut self.series {
+            let length = (end - start) as u32;
+            series.add_data(Instant::from_nanos(at), Offsets::relative(start), length, kind);
+        }
+    }
+
+    fn lost_before(&mut self, gap: &Gap, packet: &DataPacket, silence: u64, is_timeout: bool, rtt: &PathRtt) {
+        let lost = packets(gap.end - gap.start, self.counts.mss);
+        self.counts.lost_before += lost;
+        self.counts.add_loss(gap.at, lost, rtt.delay(), rtt.base());
+        if is_timeout {
+            self.counts.add_timeout(packet.at, silence);
+        }
+        if let Some(round) = &mut self.round {
+            round.resent += lost as u32;
+            round.timeout += if is_timeout { silence } else { 0 };
+        }
+        let delay = (rtt.delay() / 1000) as u32;
+        let length = (gap.end - gap.start) as u32;
+        self.arrivals.push(Arrival { at: gap.at, length, is_lost: true, delay });
+    }
+
+    fn sent_again(
+        &mut self,
+        packet: &DataPacket,
+        start: u64,
+        end: u64,
+        silence: u64,
+        is_timeout: bool,
+        flags: &mut PacketFlags,
+    ) {
+        let at = packet.at;
+        let count = packets(end - start, self.counts.mss);
+        self.counts.resent += count;
+        if end <= self.acknowledged {
+            self.counts.spurious += count;
+            flags.insert(PacketFlag::SpuriousRetransmission);
+            return;
+        }
+        if is_timeout {
+            self.counts.add_timeout(at, silence);
+        }
+        let arrivals = &mut self.arrivals;
+        self.sent.resend(start, end, at, is_timeout, |run| {
+            if run.resends > 0 {
+                arrivals.push(Arrival { at: run.resent_at, length: run.length() as u32, is_lost: true, delay: 0 });
+            }
+        });
+        self.counts.unanswered += 1;
+        if let Some(round) = &mut self.round {
+            round.resent += count as u32;
+            round.timeout += if is_timeout { silence } else { 0 };
+        }
+        let is_fast = self.duplicate_acks >= 2 && start == self.acknowledged;
+        flags.insert(if is_fast { PacketFlag::FastRetransmission } else { PacketFlag::Retransmission });
+    }
+
+    /// Handles an acknowledgement of the receiver. `is_new_rtt` gets the time from the capture point to the receiver and
+    /// back, if the packet shows one.
+    pub(crate) fn acknowledge(
+        &mut self,
+        packet: &AckPacket<'_>,
+        rtt: &PathRtt,
+        mut sample: impl FnMut(u64),
+    ) -> PacketFlags {
+        let mut flags = PacketFlags::default();
+        let at = packet.at;
+        self.start_at(packet.acknowledgement);
+        self.advance(at, rtt);
+        let acknowledged = self.offsets.of(packet.acknowledgement);
+        self.note_window(packet, acknowledged, &mut flags);
+        self.note_sack(packet, acknowledged);
+        if acknowledged > self.next {
+            flags.insert(PacketFlag::AckLostSegment);
+            let missing = acknowledged - self.next;
+            // One byte is the FIN.
+            if missing > 1 {
+                self.counts.missed += missing;
+                self.missed.insert(Gap { start: self.next, end: acknowledged, at, timestamp: None, ip_id: None });
+            }
+            self.next = acknowledged;
+        }
+        self.counts.missed += self.gaps.acknowledge(acknowledged);
+        if acknowledged > self.acknowledged {
+            self.duplicate_acks = 0;
+            self.remove_acknowledged(packet, acknowledged, rtt, &mut sample);
+            self.counts.acknowledged += acknowledged - self.acknowledged;
+            self.acknowledged = acknowledged;
+        } else if acknowledged == self.acknowledged
+            && packet.payload == 0
+            && !self.sent.is_empty()
+            && !packet.is_control
+        {
+            self.duplicate_acks += 1;
+            flags.insert(PacketFlag::DuplicateAck);
+        }
+        self.counts.unanswered = 0;
+        if packet.payload > 0 && self.request.is_none() && self.sent.is_empty() {
+            self.request = Some(at);
+        }
+        self.last_heard = at;
+        self.pend(at + rtt.sender_last, packet.window, packet.is_window_known);
+        self.advance(at, rtt);
+        let in_flight = self.in_flight();
+        if let Some(series) = &mut self.series {
+            let offset = Offsets::relative(self.acknowledged);
+            series.add_acknowledgement(Instant::from_nanos(at), offset, packet.window, in_flight);
+        }
+        flags
+    }
+
+    fn note_window(&mut self, packet: &AckPacket<'_>, acknowledged: u64, flags: &mut PacketFlags) {
+        if packet.is_control || !packet.is_window_known {
+            return;
+        }
+        if packet.window == 0 {
+            flags.insert(PacketFlag::ZeroWindow);
+            self.counts.zero_windows += u64::from(!self.counts.is_closed);
+        } else if self.counts.is_closed {
+            flags.insert(PacketFlag::WindowUpdate);
+        }
+        self.counts.is_closed = packet.window == 0;
+        self.counts.max_window = self.counts.max_window.max(packet.window);
+        self.edge = self.edge.max(acknowledged + packet.window);
+    }
+
+    fn note_sack(&mut self, packet: &AckPacket<'_>, acknowledged: u64) {
+        for (number, range) in packet.sack.iter().enumerate() {
+            let (start, end) = (self.offsets.of(range.start), self.offsets.of(range.end));
+            if start >= end || end > self.next {
+                continue;
+            }
+            let within = |outer: &lfn_packet::SackRange, offsets: &mut Offsets| {
+                offsets.of(outer.start) <= start && end <= offsets.of(outer.end)
+            };
+            let is_duplicate = number == 0
+                && (end <= acknowledged || packet.sack.get(1).is_some_and(|outer| within(outer, &mut self.offsets)));
+            if is_duplicate {
+                self.counts.duplicate_reports += 1;
+            } else {
+                self.sent.sack(start, end);
+            }
+        }
+    }
+
+    fn remove_acknowledged(
+        &mut self,
+        packet: &AckPacket<'_>,
+        acknowledged: u64,
+        rtt: &PathRtt,
+        sample: &mut impl FnMut(u64),
+    ) {
+        let at = packet.at;
+        let (counts, arrivals) = (&mut self.counts, &mut self.arrivals);
+        let mut newest = None;
+        let mut is_clean = true;
+        self.sent.acknowledge(acknowledged, |run| {
+            if run.fills_gap {
+                is_clean = false;
+                arrivals.push(Arrival { at: run.last_at, length: run.length() as u32, is_lost: false, delay: 0 });
+                return;
+            }
+            let length = run.length() as u32;
+            if run.resends == 0 {
+                is_clean &= !run.is_sacked;
+                newest = Some(run.last_at);
+                counts.passed_size = counts.passed_size.max(run.size.min(counts.mss));
+                arrivals.push(Arrival { at: run.first_at, length, is_lost: false, delay: 0 });
+                return;
+            }
+            is_clean = false;
+            let since = at.saturating_sub(run.resent_at);
+            let lost = packets(run.length(), counts.mss);
+            // An acknowledgement that is too early for the retransmission is for the original.
+            if since < rtt.receiver_min * 3 / 4 || is_at_receiver(rtt) {
+                counts.spurious += lost;
+                arrivals.push(Arrival { at: run.first_at, length, is_lost: false, delay: 0 });
+                return;
+            }
+            counts.lost_after += lost;
+            counts.lost_size = counts.lost_size.max(run.size.min(counts.mss));
+            counts.add_loss(run.first_at, lost, rtt.delay(), rtt.base());
+            let delay = (rtt.delay() / 1000) as u32;
+            arrivals.push(Arrival { at: run.first_at, length, is_lost: true, delay });
+            arrivals.push(Arrival { at: run.resent_at, length, is_lost: false, delay: 0 });
+        });
+        if let Some(sent_at) = newest.filter(|_| is_clean) {
+            let time = at.saturating_sub(sent_at);
+            sample(time);
+            if let Some(round) = &mut self.round {
+                let whole = time + rtt.sender_last;
+                round.rtt = if round.rtt == 0 { whole } else { round.rtt.min(whole) };
+            }
+            if let Some(series) = &mut self.series {
+                let whole = std::time::Duration::from_nanos(time + rtt.sender_last);
+                series.add_rtt(Instant::from_nanos(at), whole);
+            }
+        }
+    }
+
+    /// Adds an acknowledgement that reaches the sender at `due`.
+    fn pend(&mut self, due: u64, window: u64, is_window_known: bool) {
+        let window = if is_window_known { window } else { u64::MAX };
+        let joins = self.pending_is_full_within(due);
+        let last = self.pending.back().map_or(0, |last| last.due);
+        if joins {
+            self.pending.pop_back();
+        }
+        self.pending.push_back(PendingAck { due: due.max(last), acknowledged: self.acknowledged, window });
+    }
+
+    fn pending_is_full_within(&self, due: u64) -> bool {
+        let (Some(first), Some(last)) = (self.pending.front(), self.pending.back()) else { return false };
+        self.pending.len() >= MAX_PENDING
+            || (self.pending.len() > MAX_PENDING / 2
+                && due.saturating_sub(last.due) < last.due.saturating_sub(first.due) / MAX_PENDING as u64)
+    }
+
+    /// Applies the acknowledgements that have reached the sender by `at`, and accounts for the time.
+    pub(crate) fn advance(&mut self, at: u64, rtt: &PathRtt) {
+        while let Some(ack) = self.pending.front().copied().filter(|ack| ack.due <= at) {
+            self.pending.pop_front();
+            self.account(ack.due);
+            self.reach_sender(&ack, rtt);
+        }
+        self.account(at);
+    }
+
+    fn account(&mut self, at: u64) {
+        let time = at.saturating_sub(self.accounted);
+        let is_full = self.is_full();
+        let is_closed = self.window == 0;
+        let is_shrunk = self.window.saturating_mul(2) < self.counts.max_window;
+        if let Some(round) = &mut self.round {
+            round.full += if is_full { time } else { 0 };
+            round.closed += if is_closed { time } else { 0 };
+            round.shrunk += if is_shrunk { time } else { 0 };
+        } else if is_closed && self.has_data() {
+            self.counts.closed_while_idle += time;
+        }
+        self.accounted = self.accounted.max(at);
+    }
+
+    fn reach_sender(&mut self, ack: &PendingAck, rtt: &PathRtt) {
+        let before = self.known;
+        self.known = self.known.max(ack.acknowledged);
+        self.window = ack.window;
+        let Some(round) = &mut self.round else { return };
+        round.acknowledged += self.known - before;
+        if self.known >= self.next {
+            round.end = ack.due;
+            round.is_drained = true;
+            let has_timeout = round.timeout > 0;
+            self.rounds.push(*round);
+            self.round = None;
+            self.drained = Some(ack.due);
+            self.request = None;
+            self.exchanges.drained(ack.due, rtt.base(), self.counts.mss, has_timeout);
+        } else if self.known >= self.mark {
+            round.end = ack.due;
+            self.rounds.push(*round);
+            self.mark = self.next;
+            self.round = Some(Round { start: ack.due, end: ack.due, count: 1, ..Round::default() });
+        }
+    }
+
+    /// Begins a round trip with new data after a pause.
+    fn begin_round(&mut self, at: u64, rtt: &PathRtt) {
+        if self.round.is_some() {
+            return;
+        }
+        let mut pause = Pause::default();
+        // Data leaves the sender before it reaches the capture point.
+        if let Some(drained) = self.drained.take() {
+            match self.request.take() {
+                Some(request) => {
+                    let heard = drained.saturating_sub(rtt.sender_last);
+                    pause.receiver = request.saturating_sub(heard);
+                    pause.sender = at.saturating_sub(request.max(heard) + rtt.sender_min);
+                }
+                None => pause.idle = at.saturating_sub(drained),
+            }
+            let limit = (rtt.base() / 8).max(5_000_000);
+            self.exchanges.resumed(at, pause.sender + pause.idle, limit);
+        }
+        self.mark = self.next + 1;
+        self.round = Some(Round { start: at, end: at, pause, count: 1, ..Round::default() });
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.next.saturating_sub(self.known)
+    }
+
+    fn is_full(&self) -> bool {
+        let in_flight = self.in_flight();
+        in_flight > 0 && self.window != u64::MAX && in_flight + u64::from(self.counts.mss) > self.window
+    }
+
+    /// Ends the direction at the end of the connection.
+    pub(crate) fn finish(&mut self, at: u64, rtt: &PathRtt) {
+        self.advance(at, rtt);
+        let mut rest = std::mem::take(&mut self.pending);
+        while let Some(ack) = rest.pop_front() {
+            self.account(ack.due);
+            self.reach_sender(&ack, rtt);
+        }
+        if let Some(mut round) = self.round.take() {
+            round.end = at.max(round.start);
+            self.rounds.push(round);
+        }
+    }
+}
+
+/// Returns true if the capture point is so near to the receiver that packets are not lost between both.
+fn is_at_receiver(rtt: &PathRtt) -> bool {
+    rtt.sender_min > 1_000_000 && rtt.receiver_min < rtt.sender_min / 20
+}
+
+/// Returns true if a packet that fills a gap is the original, which arrived late.
+fn is_late(gap: &Gap, packet: &DataPacket, rtt: &PathRtt) -> bool {
+    let age = packet.at.saturating_sub(gap.at);
+    if let (Some(after), Some(own)) = (gap.timestamp, packet.timestamp) {
+        let newer = own.wrapping_sub(after) as i32;
+        if newer != 0 {
+            return newer < 0;
+        }
+    }
+    let expected = rtt.base();
+    age < if expected > 0 { (expected / 2).max(200_000) } else { MAX_REORDERING }
+}
+
+fn packets(bytes: u64, mss: u32) -> u64 {
+    bytes.div_ceil(u64::from(mss.max(1))).max(1)
+}

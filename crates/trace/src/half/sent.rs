@@ -1,0 +1,194 @@
+//! Sent data that is not acknowledged, as a bounded list of runs.
+
+use std::collections::VecDeque;
+
+/// Maximum number of runs. Beyond it, neighbouring runs without retransmissions are merged.
+const MAX_RUNS: usize = 512;
+
+/// Consecutive bytes that were sent at about the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Time of the first and of the last packet, when they were sent for the first time.
+    pub(crate) first_at: u64,
+    pub(crate) last_at: u64,
+    /// Payload of the largest packet.
+    pub(crate) size: u32,
+    /// Time of the last retransmission.
+    pub(crate) resent_at: u64,
+    pub(crate) resends: u8,
+    pub(crate) after_timeout: bool,
+    /// The bytes filled a gap in the capture, so their first transmission was not seen.
+    pub(crate) fills_gap: bool,
+    /// The receiver has the bytes (SACK).
+    pub(crate) is_sacked: bool,
+}
+
+impl Run {
+    pub(crate) fn length(&self) -> u64 {
+        self.end - self.start
+    }
+
+    fn has_history(&self) -> bool {
+        self.resends > 0 || self.fills_gap
+    }
+}
+
+/// Runs in the order of their bytes.
+#[derive(Debug, Default)]
+pub(crate) struct SentRuns {
+    runs: VecDeque<Run>,
+}
+
+impl SentRuns {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter()
+    }
+
+    pub(crate) fn front(&self) -> Option<&Run> {
+        self.runs.front()
+    }
+
+    pub(crate) fn back(&self) -> Option<&Run> {
+        self.runs.back()
+    }
+
+    /// Adds a run. Most runs come last.
+    pub(crate) fn insert(&mut self, run: Run) {
+        if self.runs.len() >= MAX_RUNS {
+            self.merge_neighbours();
+        }
+        match self.runs.back() {
+            Some(last) if last.end > run.start => {
+                let at = self.runs.partition_point(|other| other.start < run.start);
+                self.runs.insert(at, run);
+            }
+            _ => self.runs.push_back(run),
+        }
+    }
+
+    /// Marks the bytes from `start` to `end` as sent again, and returns the marked bytes that the receiver may lack.
+    pub(crate) fn resend(&mut self, start: u64, end: u64, at: u64, after_timeout: bool, mut each: impl FnMut(&Run)) {
+        self.split_at(start);
+        self.split_at(end);
+        let first = self.runs.partition_point(|run| run.start < start);
+        for run in self.runs.range_mut(first..).take_while(|run| run.start < end) {
+            each(run);
+            run.resends = run.resends.saturating_add(1);
+            run.resent_at = at;
+            run.after_timeout = after_timeout;
+        }
+    }
+
+    /// Marks the bytes of a SACK range.
+    pub(crate) fn sack(&mut self, start: u64, end: u64) {
+        let first = self.runs.partition_point(|run| run.start < start);
+        for run in self.runs.range_mut(first..).take_while(|run| run.end <= end) {
+            run.is_sacked = true;
+        }
+    }
+
+    /// Removes the bytes before `end`, and calls `each` with each removed run.
+    pub(crate) fn acknowledge(&mut self, end: u64, mut each: impl FnMut(&Run)) {
+        while let Some(front) = self.runs.front_mut().filter(|run| run.start < end) {
+            if front.end > end {
+                let acknowledged = Run { end, ..*front };
+                front.start = end;
+                each(&acknowledged);
+                return;
+            }
+            let run = *front;
+            self.runs.pop_front();
+            each(&run);
+        }
+    }
+
+    fn split_at(&mut self, offset: u64) {
+        let at = self.runs.partition_point(|run| run.end <= offset);
+        let Some(run) = self.runs.get_mut(at).filter(|run| run.start < offset) else { return };
+        let rest = Run { start: offset, ..*run };
+        run.end = offset;
+        self.runs.insert(at + 1, rest);
+    }
+
+    /// Merges pairs of neighbours. If nothing can be merged, the oldest runs are forgotten.
+    fn merge_neighbours(&mut self) {
+        let before = self.runs.len();
+        let mut merged: VecDeque<Run> = VecDeque::with_capacity(before);
+        let mut joined = false;
+        for run in self.runs.drain(..) {
+            match merged.back_mut() {
+                Some(last)
+                    if !joined
+                        && last.end == run.start
+                        && !last.has_history()
+                        && !run.has_history()
+                        && last.is_sacked == run.is_sacked =>
+                {
+                    last.end = run.end;
+                    last.last_at = run.last_at;
+                    last.size = last.size.max(run.size);
+                    joined = true;
+                }
+                _ => {
+                    merged.push_back(run);
+                    joined = false;
+                }
+            }
+        }
+        let excess = merged.len().saturating_sub(MAX_RUNS * 3 / 4);
+        if merged.len() + 1 > before {
+            merged.drain(..excess);
+        }
+        self.runs = merged;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(start: u64, end: u64) -> Run {
+        Run { start, end, first_at: start, last_at: end, size: 10, ..Run::default() }
+    }
+
+    #[test]
+    fn retransmitted_part_of_a_run_is_split_off() {
+        let mut sent = SentRuns::default();
+        sent.insert(run(0, 100));
+        let mut resent = 0;
+        sent.resend(30, 50, 7, false, |run| resent += run.length());
+        assert_eq!(resent, 20);
+        let parts: Vec<_> = sent.iter().map(|run| (run.start, run.end, run.resends)).collect();
+        assert_eq!(parts, [(0, 30, 0), (30, 50, 1), (50, 100, 0)]);
+        let mut acknowledged = Vec::new();
+        sent.acknowledge(40, |run| acknowledged.push((run.start, run.end, run.resends)));
+        assert_eq!(acknowledged, [(0, 30, 0), (30, 40, 1)]);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_no_byte_is_lost() {
+        let mut sent = SentRuns::default();
+        for number in 0..100_000 {
+            sent.insert(run(number * 10, number * 10 + 10));
+        }
+        assert!(sent.runs.len() <= MAX_RUNS);
+        let mut bytes = 0;
+        sent.acknowledge(u64::MAX, |run| bytes += run.length());
+        assert_eq!(bytes, 1_000_000);
+    }
+
+    #[test]
+    fn runs_that_cannot_be_merged_are_bounded_too() {
+        let mut sent = SentRuns::default();
+        for number in 0..10_000 {
+            sent.insert(Run { resends: 1, ..run(number * 20, number * 20 + 10) });
+        }
+        assert!(sent.runs.len() <= MAX_RUNS);
+    }
+}
