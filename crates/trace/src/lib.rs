@@ -27,7 +27,5 @@ mod sequence;
 mod series;
 
 pub use analysis::{Analysis, AnalysisOptions, CaptureTotals, Connection, Finished};
-pub use lfn_packet::TcpEndpoint;
-
 pub use flags::{PacketFlag, PacketFlags};
 pub use series::{AcknowledgedRange, Extent, Point, RttSamples, SentKind, SentRange, Series};

@@ -212,25 +212,85 @@ pub const CAUSES: [CauseEntry; 43] = [
         "a standstill",
         "nothing arrived for a part of the time, and the connection survived",
     ),
-    entry(Cause::LockStep, "lock-step", "an application in lock-step", "each block is sent only after the acknowledgement or the answer to the block before"),
-    entry(Cause::DelayedAck, "delayed-ACK stall", "delayed acknowledgements", "the sender waits for acknowledgements that the receiver delays"),
-    entry(Cause::EarlyExit, "early slow-start exit", "an early end of slow start", "slow start ends without a loss, far below the bytes in flight that the path carries"),
-    entry(Cause::Overshoot, "slow-start overshoot", "the overshoot of slow start", "the end of slow start overflows a queue, and the losses take long to repair"),
-    entry(Cause::LossBursts, "loss bursts", "loss bursts on the path", "the path loses several packets at once while no queue is full"),
+    entry(
+        Cause::LockStep,
+        "lock-step",
+        "an application in lock-step",
+        "each block is sent only after the acknowledgement or the answer to the block before",
+    ),
+    entry(
+        Cause::DelayedAck,
+        "delayed-ACK stall",
+        "delayed acknowledgements",
+        "the sender waits for acknowledgements that the receiver delays",
+    ),
+    entry(
+        Cause::EarlyExit,
+        "early slow-start exit",
+        "an early end of slow start",
+        "slow start ends without a loss, far below the bytes in flight that the path carries",
+    ),
+    entry(
+        Cause::Overshoot,
+        "slow-start overshoot",
+        "the overshoot of slow start",
+        "the end of slow start overflows a queue, and the losses take long to repair",
+    ),
+    entry(
+        Cause::LossBursts,
+        "loss bursts",
+        "loss bursts on the path",
+        "the path loses several packets at once while no queue is full",
+    ),
     entry(Cause::Timeouts, "timeouts", "retransmission timeouts", "the sender waits for retransmission timeouts"),
-    entry(Cause::ShortQueue, "short queue", "a short queue", "the queue of the bottleneck overflows long before the path is full for a round trip"),
+    entry(
+        Cause::ShortQueue,
+        "short queue",
+        "a short queue",
+        "the queue of the bottleneck overflows long before the path is full for a round trip",
+    ),
     entry(Cause::Shaper, "shaper", "a shaper", "a shaper delays packets above its rate"),
     entry(Cause::Policer, "policer", "a policer", "a policer drops packets above its rate"),
-    entry(Cause::Reordering, "reordering", "reordering on the path", "packets arrive in another order than they were sent"),
+    entry(
+        Cause::Reordering,
+        "reordering",
+        "reordering on the path",
+        "packets arrive in another order than they were sent",
+    ),
     entry(Cause::Duplicates, "duplicate delivery", "duplicate delivery", "the network delivers packets twice"),
     entry(Cause::SilentPeer, "silent peer", "a silent peer", "the receiver stops answering"),
-    entry(Cause::BlackHole, "MTU black hole", "an MTU black hole", "large packets vanish without a message, and small ones arrive"),
-    entry(Cause::ReturnPath, "return path", "the return path", "acknowledgements are lost or wait in a queue on their way back"),
+    entry(
+        Cause::BlackHole,
+        "MTU black hole",
+        "an MTU black hole",
+        "large packets vanish without a message, and small ones arrive",
+    ),
+    entry(
+        Cause::ReturnPath,
+        "return path",
+        "the return path",
+        "acknowledgements are lost or wait in a queue on their way back",
+    ),
     entry(Cause::EcnMarks, "ECN marks", "ECN marks", "the path marks packets with congestion experienced (ECN)"),
-    entry(Cause::EcnBleached, "ECN bleached", "cleared ECN fields", "the path clears the ECN field, so that marks are lost"),
+    entry(
+        Cause::EcnBleached,
+        "ECN bleached",
+        "cleared ECN fields",
+        "the path clears the ECN field, so that marks are lost",
+    ),
     entry(Cause::Proxy, "proxy", "a proxy in the path", "another host on the path answers for the receiver"),
-    entry(Cause::CapturedTwice, "captured twice", "packets that were captured twice", "packets stand in the capture twice"),
-    entry(Cause::IncompleteCapture, "incomplete capture", "an incomplete capture", "the capture lacks packets that were on the path"),
+    entry(
+        Cause::CapturedTwice,
+        "captured twice",
+        "packets that were captured twice",
+        "packets stand in the capture twice",
+    ),
+    entry(
+        Cause::IncompleteCapture,
+        "incomplete capture",
+        "an incomplete capture",
+        "the capture lacks packets that were on the path",
+    ),
     entry(
         Cause::Unexplained,
         "unexplained",
@@ -255,7 +315,7 @@ impl Cause {
     }
 
     /// Returns the cause as the object of "limited by".
-    pub(super) fn phrase(self) -> &'static str {
+    pub fn phrase(self) -> &'static str {
         self.entry().phrase
     }
 

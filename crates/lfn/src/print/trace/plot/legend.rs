@@ -32,11 +32,13 @@ pub enum Sample {
 
 /// Draws the samples with their names below the axes.
 pub fn draw(axes: &Axes<'_, '_>, entries: &[(Sample, String)]) -> Drawn {
-    let (mut x, mut y) = (MARGIN, axes.bottom + BELOW_PLOT);
+    let mut x = MARGIN;
+    let mut y = axes.bottom + BELOW_PLOT;
     for (sample, name) in entries {
         let width = SAMPLE + 8 + svg::text_width(name, SMALL_FONT);
         if x > MARGIN && x + width > WIDTH - MARGIN {
-            (x, y) = (MARGIN, y + ROW);
+            x = MARGIN;
+            y += ROW;
         }
         draw_sample(axes.canvas, *sample, (x, y))?;
         svg::write(axes.canvas, name, (x + SAMPLE + 8, y), SMALL_FONT, INK, HPos::Left)?;

@@ -6,6 +6,7 @@
 
 mod axes;
 mod bands;
+mod files;
 mod goodput;
 mod in_flight;
 mod legend;
@@ -18,9 +19,12 @@ mod view;
 use std::time::Duration;
 
 use anyhow::Result;
-use lfn_trace::Connection;
+use lfn_base::time::Instant;
+use lfn_results::evidence::capture::CaptureEvidence;
+use lfn_trace::Series;
 use plotters::style::text_anchor::HPos;
 
+pub use self::files::PictureFiles;
 use self::view::View;
 use crate::print::svg::{self, Canvas, Drawn, FONT, INK, PictureText, SMALL_FONT, TITLE_FONT};
 
@@ -49,6 +53,17 @@ pub struct Picture {
 pub struct TimeRange {
     pub from: Duration,
     pub to: Duration,
+}
+
+/// A connection with the points of its pictures.
+#[derive(Debug)]
+pub struct PlottedConnection<'a> {
+    pub evidence: &'a CaptureEvidence,
+    pub series: &'a Series,
+    /// Time of the first packet, since 1970.
+    pub start: Instant,
+    /// Name of the capture and of the connection.
+    pub name: &'a str,
 }
 
 /// A panel of a picture.
@@ -81,10 +96,9 @@ const PANELS: [Panel; 4] = [
     Panel { stem: "rtt", title: "Round-trip time", draw: rtt::draw, describe: rtt::describe },
 ];
 
-/// Returns the pictures of a connection, one for each kind. `name` is the name of the capture or of the connection.
-/// Without a range they show the whole connection. A connection without a series has no pictures.
-pub fn pictures(connection: &Connection, name: &str, range: Option<TimeRange>) -> Result<Vec<Picture>> {
-    let Some(view) = View::new(connection, name, range) else { return Ok(Vec::new()) };
+/// Returns the pictures of a connection, one for each kind. Without a range they show the whole connection.
+pub fn pictures(connection: &PlottedConnection<'_>, range: Option<TimeRange>) -> Result<Vec<Picture>> {
+    let view = View::new(connection, range);
     let size = (WIDTH as u32, (HEADER + PANEL) as u32);
     let draw_panel = |panel: &Panel| {
         let description = format!("{}. {}", view.summary(), (panel.describe)(&view));
@@ -99,14 +113,14 @@ pub fn pictures(connection: &Connection, name: &str, range: Option<TimeRange>) -
     PANELS.iter().map(draw_panel).collect()
 }
 
-/// Returns one picture with all panels of a connection. A connection without a series has no picture.
-pub fn overview(connection: &Connection, name: &str, range: Option<TimeRange>) -> Result<Option<String>> {
-    let Some(view) = View::new(connection, name, range) else { return Ok(None) };
+/// Returns one picture with all panels of a connection.
+pub fn overview(connection: &PlottedConnection<'_>, range: Option<TimeRange>) -> Result<String> {
+    let view = View::new(connection, range);
     let size = (WIDTH as u32, (HEADER + PANELS.len() as i32 * (PANEL_NAME + PANEL)) as u32);
     let panels: Vec<_> = PANELS.iter().map(|panel| format!("{}: {}", panel.title, (panel.describe)(&view))).collect();
     let title = "A TCP connection over time";
     let text = PictureText { title, description: &format!("{}. {}", view.summary(), panels.join(" ")) };
-    let svg = svg::picture(&text, size, |canvas| {
+    svg::picture(&text, size, |canvas| {
         let (header, mut rest) = canvas.split_vertically(HEADER);
         draw_header(&header, title, &view)?;
         for panel in &PANELS {
@@ -117,8 +131,7 @@ pub fn overview(connection: &Connection, name: &str, range: Option<TimeRange>) -
             rest = below;
         }
         Ok(())
-    })?;
-    Ok(Some(svg))
+    })
 }
 
 fn draw_header(canvas: &Canvas<'_>, title: &str, view: &View<'_>) -> Drawn {

@@ -1,5 +1,7 @@
 //! RTT over time, with the base RTT.
 
+use std::collections::BTreeMap;
+
 use lfn_base::units::show_duration;
 use lfn_trace::{Point, RttSamples};
 use plotters::prelude::*;
@@ -37,16 +39,13 @@ pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
 
 /// Draws the range of the samples of each column as a vertical bar.
 fn draw_range(axes: &Axes<'_, '_>, view: &View<'_>) -> Drawn {
-    let mut columns: Vec<(i32, f64, f64)> = Vec::new();
+    let mut columns: BTreeMap<i32, [f64; 2]> = BTreeMap::new();
     for point in samples(view) {
-        let x = axes.x(view.seconds(point.start));
         let [min, max] = [point.value.min, point.value.max].map(|rtt| rtt.as_secs_f64());
-        match columns.last_mut().filter(|column| column.0 == x) {
-            Some(column) => (column.1, column.2) = (column.1.min(min), column.2.max(max)),
-            None => columns.push((x, min, max)),
-        }
+        let column = columns.entry(axes.x(view.seconds(point.start))).or_insert([min, max]);
+        *column = [column[0].min(min), column[1].max(max)];
     }
-    for (x, min, max) in columns {
+    for (x, [min, max]) in columns {
         let bar = [(x - 1, axes.y(max) - 1), (x + 2, axes.y(min) + 1)];
         axes.canvas.draw(&Rectangle::new(bar, SKY.mix(0.6).filled()))?;
     }

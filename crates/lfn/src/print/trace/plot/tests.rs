@@ -1,18 +1,29 @@
 //! Pictures of modelled connections: texts, bounds, sizes, and names that try to leave the text.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr};
 
 use lfn_base::time::Instant;
 use lfn_base::units::Bytes;
 use lfn_results::evidence::capture::{CaptureEvidence, Period, PeriodLimit};
-use lfn_trace::{SentKind, Series, TcpEndpoint};
+use lfn_trace::{SentKind, Series};
 
 use super::*;
 use crate::print::svg::check::{no_text_leaves, texts};
 
 const START: u64 = 1_700_000_000_000_000_000;
 const SEGMENT: u64 = 1448;
+
+/// A connection and its points.
+struct Connection {
+    evidence: CaptureEvidence,
+    series: Series,
+}
+
+impl Connection {
+    fn plotted<'a>(&'a self, name: &'a str) -> PlottedConnection<'a> {
+        PlottedConnection { evidence: &self.evidence, series: &self.series, start: Instant::from_nanos(START), name }
+    }
+}
 
 /// A modelled connection: slow start up to a window, over a bottleneck with one queue.
 struct Model {
@@ -79,14 +90,7 @@ impl Model {
             &[(0.0, PeriodLimit::StartUp), (0.1, PeriodLimit::Receiver), (0.4, PeriodLimit::Path)],
             self.duration,
         );
-        let endpoint = |port| TcpEndpoint { address: IpAddr::V4(Ipv4Addr::LOCALHOST), port };
-        Connection {
-            client: endpoint(40_000),
-            server: endpoint(5201),
-            start: Instant::from_nanos(START),
-            evidence,
-            series: Some(self.series()),
-        }
+        Connection { evidence, series: self.series() }
     }
 }
 
@@ -104,13 +108,14 @@ fn periods(starts: &[(f64, PeriodLimit)], duration: Duration) -> Vec<Period> {
 
 /// Returns the pictures and the overview of a connection.
 fn all(connection: &Connection, name: &str, range: Option<TimeRange>) -> Vec<String> {
-    let pictures = pictures(connection, name, range).unwrap();
+    let connection = connection.plotted(name);
+    let pictures = pictures(&connection, range).unwrap();
     assert_eq!(
         pictures.iter().map(|picture| picture.stem).collect::<Vec<_>>(),
         ["goodput", "time-sequence", "in-flight", "rtt"]
     );
-    let overview = overview(connection, name, range).unwrap();
-    let all: Vec<_> = pictures.into_iter().map(|picture| picture.svg).chain(overview).collect();
+    let overview = overview(&connection, range).unwrap();
+    let all: Vec<_> = pictures.into_iter().map(|picture| picture.svg).chain([overview]).collect();
     if let Ok(directory) = std::env::var("LFN_TEST_PICTURES") {
         for (number, svg) in all.iter().enumerate() {
             std::fs::write(format!("{directory}/{}-{number}.svg", name.replace('/', "_")), svg).unwrap();
@@ -176,7 +181,7 @@ fn window_far_above_the_data_is_named() {
         series.add_data(start + Duration::from_millis(n * 40), n * 1000, 1000, SentKind::New);
         series.add_acknowledgement(start + Duration::from_millis(n * 40 + 20), n * 1000, 6_000_000, 1000);
     }
-    connection.series = Some(series);
+    connection.series = series;
     let pictures = all(&connection, "far", None);
     assert!(texts(&pictures[2]).contains(&"the window is above: up to 6 MB"), "{}", pictures[2]);
     assert!(texts(&pictures[1]).contains(&"end of the window (in part above)"), "{}", pictures[1]);
@@ -215,7 +220,7 @@ fn hostile_names_are_escaped_and_shortened() {
     let mut connection = SHORT.connection();
     connection.evidence.sender = format!("<b>{}&", "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535".repeat(20));
     let name = "</svg>\u{1b}[2J\n".repeat(100);
-    for picture in pictures(&connection, &name, None).unwrap() {
+    for picture in pictures(&connection.plotted(&name), None).unwrap() {
         no_text_leaves(&picture.svg);
         assert!(!picture.svg.contains('\u{1b}'));
         assert_eq!(picture.svg.matches("</svg>").count(), 1);
@@ -237,7 +242,7 @@ fn long_addresses_are_complete() {
 #[test]
 fn empty_series_says_that_nothing_is_shown() {
     let mut connection = SHORT.connection();
-    connection.series = Some(Series::new(10));
+    connection.series = Series::new(10);
     connection.evidence.duration = Duration::ZERO;
     connection.evidence.rtt.base = Duration::ZERO;
     connection.evidence.periods.clear();
@@ -251,8 +256,6 @@ fn empty_series_says_that_nothing_is_shown() {
         assert!(texts(svg).contains(&note), "{svg}");
         no_text_leaves(svg);
     }
-    connection.series = None;
-    assert!(super::pictures(&connection, "none", None).unwrap().is_empty());
 }
 
 #[test]
@@ -265,7 +268,7 @@ fn hostile_figures_draw_bounded_pictures() {
         series.add_acknowledgement(at, u64::MAX / (n + 1), u64::MAX, u64::MAX);
         series.add_rtt(at, Duration::from_nanos(u64::MAX));
     }
-    connection.series = Some(series);
+    connection.series = series;
     for svg in all(&connection, "hostile", None) {
         assert!(svg.len() < 100_000, "{}", svg.len());
         no_text_leaves(&svg);

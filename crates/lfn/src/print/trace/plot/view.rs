@@ -5,9 +5,9 @@ use std::time::Duration;
 use lfn_base::time::Instant;
 use lfn_base::units::{Bytes, show_duration};
 use lfn_results::evidence::capture::CaptureEvidence;
-use lfn_trace::{AcknowledgedRange, Connection, Point, Series};
+use lfn_trace::{AcknowledgedRange, Point, Series};
 
-use super::{TimeRange, shorten};
+use super::{PlottedConnection, TimeRange, shorten};
 
 /// Shortest time that a picture shows.
 const MIN_SPAN: Duration = Duration::from_millis(1);
@@ -33,20 +33,20 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns the view of a connection, if it has a series.
-    pub fn new(connection: &'a Connection, name: &str, range: Option<TimeRange>) -> Option<Self> {
-        let evidence = &connection.evidence;
+    /// Returns the view of a connection.
+    pub fn new(connection: &PlottedConnection<'a>, range: Option<TimeRange>) -> Self {
+        let evidence = connection.evidence;
         let range = range.unwrap_or(TimeRange { from: Duration::ZERO, to: evidence.duration });
         let from = range.from.min(evidence.duration);
         let to = range.to.min(evidence.duration).max(from + MIN_SPAN.max(from.mul_f64(MIN_SPAN_OF_START)));
-        Some(View {
+        View {
             evidence,
-            series: connection.series.as_ref()?,
+            series: connection.series,
             from: from.as_secs_f64(),
             to: to.as_secs_f64(),
             start: connection.start,
-            name: shorten(name, MAX_NAME),
-        })
+            name: shorten(connection.name, MAX_NAME),
+        }
     }
 
     /// Returns the seconds since the first packet of the connection.
