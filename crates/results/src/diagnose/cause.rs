@@ -340,8 +340,25 @@ impl Cause {
             Cause::LocalDrops => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             Cause::Competing => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             // The data in flight is lost, and the streams start slowly again.
-            Cause::Standstill => &[Cause::Loss, Cause::Retransmissions],
+            Cause::Standstill => &[Cause::Loss, Cause::LossBursts, Cause::Timeouts, Cause::Retransmissions],
             Cause::Loss => &[Cause::Retransmissions],
+            // The queue of the acknowledgements delays the data, too.
+            Cause::ReturnPath => &[Cause::Queueing, Cause::Shaper],
+            // The sender waits by design: its flights and pauses show nothing else.
+            Cause::LockStep => {
+                &[Cause::StartUp, Cause::EarlyExit, Cause::SlowWriter, Cause::ReceiveWindow, Cause::SmallMtu]
+            }
+            Cause::DelayedAck => &[Cause::LockStep, Cause::StartUp, Cause::SlowWriter, Cause::SmallMtu],
+            Cause::BlackHole => &[
+                Cause::Timeouts,
+                Cause::Loss,
+                Cause::LossBursts,
+                Cause::ShortQueue,
+                Cause::StartUp,
+                Cause::SilentPeer,
+                Cause::Standstill,
+            ],
+            Cause::SilentPeer => &[Cause::Timeouts, Cause::Loss, Cause::LossBursts, Cause::Standstill],
             // Copies look like retransmissions, and missing packets like losses.
             Cause::CapturedTwice => &[Cause::Duplicates],
             // A bucket drops bursts of packets, and slow start overshoots it.

@@ -20,6 +20,8 @@ pub(in crate::diagnose) const MIN_OUTAGE: Duration = Duration::from_secs(1);
 pub(in crate::diagnose) const MIN_OUTAGE_SHARE: f64 = 0.1;
 /// Minimum share of lost acknowledgements.
 pub(in crate::diagnose) const MIN_LOST_ACKS_SHARE: f64 = 0.05;
+/// Minimum share of acknowledgements that waited on their way.
+pub(in crate::diagnose) const MIN_DELAYED_SHARE: f64 = 0.5;
 /// MSS below which a path has a small MTU: tunnels and PPPoE take up to 100 bytes of 1460.
 pub(in crate::diagnose) const MAX_SMALL_MSS: u32 = 1300;
 /// Minimum marked share of the data packets, or echoes as a share of the acknowledgements.
@@ -173,17 +175,25 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let lost = capture.delivery.lost_acknowledgements;
     let share = lost as f64 / (lost + capture.delivery.acknowledgements).max(1) as f64;
-    let bursts = capture.delivery.acknowledgement_burst_share;
-    if (lost < MIN_DISTURBED || share < MIN_LOST_ACKS_SHARE) && bursts < 0.5 {
+    let waited = capture.delivery.acknowledgement_delay_share.unwrap_or(0.0);
+    if (lost < MIN_DISTURBED || share < MIN_LOST_ACKS_SHARE) && waited < MIN_DELAYED_SHARE {
         return None;
     }
     let found = Found {
         cause: Cause::ReturnPath,
-        share: capture.path_share(),
+        share: capture.path_share() * 1.02,
         confidence: Confidence::Medium,
-        summary: format!("{lost} acknowledgements were lost ({}), or waited in a queue on their way", percent(share)),
+        summary: format!(
+            "on the way back, {lost} acknowledgements were lost ({}) and {} waited in a queue",
+            percent(share),
+            percent(waited)
+        ),
         remedy: on(&capture.receiver, "lfn test HOST --reverse   # measure the return path"),
-        evidence: figures_map([("lost_acknowledgements", json!(lost)), ("lost_share", json!(share))]),
+        evidence: figures_map([
+            ("lost_acknowledgements", json!(lost)),
+            ("lost_share", json!(share)),
+            ("delayed_share", json!(waited)),
+        ]),
     };
     Some(found.finding(figures))
 }
