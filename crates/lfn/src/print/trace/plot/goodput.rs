@@ -98,16 +98,23 @@ pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
     }
     if !axes.has(peak) {
         let place = steps.rates.iter().position(|rate| *rate == peak).unwrap_or(0);
-        let label = format!("peak {}", BitRate(peak as u64));
-        let half = svg::text_width(&label, SMALL_FONT) / 2;
-        let x = axes.x(steps.bounds[place]).clamp(axes.left + half, axes.right - half);
-        svg::write(canvas, &label, (x, axes.top + 12), SMALL_FONT, INK, HPos::Center)?;
+        write_peak(&axes, steps.bounds[place], peak)?;
     }
     let mut entries = vec![(Sample::Area(BLUE), "goodput".to_owned())];
     for (limit, share) in bands::shares(view) {
         entries.push((Sample::Limit(limit), format!("{} {:.0} %", bands::name(limit), share * 100.0)));
     }
     legend::draw(&axes, &entries)
+}
+
+/// Writes the highest goodput at the top of the plot.
+fn write_peak(axes: &Axes<'_, '_>, time: f64, peak: f64) -> Drawn {
+    let label = format!("peak {}", BitRate(peak as u64));
+    let half = svg::text_width(&label, SMALL_FONT) / 2;
+    let x = axes.x(time).clamp(axes.left + half, axes.right - half);
+    let y = axes.top + 14;
+    axes.canvas.draw(&Rectangle::new([(x - half, y - 10), (x + half, y + 11)], WHITE.mix(0.85).filled()))?;
+    svg::write(axes.canvas, &label, (x, y), SMALL_FONT, INK, HPos::Center)
 }
 
 /// Returns the panel in words.

@@ -30,8 +30,8 @@ use crate::print::svg::{self, Canvas, Drawn, FONT, INK, PictureText, SMALL_FONT,
 
 /// Width of all pictures in pixels.
 const WIDTH: i32 = 840;
-/// Height of the title and the two lines below it.
-const HEADER: i32 = 92;
+/// Height of the title and the three lines below it.
+const HEADER: i32 = 112;
 /// Height of a panel: plot, axes and legend.
 const PANEL: i32 = 400;
 /// Height of the name of a panel in the overview.
@@ -137,7 +137,8 @@ pub fn overview(connection: &PlottedConnection<'_>, range: Option<TimeRange>) ->
 fn draw_header(canvas: &Canvas<'_>, title: &str, view: &View<'_>) -> Drawn {
     svg::write(canvas, title, (MARGIN, 24), TITLE_FONT, INK, HPos::Left)?;
     write_fitted(canvas, &view.ends(), 52)?;
-    write_fitted(canvas, &view.facts(), 76)
+    write_fitted(canvas, &view.name, 75)?;
+    write_fitted(canvas, &view.facts(), 98)
 }
 
 /// Writes a line in a font that is small enough. The middle of a longer line is replaced by an ellipsis.

@@ -18,6 +18,9 @@ const MIN_SPAN_OF_START: f64 = 1e-4;
 /// Maximum number of characters of a name, so that the figures after the name stay.
 const MAX_NAME: usize = 44;
 
+/// Longest time, in units of the base RTT, that shows single gaps.
+const MAX_IDLE_SPAN: f64 = 50.0;
+
 /// A gap in the acknowledgements of this share of the base RTT is idle time.
 const MIN_GAP: f64 = 0.2;
 
@@ -29,7 +32,8 @@ pub struct View<'a> {
     pub from: f64,
     pub to: f64,
     start: Instant,
-    name: String,
+    /// Name of the capture and of the connection.
+    pub name: String,
 }
 
 impl<'a> View<'a> {
@@ -75,10 +79,10 @@ impl<'a> View<'a> {
     }
 
     /// Returns the share of the shown time without acknowledged data: the gaps of a fifth of the base RTT and above.
-    /// None if the base RTT is unknown, or if the points are too far apart for such gaps.
+    /// None if the base RTT is unknown, or if the picture cannot show these gaps.
     pub fn idle_share(&self) -> Option<f64> {
         let min_gap = MIN_GAP * self.evidence.rtt.base.as_secs_f64();
-        if min_gap == 0.0 {
+        if min_gap == 0.0 || self.to - self.from > MAX_IDLE_SPAN * self.evidence.rtt.base.as_secs_f64() {
             return None;
         }
         let (mut idle, mut last) = (0.0, self.from);
@@ -103,12 +107,11 @@ impl<'a> View<'a> {
         format!("{} → {}", self.evidence.sender, self.evidence.receiver)
     }
 
-    /// Returns the name and the main figures of the shown time.
+    /// Returns the main figures of the shown time.
     pub fn facts(&self) -> String {
         let span = Duration::from_secs_f64(self.to - self.from);
         let bytes = self.acknowledged();
-        let mut facts = format!("{}: {} in {}", self.name, bytes.decimal(), show_duration(span));
-        facts += &format!(", {}", bytes.per(span));
+        let mut facts = format!("{} in {}, {}", bytes.decimal(), show_duration(span), bytes.per(span));
         if !self.evidence.rtt.base.is_zero() {
             facts += &format!(", base RTT {}", show_duration(self.evidence.rtt.base));
         }
@@ -118,8 +121,8 @@ impl<'a> View<'a> {
         facts
     }
 
-    /// Returns both for the description.
+    /// Returns all of these for the description.
     pub fn summary(&self) -> String {
-        format!("{}. {}", self.ends(), self.facts())
+        format!("{}. {}: {}", self.ends(), self.name, self.facts())
     }
 }
