@@ -337,6 +337,10 @@ impl Cause {
             Cause::SlowWriter => &[Cause::SendBuffer, Cause::ReceiveWindow, Cause::StartUp],
             // Both ends keep the rate: the sender waits, and the receiver reads no faster.
             Cause::ServerLimit => &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::SendBuffer],
+            // A sender that waits for an answer has no data to send, and its windows and buffers stay small.
+            Cause::LockStep => {
+                &[Cause::SlowWriter, Cause::SendBuffer, Cause::KernelCap, Cause::CongestionWindow, Cause::StartUp]
+            }
             Cause::LocalDrops => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             Cause::Competing => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             // The data in flight is lost, and the streams start slowly again.
