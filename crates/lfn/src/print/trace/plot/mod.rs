@@ -8,10 +8,12 @@ mod axes;
 mod bands;
 mod files;
 mod goodput;
+mod header;
 mod in_flight;
 mod legend;
 mod rtt;
 mod sequence;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -25,21 +27,18 @@ use lfn_trace::Series;
 use plotters::style::text_anchor::HPos;
 
 pub use self::files::PictureFiles;
+use self::header::HEADER;
 use self::view::View;
-use crate::print::svg::{self, Canvas, Drawn, FONT, INK, PictureText, SMALL_FONT, TITLE_FONT};
+use crate::print::svg::{self, Canvas, Drawn, FONT, INK, PictureText};
 
 /// Width of all pictures in pixels.
 const WIDTH: i32 = 840;
-/// Height of the title and the three lines below it.
-const HEADER: i32 = 112;
 /// Height of a panel: plot, axes and legend.
 const PANEL: i32 = 400;
 /// Height of the name of a panel in the overview.
 const PANEL_NAME: i32 = 34;
 /// Pixels between a text and the side of the picture.
 const MARGIN: i32 = 16;
-/// Smallest font of a line that is too long for the picture. Beyond it, the line is cut.
-const MIN_FONT: f64 = 11.0;
 
 /// A picture and the stem of its file name.
 #[derive(Debug)]
@@ -101,11 +100,11 @@ pub fn pictures(connection: &PlottedConnection<'_>, range: Option<TimeRange>) ->
     let view = View::new(connection, range);
     let size = (WIDTH as u32, (HEADER + PANEL) as u32);
     let draw_panel = |panel: &Panel| {
-        let description = format!("{}. {}", view.summary(), (panel.describe)(&view));
+        let description = format!("{} {}", header::describe(&view), (panel.describe)(&view));
         let text = PictureText { title: panel.title, description: &description };
         let svg = svg::picture(&text, size, |canvas| {
-            let (header, rest) = canvas.split_vertically(HEADER);
-            draw_header(&header, panel.title, &view)?;
+            let (top, rest) = canvas.split_vertically(HEADER);
+            header::draw(&top, panel.title, &view)?;
             (panel.draw)(&view, &rest)
         })?;
         Ok(Picture { stem: panel.stem, svg })
@@ -119,10 +118,10 @@ pub fn overview(connection: &PlottedConnection<'_>, range: Option<TimeRange>) ->
     let size = (WIDTH as u32, (HEADER + PANELS.len() as i32 * (PANEL_NAME + PANEL)) as u32);
     let panels: Vec<_> = PANELS.iter().map(|panel| format!("{}: {}", panel.title, (panel.describe)(&view))).collect();
     let title = "A TCP connection over time";
-    let text = PictureText { title, description: &format!("{}. {}", view.summary(), panels.join(" ")) };
+    let text = PictureText { title, description: &format!("{} {}", header::describe(&view), panels.join(" ")) };
     svg::picture(&text, size, |canvas| {
-        let (header, mut rest) = canvas.split_vertically(HEADER);
-        draw_header(&header, title, &view)?;
+        let (top, mut rest) = canvas.split_vertically(HEADER);
+        header::draw(&top, title, &view)?;
         for panel in &PANELS {
             let (name, below) = rest.split_vertically(PANEL_NAME);
             svg::write(&name, panel.title, (MARGIN, PANEL_NAME / 2), FONT, INK, HPos::Left)?;
@@ -132,31 +131,4 @@ pub fn overview(connection: &PlottedConnection<'_>, range: Option<TimeRange>) ->
         }
         Ok(())
     })
-}
-
-fn draw_header(canvas: &Canvas<'_>, title: &str, view: &View<'_>) -> Drawn {
-    svg::write(canvas, title, (MARGIN, 24), TITLE_FONT, INK, HPos::Left)?;
-    write_fitted(canvas, &view.ends(), 52)?;
-    write_fitted(canvas, &view.name, 75)?;
-    write_fitted(canvas, &view.facts(), 98)
-}
-
-/// Writes a line in a font that is small enough. The middle of a longer line is replaced by an ellipsis.
-fn write_fitted(canvas: &Canvas<'_>, text: &str, y: i32) -> Drawn {
-    let width = WIDTH - 2 * MARGIN;
-    let size = SMALL_FONT.min(SMALL_FONT * f64::from(width) / f64::from(svg::text_width(text, SMALL_FONT).max(1)));
-    let size = (size * 10.0).floor().max(10.0 * MIN_FONT) / 10.0;
-    let most = (f64::from(width) / f64::from(svg::text_width("x", 1000.0)) * 1000.0 / size) as usize;
-    svg::write(canvas, &shorten(text, most), (MARGIN, y), size, INK, HPos::Left)
-}
-
-/// Returns the text with at most this number of characters; an ellipsis replaces the middle.
-fn shorten(text: &str, most: usize) -> String {
-    let count = text.chars().count();
-    if count <= most {
-        return text.to_owned();
-    }
-    let half = most.saturating_sub(1) / 2;
-    let head = text.chars().take(half);
-    head.chain(['…']).chain(text.chars().skip(count - half)).collect()
 }

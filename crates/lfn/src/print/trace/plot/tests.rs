@@ -154,9 +154,9 @@ fn half_of_the_bdp_is_idle_half_of_the_time() {
     let connection = Model { window: 312_500, ..SHORT }.connection();
     let pictures = all(&connection, "half", Some(range));
     let texts = texts(&pictures[0]);
-    assert!(texts.iter().any(|text| text.ends_with("idle 50 % of the time")), "{texts:?}");
+    assert!(texts.iter().any(|text| text.ends_with("nearly idle 50 % of the time")), "{texts:?}");
     let whole = all(&Model { window: 700_000, ..SHORT }.connection(), "whole", Some(range));
-    assert!(whole[0].contains("idle 0 % of the time"), "{}", whole[0]);
+    assert!(whole[0].contains("nearly idle 0 % of the time"), "{}", whole[0]);
 }
 
 #[test]
