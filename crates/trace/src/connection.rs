@@ -81,10 +81,14 @@ impl IdSequence {
         self.last = Some(id);
     }
 
+    /// Returns true if the identifications count the packets of the connection.
+    pub(crate) fn is_counter(&self) -> bool {
+        self.steps >= 20 && self.single_steps * 10 >= self.steps * 5
+    }
+
     /// Returns the packets that are missing, if the identifications count the packets of the connection.
     pub(crate) fn missing(&self) -> u64 {
-        let is_counter = self.steps >= 20 && self.single_steps * 10 >= self.steps * 5;
-        if is_counter { self.skipped } else { 0 }
+        if self.is_counter() { self.skipped } else { 0 }
     }
 }
 
@@ -274,7 +278,7 @@ impl ConnectionState {
         self.client.get_or_insert(1 - number);
         let other = self.ends[1 - number].hello;
         if let Some(syn) = other.filter(|syn| is_first && syn.at == syn.first_at) {
-            self.ends[number].rtt.add_bound(at.saturating_sub(syn.at));
+            self.ends[number].rtt.add_handshake(at.saturating_sub(syn.at));
         }
         let bits = |flags: TcpFlags| flags.0 & (TcpFlags::AE.0 | TcpFlags::CWR.0 | TcpFlags::ECE.0);
         let answer = bits(segment.flags);
@@ -285,7 +289,7 @@ impl ConnectionState {
     fn establish(&mut self, number: usize, at: u64) {
         let Some(answer) = self.ends[1 - number].hello else { return };
         if answer.at == answer.first_at {
-            self.ends[number].rtt.add_bound(at.saturating_sub(answer.at));
+            self.ends[number].rtt.add_handshake(at.saturating_sub(answer.at));
         }
         self.established = Some(at);
     }
@@ -358,8 +362,9 @@ impl ConnectionState {
 
     /// Returns the scale of the windows that an end advertises, if the handshake shows it.
     pub(crate) fn window_scale(&self, number: usize) -> Option<u8> {
-        let own = self.ends[number].hello?.options.window_scale;
-        let other = match self.ends[1 - number].hello {
+        let known = |number: usize| self.ends[number].hello.filter(|hello| !hello.options.is_truncated);
+        let own = known(number)?.options.window_scale;
+        let other = match known(1 - number) {
             Some(hello) => hello.options.window_scale,
             // Without the other SYN, an end that offers a scale is believed.
             None => own,

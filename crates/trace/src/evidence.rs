@@ -10,13 +10,19 @@ use lfn_results::evidence::capture::{
 };
 
 use crate::bucket::{self, Tolerance};
-use crate::connection::{ConnectionState, End};
-use crate::half::{Half, LossEvent, Round};
+use crate::connection::{ConnectionState, End, Hello};
+use crate::half::{Half, LossEvent, MIN_UNANSWERED, Round, Silence};
 use crate::judge::{self, Direction};
 
 /// Share of a round trip's RTT to one side, from which the capture is at the other side.
 const MIN_SIDE_SHARE: f64 = 0.9;
 
+/// Difference of two packet sizes that is not an option.
+const MIN_SIZE_STEP: u32 = 20;
+/// Minimum data packets for a judgement of their ECN field.
+const MIN_ECN_PACKETS: u64 = 20;
+/// Minimum RTT of data that shows a faster handshake, nanoseconds.
+const MIN_PROXY_RTT: u64 = 5_000_000;
 /// Minimum delay of a queue, nanoseconds.
 const MIN_QUEUE: u64 = 100_000;
 /// Minimum losses for a comparison with the RTTs of other packets.
@@ -66,9 +72,9 @@ pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> CaptureEvi
         data_packets: half.counts.packets,
         mss_bytes: half.counts.mss,
         window: window(own, &direction, active),
-        queue: queue(rounds, &direction, active, half, startup_capacity(half, &direction, judged.startup_loss)),
+        queue: queue(rounds, &direction, active, half, startup_capacity(half, judged.startup_loss)),
         delivery: delivery(own, other, state, point(&rtt)),
-        path: path(own, other, state),
+        path: path(own, other, state, point(&rtt)),
         faults: faults(state, sender),
         handshake,
         rtt,
@@ -130,8 +136,6 @@ fn handshake(state: &ConnectionState, sender: usize) -> Handshake {
     let syn = own.hello.into_iter().chain(other.hello).min_by_key(|hello| hello.first_at);
     let lost = [own.hello, other.hello].into_iter().flatten().map(|hello| hello.at - hello.first_at).max();
     let scale = state.window_scale(1 - sender);
-    let ecn =
-        |hello: crate::connection::Hello| hello.flags.0 & (TcpFlags::ECE.0 | TcpFlags::CWR.0 | TcpFlags::AE.0) != 0;
     Handshake {
         is_complete: matches!(hello, (Some(_), Some(_))),
         rtt: syn.zip(state.established).map(|(syn, at)| Duration::from_nanos(at.saturating_sub(syn.at))),
@@ -144,7 +148,7 @@ fn handshake(state: &ConnectionState, sender: usize) -> Handshake {
         timestamps: matches!(hello, (Some(a), Some(b)) if a.options.timestamps.is_some() && b.options.timestamps.is_some()),
         receiver_mss: other.hello.and_then(|hello| hello.options.mss),
         sender_mss: own.hello.and_then(|hello| hello.options.mss),
-        ecn: matches!(hello, (Some(a), Some(b)) if ecn(a) && ecn(b)),
+        ecn: matches!(hello, (Some(a), Some(b)) if offers_ecn(&a) && offers_ecn(&b)),
     }
 }
 
@@ -154,6 +158,8 @@ fn application(own: &End, other: &End) -> ApplicationEvidence {
     let [own_exchanges, other_exchanges] = [own, other].map(|end| &end.half.exchanges);
     let is_own = own_exchanges.lockstep_wait >= other_exchanges.lockstep_wait;
     let exchanges = if is_own { own_exchanges } else { other_exchanges };
+    let has_more = own_exchanges.delayed_ack >= other_exchanges.delayed_ack;
+    let delayed = if has_more { own_exchanges } else { other_exchanges };
     let sum = |of: fn(&Round) -> u64| Duration::from_nanos(rounds.iter().map(of).sum());
     ApplicationEvidence {
         receiver_waits: sum(|round| round.pause.receiver),
@@ -163,8 +169,9 @@ fn application(own: &End, other: &End) -> ApplicationEvidence {
         lockstep_blocks: exchanges.lockstep_blocks,
         lockstep: Duration::from_nanos(exchanges.lockstep_wait),
         lockstep_block: Bytes(exchanges.median_block()),
-        delayed_ack_stalls: exchanges.delayed_acks,
-        delayed_ack: Duration::from_nanos(exchanges.delayed_ack),
+        delayed_ack_stalls: delayed.delayed_acks,
+        delayed_ack: Duration::from_nanos(delayed.delayed_ack),
+        short_packet_share: own.half.counts.short_packets as f64 / own.half.counts.packets.max(1) as f64,
     }
 }
 
@@ -172,7 +179,8 @@ fn application(own: &End, other: &End) -> ApplicationEvidence {
 /// RTTs above those of most other packets.
 fn flat_limit(events: &[LossEvent], direction: &Direction, rtt: &CaptureRtt) -> u64 {
     let near = direction.base_rtt + direction.base_rtt / 10 + 1_000_000;
-    let usual = nanos(rtt.p80).max(direction.base_rtt + MIN_QUEUE);
+    let most = direction.base_rtt + nanos(rtt.p95).saturating_sub(direction.base_rtt) * 7 / 10;
+    let usual = most.max(direction.base_rtt + MIN_QUEUE);
     let above = events.iter().filter(|event| event.rtt > usual).count();
     let is_ranked = events.len() >= MIN_RANKED_EVENTS && above * 2 >= events.len();
     if is_ranked { near.min(usual) } else { near }
@@ -274,16 +282,11 @@ fn queue(
     }
 }
 
-/// Returns the rate at the end of a slow start that overflowed a queue, bytes per second: the bytes in flight without the lost
-/// ones filled the path and the queue.
-fn startup_capacity(half: &Half, direction: &Direction, startup_loss: Option<u64>) -> Option<f64> {
+/// Returns the rate at the end of a slow start that overflowed a queue, bytes per second.
+fn startup_capacity(half: &Half, startup_loss: Option<u64>) -> Option<f64> {
     let end = startup_loss?;
-    let event = half.counts.events.iter().find(|event| event.at <= end)?;
-    let rounds = half.rounds.as_slice().iter().take_while(|round| round.start < end);
-    let in_flight = rounds.map(|round| round.in_flight).max()?;
-    let lost: u64 = half.counts.events.iter().filter(|event| event.at <= end).map(|event| event.losses).sum();
-    let delivered = in_flight.saturating_sub(lost * u64::from(direction.mss));
-    (event.rtt > 0).then(|| delivered as f64 * 1e9 / event.rtt as f64)
+    let before = half.rounds.as_slice().iter().take_while(|round| round.start < end);
+    before.filter(|round| round.resent == 0).map(Round::rate).reduce(f64::max)
 }
 
 /// Returns the rate of a full path: the median of the round trips with a queue, bytes per second.
@@ -372,24 +375,48 @@ fn faults(state: &ConnectionState, sender: usize) -> CaptureFaults {
     }
 }
 
-fn path(own: &End, other: &End, state: &ConnectionState) -> CapturePathEvidence {
-    let half = &own.half;
-    let oldest = half.oldest();
-    let silent = oldest.is_some_and(|(_, resends, _)| resends >= 3);
+fn path(own: &End, other: &End, state: &ConnectionState, point: CapturePoint) -> CapturePathEvidence {
+    let counts = &own.half.counts;
+    let mss = counts.mss;
+    let stuck = own.half.oldest().filter(|_| counts.unanswered_timeouts >= MIN_UNANSWERED);
+    let stuck_size = stuck.map_or(0, |(_, _, size)| size.min(mss));
+    let largest_lost = stuck_size.max(if counts.lost_after >= 3 { counts.lost_size } else { 0 });
+    let black_hole = (counts.passed_size > 0 || stuck.is_some()) && largest_lost > counts.passed_size + MIN_SIZE_STEP;
+    let last_answer = Silence { start: other.last_at, end: state.last };
+    let jump = if own.ids.is_counter() { counts.jump } else { Silence::default() };
+    let silence = if stuck.is_some() { last_answer } else { counts.outage.longer(jump) };
+    let agreed_on_ecn = [own, other].iter().all(|end| end.hello.is_some_and(|hello| offers_ecn(&hello)));
     CapturePathEvidence {
-        outage: Duration::ZERO,
-        outage_start: Duration::ZERO,
-        is_silent_peer: silent && other.last_at <= oldest.map_or(0, |(at, _, _)| at),
-        black_hole: oldest
-            .filter(|(_, resends, size)| *resends >= 3 && half.counts.passed_size < *size)
-            .map(|(_, _, size)| Bytes(u64::from(size))),
+        outage: Duration::from_nanos(silence.time()),
+        outage_start: Duration::from_nanos(silence.start.saturating_sub(state.start)),
+        is_silent_peer: stuck.is_some(),
+        black_hole: black_hole.then(|| Bytes(u64::from(largest_lost))),
+        largest_passed_bytes: counts.passed_size,
         too_big_messages: state.too_big,
         reported_mtu: state.reported_mtu,
         ecn_marked: own.ecn.marked,
         ecn_echoes: other.ecn.echoes,
         ecn_capable: own.ecn.capable,
-        is_ecn_bleached: false,
-        is_proxied: false,
+        is_ecn_bleached: agreed_on_ecn
+            && point != CapturePoint::Sender
+            && own.ecn.data >= MIN_ECN_PACKETS
+            && own.ecn.capable * 10 < own.ecn.data,
+        is_proxied: is_proxied(own) || is_proxied(other),
         fragments: 0,
     }
+}
+
+fn offers_ecn(hello: &Hello) -> bool {
+    hello.flags.0 & (TcpFlags::ECE.0 | TcpFlags::CWR.0 | TcpFlags::AE.0) != 0
+}
+
+/// Returns true if the handshake of an end comes from another host than its data: it has another TTL, or its answer is far
+/// faster than each answer to data.
+fn is_proxied(end: &End) -> bool {
+    let Some(hello) = end.hello else { return false };
+    let has_other_ttl = end.packets >= 10 && !end.has_other_ttl && end.ttl.is_some_and(|ttl| ttl != hello.ttl);
+    let (handshake, data) = (end.rtt.handshake, end.rtt.data_min);
+    let is_faster = end.rtt.samples >= 20
+        && handshake.zip(data).is_some_and(|(handshake, data)| data > MIN_PROXY_RTT && handshake * 3 < data);
+    has_other_ttl || is_faster
 }

@@ -17,6 +17,9 @@ const MIN_SAMPLES: u64 = 100;
 pub(crate) struct EndRtt {
     pub(crate) min: Option<u64>,
     pub(crate) last: Option<u64>,
+    /// Minimum of the handshake and of the samples of data.
+    pub(crate) handshake: Option<u64>,
+    pub(crate) data_min: Option<u64>,
     pub(crate) max: u64,
     pub(crate) samples: u64,
     /// The last two samples, and the last two that no delayed acknowledgement made.
@@ -48,6 +51,7 @@ impl EndRtt {
             self.delays = None;
         }
         self.min = Some(min);
+        self.data_min = Some(self.data_min.map_or(nanos, |least| least.min(nanos)));
         self.last = Some(nanos);
         self.max = self.max.max(nanos);
         self.samples += 1;
@@ -60,6 +64,12 @@ impl EndRtt {
         self.add(nanos);
         self.prompt_samples += 1;
         self.prompt = [nanos, self.prompt[0]];
+    }
+
+    /// Adds the time of the handshake.
+    pub(crate) fn add_handshake(&mut self, nanos: u64) {
+        self.handshake = Some(nanos);
+        self.add_bound(nanos);
     }
 
     /// Returns the last time to this end and back without delays of acknowledgements; 0 without samples.
@@ -80,7 +90,7 @@ impl EndRtt {
         let min = self.min?;
         let Some(delays) = &self.delays else { return Some(min) };
         let (low, middle) = (delays.quantile(OUTLIERS), delays.quantile(0.5));
-        let is_sharp = (min + low) * 5 >= (min + middle) * 4;
+        let is_sharp = (min + low) * 21 >= (min + middle) * 20;
         let between = delays.count_between(min / 4, low - low / 4);
         if self.samples >= MIN_SAMPLES && is_sharp && low > min / 3 && between == 0 {
             return Some(min + low - (min + low) / 32);

@@ -338,9 +338,16 @@ impl Cause {
             // Both ends keep the rate: the sender waits, and the receiver reads no faster.
             Cause::ServerLimit => &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::SendBuffer],
             // A sender that waits for an answer has no data to send, and its windows and buffers stay small.
-            Cause::LockStep => {
-                &[Cause::SlowWriter, Cause::SendBuffer, Cause::KernelCap, Cause::CongestionWindow, Cause::StartUp]
-            }
+            Cause::LockStep => &[
+                Cause::SlowWriter,
+                Cause::SendBuffer,
+                Cause::KernelCap,
+                Cause::CongestionWindow,
+                Cause::StartUp,
+                Cause::EarlyExit,
+                Cause::ReceiveWindow,
+                Cause::SmallMtu,
+            ],
             Cause::LocalDrops => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             Cause::Competing => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             // The data in flight is lost, and the streams start slowly again.
@@ -348,10 +355,6 @@ impl Cause {
             Cause::Loss => &[Cause::Retransmissions],
             // The queue of the acknowledgements delays the data, too.
             Cause::ReturnPath => &[Cause::Queueing, Cause::Shaper],
-            // The sender waits by design: its flights and pauses show nothing else.
-            Cause::LockStep => {
-                &[Cause::StartUp, Cause::EarlyExit, Cause::SlowWriter, Cause::ReceiveWindow, Cause::SmallMtu]
-            }
             Cause::DelayedAck => &[Cause::LockStep, Cause::StartUp, Cause::SlowWriter, Cause::SmallMtu],
             Cause::BlackHole => &[
                 Cause::Timeouts,

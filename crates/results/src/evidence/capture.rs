@@ -292,6 +292,8 @@ pub struct ApplicationEvidence {
     /// Time of these waits.
     #[serde(rename = "delayed_ack_seconds", with = "seconds")]
     pub delayed_ack: Duration,
+    /// Share of the data packets that are smaller than the MSS.
+    pub short_packet_share: f64,
 }
 
 /// Slow start of a connection.
@@ -352,6 +354,8 @@ pub struct CapturePathEvidence {
     /// Packets of this size and above were never acknowledged, and smaller ones were.
     #[serde(rename = "black_hole_bytes")]
     pub black_hole: Option<Bytes>,
+    /// Largest payload of a packet that passed at once.
+    pub largest_passed_bytes: u32,
     /// Messages of ICMP that a packet was too big.
     pub too_big_messages: u64,
     /// Smallest MTU of these messages.

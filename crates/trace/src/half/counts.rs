@@ -16,6 +16,23 @@ pub(crate) struct LossEvent {
     pub(crate) rtt: u64,
 }
 
+/// A time without packets, nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Silence {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl Silence {
+    pub(crate) fn time(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    pub(crate) fn longer(self, other: Silence) -> Silence {
+        if other.time() > self.time() { other } else { self }
+    }
+}
+
 /// Counters of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -44,8 +61,12 @@ pub(crate) struct Counts {
     pub(crate) duplicate_reports: u64,
     pub(crate) timeouts: u64,
     pub(crate) timeout: u64,
-    /// Retransmissions since the last packet of the receiver.
-    pub(crate) unanswered: u32,
+    /// Retransmissions after timeouts since the last packet of the receiver.
+    pub(crate) unanswered_timeouts: u32,
+    /// Longest time without an answer to several retransmissions.
+    pub(crate) outage: Silence,
+    /// Longest pause after which packets are missing.
+    pub(crate) jump: Silence,
     /// Largest packets that passed, and that were lost.
     pub(crate) passed_size: u32,
     pub(crate) lost_size: u32,
@@ -64,6 +85,14 @@ impl Counts {
         }
         self.pushed += u64::from(packet.is_push);
         self.short_packets += u64::from(packet.payload < self.mss);
+    }
+
+    pub(super) fn add_outage(&mut self, start: u64, end: u64) {
+        self.outage = self.outage.longer(Silence { start, end });
+    }
+
+    pub(super) fn add_jump(&mut self, start: u64, end: u64) {
+        self.jump = self.jump.longer(Silence { start, end });
     }
 
     pub(super) fn add_late(&mut self, lateness: u64) {

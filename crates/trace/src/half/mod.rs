@@ -18,16 +18,22 @@ use crate::flags::{PacketFlag, PacketFlags};
 use crate::sequence::Offsets;
 use crate::series::{SentKind, Series};
 pub(crate) use arrivals::{Arrival, Arrivals};
-pub(crate) use counts::{Counts, LossEvent};
+pub(crate) use counts::{Counts, LossEvent, Silence};
 use exchanges::Exchanges;
 use gaps::{Gap, Gaps};
 pub(crate) use rounds::{Pause, Round, Rounds};
 use sent::{Run, SentRuns};
 
+/// Retransmissions without an answer that are an outage.
+pub(crate) const MIN_UNANSWERED: u32 = 2;
 /// Maximum acknowledgements on their way to the sender. Beyond it, neighbours are merged.
 const MAX_PENDING: usize = 256;
 /// Minimum silence before a retransmission after a timeout: the minimum of Linux, without its jitter.
 const MIN_TIMEOUT: u64 = 190_000_000;
+/// Minimum time without packets that is an outage if packets are missing afterwards.
+const MIN_OUTAGE: u64 = 500_000_000;
+/// Maximum number of missing packets: more is another counter.
+const MAX_JUMP: u64 = 20_000;
 /// A filled gap without timestamps and without an RTT is reordering up to this age.
 const MAX_REORDERING: u64 = 3_000_000;
 
@@ -116,6 +122,7 @@ pub(crate) struct Half {
     last_timeout: u64,
     last_timestamp: Option<u32>,
     last_ip_id: Option<u16>,
+    last_payload: u32,
     duplicate_acks: u32,
     pub(crate) series: Option<Box<Series>>,
 }
@@ -195,6 +202,7 @@ impl Half {
         self.last_sent = at;
         self.last_timestamp = packet.timestamp;
         self.last_ip_id = packet.ip_id;
+        self.last_payload = packet.payload;
         flags
     }
 
@@ -206,6 +214,7 @@ impl Half {
             let (after, rtt) = (self.last_sent, rtt.last());
             self.gaps.insert(Gap { start: self.next, end: start, at, timestamp, ip_id, after, rtt });
         }
+        self.note_jump(packet);
         self.begin_round(at, rtt);
         let payload = (end - start) as u32;
         self.sent.insert(Run { start, end, first_at: at, last_at: at, size: payload, ..Run::default() });
@@ -248,6 +257,7 @@ impl Half {
         let is_timeout = silence >= MIN_TIMEOUT.max(rtt.base() * 3 / 2) && start <= self.known.max(self.acknowledged);
         if is_timeout {
             self.last_timeout = at;
+            self.counts.unanswered_timeouts += 1;
         }
         let mut gaps = std::mem::take(&mut self.gaps);
         gaps.fill(start, end, |gap| {
@@ -326,7 +336,6 @@ impl Half {
                 arrivals.push(Arrival { at: run.resent_at, length: run.length() as u32, is_lost: true });
             }
         });
-        self.counts.unanswered += 1;
         if let Some(round) = &mut self.round {
             round.resent += count as u32;
             round.timeout += if is_timeout { silence } else { 0 };
@@ -382,7 +391,7 @@ impl Half {
             self.duplicate_acks += 1;
             flags.insert(PacketFlag::DuplicateAck);
         }
-        self.counts.unanswered = 0;
+        self.end_silence(at);
         if self.sent.is_empty() {
             if self.heard_all == 0 {
                 self.heard_all = at;
@@ -400,6 +409,15 @@ impl Half {
             series.add_acknowledgement(Instant::from_nanos(at), offset, packet.window, in_flight);
         }
         flags
+    }
+
+    /// Records a time in which several retransmissions had no answer.
+    fn end_silence(&mut self, at: u64) {
+        if self.counts.unanswered_timeouts >= MIN_UNANSWERED {
+            let start = self.last_heard.max(self.sent.front().map_or(0, |run| run.first_at));
+            self.counts.add_outage(start, at);
+        }
+        self.counts.unanswered_timeouts = 0;
     }
 
     fn note_window(&mut self, packet: &AckPacket<'_>, acknowledged: u64, flags: &mut PacketFlags) {
@@ -457,7 +475,10 @@ impl Half {
             if run.resends == 0 {
                 is_clean &= !run.is_sacked;
                 newest = Some(run.last_at);
-                counts.passed_size = counts.passed_size.max(run.size.min(counts.mss));
+                // The size of the packets within a super-packet is unknown.
+                if run.size <= counts.mss {
+                    counts.passed_size = counts.passed_size.max(run.size);
+                }
                 arrivals.push(Arrival { at: run.first_at, length, is_lost: false });
                 return;
             }
@@ -553,6 +574,17 @@ impl Half {
             self.rounds.push(*round);
             self.mark = self.next;
             self.round = Some(Round { start: ack.due, end: ack.due, count: 1, ..Round::default() });
+        }
+    }
+
+    /// Records a pause after which identifications are missing: the packets of the pause were lost before the capture.
+    fn note_jump(&mut self, packet: &DataPacket) {
+        let (Some(id), Some(last)) = (packet.ip_id, self.last_ip_id) else { return };
+        let pause = packet.at.saturating_sub(self.last_sent);
+        let jump = u64::from(id.wrapping_sub(last));
+        let expected = packets(u64::from(self.last_payload), self.counts.mss);
+        if pause >= MIN_OUTAGE && jump > expected + 1 && jump < MAX_JUMP {
+            self.counts.add_jump(self.last_sent, packet.at);
         }
     }
 

@@ -16,6 +16,8 @@ pub(in crate::diagnose) const MIN_PAUSE_SHARE: f64 = 0.2;
 pub(in crate::diagnose) const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// Exchanges with at least so many packets on average are bulk data: pauses between them are ranked last.
 pub(in crate::diagnose) const MIN_BULK_PACKETS: u64 = 200;
+/// Minimum share of packets below the MSS of an application that writes less than the path carries.
+pub(in crate::diagnose) const MIN_SHORT_SHARE: f64 = 0.05;
 /// Minimum share of the time that waits in lock-step take.
 pub(in crate::diagnose) const MIN_LOCKSTEP_SHARE: f64 = 0.4;
 /// Minimum number of blocks in lock-step.
@@ -41,7 +43,7 @@ pub(in crate::diagnose) fn slow_writer(figures: &Figures) -> Option<Finding> {
     let capture = figures.capture.as_deref()?;
     let share = capture.share(pauses(capture));
     if share < MIN_PAUSE_SHARE || pauses(capture) < MIN_PAUSE || capture.data_packets < 3 {
-        return None;
+        return slow_stream(figures, capture);
     }
     let application = &capture.application;
     let waits = [
@@ -68,6 +70,35 @@ pub(in crate::diagnose) fn slow_writer(figures: &Figures) -> Option<Finding> {
         ]),
     };
     Some(found.finding(figures))
+}
+
+fn slow_stream(figures: &Figures, capture: &CaptureEvidence) -> Option<Finding> {
+    let share = steady_writer(capture).filter(|_| !super::faults::is_blind(capture))?;
+    let short = capture.application.short_packet_share;
+    let found = Found {
+        cause: Cause::SlowWriter,
+        share,
+        confidence: Confidence::Medium,
+        summary: format!(
+            "{} of the packets were smaller than the MSS, and nothing else limited the bytes in flight: {} writes less than \
+             the path carries",
+            percent(short),
+            capture.sender
+        ),
+        remedy: on(&capture.sender, "pidstat -dru 1   # find the slow part of the application"),
+        evidence: figures_map([("short_packet_share", json!(short))]),
+    };
+    Some(found.finding(figures))
+}
+
+/// Finds a sender that writes less than the path carries, in parts smaller than a packet.
+fn steady_writer(capture: &CaptureEvidence) -> Option<f64> {
+    let path = capture.path_share();
+    let is_free = capture.lost() == 0
+        && capture.window.binding_share < 0.3
+        && capture.queue.standing_share < 0.5
+        && capture.startup.later_in_flight.0 <= capture.startup.peak_in_flight.0.saturating_mul(2);
+    (is_free && path >= 0.5 && capture.application.short_packet_share >= MIN_SHORT_SHARE).then_some(path)
 }
 
 /// Finds an application that sends each block only after the acknowledgement of the block before.

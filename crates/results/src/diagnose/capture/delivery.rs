@@ -24,6 +24,8 @@ pub(in crate::diagnose) const MIN_LOST_ACKS_SHARE: f64 = 0.05;
 pub(in crate::diagnose) const MIN_DELAYED_SHARE: f64 = 0.5;
 /// MSS below which a path has a small MTU: tunnels and PPPoE take up to 100 bytes of 1460.
 pub(in crate::diagnose) const MAX_SMALL_MSS: u32 = 1300;
+/// Maximum share of short packets of bulk data.
+pub(in crate::diagnose) const MAX_SHORT_SHARE: f64 = 0.5;
 /// Minimum marked share of the data packets, or echoes as a share of the acknowledgements.
 pub(in crate::diagnose) const MIN_MARKED_SHARE: f64 = 0.001;
 
@@ -147,22 +149,23 @@ pub(in crate::diagnose) fn black_hole(figures: &Figures) -> Option<Finding> {
 pub(in crate::diagnose) fn small_mtu(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let offered = capture.handshake.receiver_mss.map_or(0, u32::from);
-    let is_reduced = offered >= capture.mss_bytes + 100 || capture.path.too_big_messages > 0;
-    if capture.mss_bytes > MAX_SMALL_MSS
-        || !is_reduced
-        || capture.data_packets < 20
-        || capture.path.black_hole.is_some()
-    {
+    let size = match capture.path.largest_passed_bytes {
+        0 => capture.mss_bytes,
+        passed => passed.min(capture.mss_bytes),
+    };
+    let is_reduced = offered >= size + 100 || capture.path.too_big_messages > 0;
+    let is_bulk = capture.application.short_packet_share < MAX_SHORT_SHARE && capture.data_packets >= 20;
+    if size > MAX_SMALL_MSS || !is_reduced || !is_bulk || capture.path.is_silent_peer {
         return None;
     }
     let found = Found {
         cause: Cause::SmallMtu,
         share: 0.03,
         confidence: Confidence::Medium,
-        summary: format!("packets carried at most {} B of payload, and both ends offered more", capture.mss_bytes),
+        summary: format!("packets carried at most {size} B of payload, and both ends offered more"),
         remedy: on(&capture.sender, "lfn test HOST --path   # find the hop with the small MTU"),
         evidence: figures_map([
-            ("mss_bytes", json!(capture.mss_bytes)),
+            ("mss_bytes", json!(size)),
             ("offered_mss_bytes", json!(capture.handshake.receiver_mss)),
             ("reported_mtu_bytes", json!(capture.path.reported_mtu)),
         ]),

@@ -249,6 +249,10 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("pauses of the applications / time", MinShare(application::MIN_PAUSE_SHARE)),
             of("pauses of the applications", MinTime(application::MIN_PAUSE)),
+            of(
+                "or, without losses, queue and full window: packets below the MSS",
+                MinShare(application::MIN_SHORT_SHARE),
+            ),
         ],
         "Siekkinen et al., CoNEXT 2005",
     ),
