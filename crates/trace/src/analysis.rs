@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use std::time::Duration;
+
 use lfn_base::time::Instant;
 use lfn_packet::{TcpEndpoint, TcpSegment};
 use lfn_results::evidence::capture::CaptureEvidence;
@@ -25,11 +27,28 @@ pub struct AnalysisOptions {
     pub max_finished: usize,
     /// Points of the pictures of each connection; 0 keeps none.
     pub series_points: usize,
+    /// Time that the pictures show, since the first packet of the connection.
+    pub series_from: Duration,
+    pub series_to: Duration,
 }
 
 impl Default for AnalysisOptions {
     fn default() -> Self {
-        AnalysisOptions { max_open: 20_000, max_finished: 20_000, series_points: 0 }
+        AnalysisOptions {
+            max_open: 20_000,
+            max_finished: 20_000,
+            series_points: 0,
+            series_from: Duration::ZERO,
+            series_to: Duration::MAX,
+        }
+    }
+}
+
+impl AnalysisOptions {
+    /// Returns an empty series of a connection that begins at `start`, if pictures are requested.
+    pub(crate) fn new_series(&self, start: Instant) -> Option<Series> {
+        let series = Series::new(self.series_points);
+        (self.series_points > 0).then(|| series.limited_to(start + self.series_from, start + self.series_to))
     }
 }
 
@@ -125,7 +144,7 @@ impl Analysis {
             self.evict();
         }
         self.totals.connections += 1;
-        let mut state = ConnectionState::new(at, segment, self.options.series_points);
+        let mut state = ConnectionState::new(at, segment, &self.options);
         let mut flags = state.add(at, segment);
         if reused {
             flags.insert(PacketFlag::ReusedPorts);

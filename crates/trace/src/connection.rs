@@ -3,7 +3,7 @@
 use lfn_base::time::Instant;
 use lfn_packet::{MptcpOption, TcpEndpoint, TcpFlags, TcpOptions, TcpSegment};
 
-use crate::analysis::Connection;
+use crate::analysis::{AnalysisOptions, Connection};
 use crate::copies::{Copies, Fingerprint};
 use crate::evidence;
 use crate::flags::{PacketFlag, PacketFlags};
@@ -110,9 +110,9 @@ impl IdSequence {
 }
 
 impl End {
-    fn new(endpoint: TcpEndpoint, series: usize) -> Self {
+    fn new(endpoint: TcpEndpoint, series: Option<Series>) -> Self {
         let mut half = Half::new();
-        half.series = (series > 0).then(|| Box::new(Series::new(series)));
+        half.series = series.map(Box::new);
         End {
             endpoint,
             half,
@@ -157,10 +157,11 @@ pub(crate) struct ConnectionState {
 }
 
 impl ConnectionState {
-    pub(crate) fn new(at: Instant, segment: &TcpSegment, series: usize) -> Self {
-        let at = at.as_nanos();
+    pub(crate) fn new(start: Instant, segment: &TcpSegment, options: &AnalysisOptions) -> Self {
+        let end = |endpoint| End::new(endpoint, options.new_series(start));
+        let at = start.as_nanos();
         ConnectionState {
-            ends: [End::new(segment.source, series), End::new(segment.destination, series)],
+            ends: [segment.source, segment.destination].map(end),
             start: at,
             last: at,
             packets: 0,
