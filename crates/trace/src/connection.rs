@@ -9,6 +9,7 @@ use crate::evidence;
 use crate::flags::{PacketFlag, PacketFlags};
 use crate::half::{AckPacket, DataPacket, Half, PathRtt};
 use crate::round_trip::EndRtt;
+use crate::sender_clock::SenderClock;
 use crate::series::Series;
 
 /// State of one end of a connection.
@@ -30,6 +31,7 @@ pub(crate) struct End {
     pub(crate) ttl: Option<u8>,
     pub(crate) has_other_ttl: bool,
     pub(crate) ids: IdSequence,
+    pub(crate) clock: SenderClock,
     pub(crate) has_fin: bool,
     pub(crate) last_at: u64,
 }
@@ -104,6 +106,7 @@ impl End {
             ttl: None,
             has_other_ttl: false,
             ids: IdSequence::default(),
+            clock: SenderClock::default(),
             has_fin: false,
             last_at: 0,
         }
@@ -180,7 +183,7 @@ impl ConnectionState {
         let sender_min = own.min.unwrap_or(0);
         PathRtt {
             receiver_min: other.min.unwrap_or(0),
-            receiver_last: other.last.or(other.min).unwrap_or(0),
+            receiver_last: other.settled().max(other.min.unwrap_or(0)),
             sender_min,
             sender_last: own.last.or(own.min).unwrap_or(0),
         }
@@ -288,6 +291,8 @@ impl ConnectionState {
 
     fn note_timestamps(&mut self, number: usize, at: u64, segment: &TcpSegment, value: u32, echo: u32) {
         self.ends[1 - number].rtt.sent_timestamp(value, at);
+        let limit = self.path_rtt(number).base() / 4;
+        self.ends[number].clock.add(value, at, limit);
         if segment.payload == 0 || segment.flags.contains(TcpFlags::SYN) {
             return;
         }
@@ -321,7 +326,13 @@ impl ConnectionState {
         let rtt = self.path_rtt(1 - number);
         let [first, second] = &mut self.ends;
         let (own, other) = if number == 0 { (first, second) } else { (second, first) };
-        other.half.acknowledge(&packet, &rtt, |sample| own.rtt.add(sample))
+        other.half.acknowledge(&packet, &rtt, |sample, is_prompt| {
+            if is_prompt {
+                own.rtt.add_prompt(sample);
+            } else {
+                own.rtt.add(sample);
+            }
+        })
     }
 
     fn data(&mut self, number: usize, at: u64, segment: &TcpSegment) -> PacketFlags {

@@ -23,6 +23,7 @@ mod half;
 mod histogram;
 mod judge;
 mod round_trip;
+mod sender_clock;
 mod sequence;
 mod series;
 

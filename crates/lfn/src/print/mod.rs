@@ -18,6 +18,7 @@ pub mod show;
 pub mod stamp;
 pub mod terminal;
 pub mod test;
+pub mod trace;
 
 use self::sanitize::SafeWriter;
 use self::settings::{has_colours, is_quiet};

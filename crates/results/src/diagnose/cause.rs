@@ -212,25 +212,85 @@ pub const CAUSES: [CauseEntry; 43] = [
         "a standstill",
         "nothing arrived for a part of the time, and the connection survived",
     ),
-    entry(Cause::LockStep, "lock-step", "an application in lock-step", "each block is sent only after the acknowledgement or the answer to the block before"),
-    entry(Cause::DelayedAck, "delayed-ACK stall", "delayed acknowledgements", "the sender waits for acknowledgements that the receiver delays"),
-    entry(Cause::EarlyExit, "early slow-start exit", "an early end of slow start", "slow start ends without a loss, far below the bytes in flight that the path carries"),
-    entry(Cause::Overshoot, "slow-start overshoot", "the overshoot of slow start", "the end of slow start overflows a queue, and the losses take long to repair"),
-    entry(Cause::LossBursts, "loss bursts", "loss bursts on the path", "the path loses several packets at once while no queue is full"),
+    entry(
+        Cause::LockStep,
+        "lock-step",
+        "an application in lock-step",
+        "each block is sent only after the acknowledgement or the answer to the block before",
+    ),
+    entry(
+        Cause::DelayedAck,
+        "delayed-ACK stall",
+        "delayed acknowledgements",
+        "the sender waits for acknowledgements that the receiver delays",
+    ),
+    entry(
+        Cause::EarlyExit,
+        "early slow-start exit",
+        "an early end of slow start",
+        "slow start ends without a loss, far below the bytes in flight that the path carries",
+    ),
+    entry(
+        Cause::Overshoot,
+        "slow-start overshoot",
+        "the overshoot of slow start",
+        "the end of slow start overflows a queue, and the losses take long to repair",
+    ),
+    entry(
+        Cause::LossBursts,
+        "loss bursts",
+        "loss bursts on the path",
+        "the path loses several packets at once while no queue is full",
+    ),
     entry(Cause::Timeouts, "timeouts", "retransmission timeouts", "the sender waits for retransmission timeouts"),
-    entry(Cause::ShortQueue, "short queue", "a short queue", "the queue of the bottleneck overflows long before the path is full for a round trip"),
+    entry(
+        Cause::ShortQueue,
+        "short queue",
+        "a short queue",
+        "the queue of the bottleneck overflows long before the path is full for a round trip",
+    ),
     entry(Cause::Shaper, "shaper", "a shaper", "a shaper delays packets above its rate"),
     entry(Cause::Policer, "policer", "a policer", "a policer drops packets above its rate"),
-    entry(Cause::Reordering, "reordering", "reordering on the path", "packets arrive in another order than they were sent"),
+    entry(
+        Cause::Reordering,
+        "reordering",
+        "reordering on the path",
+        "packets arrive in another order than they were sent",
+    ),
     entry(Cause::Duplicates, "duplicate delivery", "duplicate delivery", "the network delivers packets twice"),
     entry(Cause::SilentPeer, "silent peer", "a silent peer", "the receiver stops answering"),
-    entry(Cause::BlackHole, "MTU black hole", "an MTU black hole", "large packets vanish without a message, and small ones arrive"),
-    entry(Cause::ReturnPath, "return path", "the return path", "acknowledgements are lost or wait in a queue on their way back"),
+    entry(
+        Cause::BlackHole,
+        "MTU black hole",
+        "an MTU black hole",
+        "large packets vanish without a message, and small ones arrive",
+    ),
+    entry(
+        Cause::ReturnPath,
+        "return path",
+        "the return path",
+        "acknowledgements are lost or wait in a queue on their way back",
+    ),
     entry(Cause::EcnMarks, "ECN marks", "ECN marks", "the path marks packets with congestion experienced (ECN)"),
-    entry(Cause::EcnBleached, "ECN bleached", "cleared ECN fields", "the path clears the ECN field, so that marks are lost"),
+    entry(
+        Cause::EcnBleached,
+        "ECN bleached",
+        "cleared ECN fields",
+        "the path clears the ECN field, so that marks are lost",
+    ),
     entry(Cause::Proxy, "proxy", "a proxy in the path", "another host on the path answers for the receiver"),
-    entry(Cause::CapturedTwice, "captured twice", "packets that were captured twice", "packets stand in the capture twice"),
-    entry(Cause::IncompleteCapture, "incomplete capture", "an incomplete capture", "the capture lacks packets that were on the path"),
+    entry(
+        Cause::CapturedTwice,
+        "captured twice",
+        "packets that were captured twice",
+        "packets stand in the capture twice",
+    ),
+    entry(
+        Cause::IncompleteCapture,
+        "incomplete capture",
+        "an incomplete capture",
+        "the capture lacks packets that were on the path",
+    ),
     entry(
         Cause::Unexplained,
         "unexplained",
@@ -255,7 +315,7 @@ impl Cause {
     }
 
     /// Returns the cause as the object of "limited by".
-    pub(super) fn phrase(self) -> &'static str {
+    pub fn phrase(self) -> &'static str {
         self.entry().phrase
     }
 
@@ -277,11 +337,32 @@ impl Cause {
             Cause::SlowWriter => &[Cause::SendBuffer, Cause::ReceiveWindow, Cause::StartUp],
             // Both ends keep the rate: the sender waits, and the receiver reads no faster.
             Cause::ServerLimit => &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::SendBuffer],
+            // A sender that waits for an answer has no data to send, and its windows and buffers stay small.
+            Cause::LockStep => {
+                &[Cause::SlowWriter, Cause::SendBuffer, Cause::KernelCap, Cause::CongestionWindow, Cause::StartUp]
+            }
             Cause::LocalDrops => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             Cause::Competing => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             // The data in flight is lost, and the streams start slowly again.
-            Cause::Standstill => &[Cause::Loss, Cause::Retransmissions],
+            Cause::Standstill => &[Cause::Loss, Cause::LossBursts, Cause::Timeouts, Cause::Retransmissions],
             Cause::Loss => &[Cause::Retransmissions],
+            // The queue of the acknowledgements delays the data, too.
+            Cause::ReturnPath => &[Cause::Queueing, Cause::Shaper],
+            // The sender waits by design: its flights and pauses show nothing else.
+            Cause::LockStep => {
+                &[Cause::StartUp, Cause::EarlyExit, Cause::SlowWriter, Cause::ReceiveWindow, Cause::SmallMtu]
+            }
+            Cause::DelayedAck => &[Cause::LockStep, Cause::StartUp, Cause::SlowWriter, Cause::SmallMtu],
+            Cause::BlackHole => &[
+                Cause::Timeouts,
+                Cause::Loss,
+                Cause::LossBursts,
+                Cause::ShortQueue,
+                Cause::StartUp,
+                Cause::SilentPeer,
+                Cause::Standstill,
+            ],
+            Cause::SilentPeer => &[Cause::Timeouts, Cause::Loss, Cause::LossBursts, Cause::Standstill],
             // Copies look like retransmissions, and missing packets like losses.
             Cause::CapturedTwice => &[Cause::Duplicates],
             // A bucket drops bursts of packets, and slow start overshoots it.

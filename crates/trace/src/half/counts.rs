@@ -12,8 +12,8 @@ const SUPER_PACKET: u32 = 9000;
 pub(crate) struct LossEvent {
     pub(crate) at: u64,
     pub(crate) losses: u64,
-    /// Queueing delay before the first loss, nanoseconds.
-    pub(crate) delay: u64,
+    /// RTT before the first loss, nanoseconds.
+    pub(crate) rtt: u64,
 }
 
 /// Counters of one direction.
@@ -77,8 +77,8 @@ impl Counts {
     }
 
     /// Adds losses of packets that were sent at `at`. Losses within one RTT are one event.
-    pub(super) fn add_loss(&mut self, at: u64, losses: u64, delay: u64, rtt: u64) {
-        let within = rtt.max(1_000_000);
+    pub(super) fn add_loss(&mut self, at: u64, losses: u64, rtt: u64, base: u64) {
+        let within = base.max(1_000_000);
         if let Some(last) = self.events.last_mut()
             && at.abs_diff(last.at) <= within
         {
@@ -87,7 +87,7 @@ impl Counts {
         }
         self.event_count += 1;
         if self.events.len() < MAX_EVENTS {
-            self.events.push(LossEvent { at, losses, delay });
+            self.events.push(LossEvent { at, losses, rtt });
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::flags::{PacketFlag, PacketFlags};
 use crate::sequence::Offsets;
 use crate::series::{SentKind, Series};
 pub(crate) use arrivals::{Arrival, Arrivals};
-use counts::Counts;
+pub(crate) use counts::{Counts, LossEvent};
 use exchanges::Exchanges;
 use gaps::{Gap, Gaps};
 pub(crate) use rounds::{Pause, Round, Rounds};
@@ -45,8 +45,8 @@ impl PathRtt {
         self.receiver_min + self.sender_min
     }
 
-    fn delay(&self) -> u64 {
-        (self.receiver_last + self.sender_last).saturating_sub(self.base())
+    fn last(&self) -> u64 {
+        self.receiver_last + self.sender_last
     }
 }
 
@@ -104,14 +104,16 @@ pub(crate) struct Half {
     mark: u64,
     /// Time since which no data is in flight.
     drained: Option<u64>,
-    /// First payload of the receiver since then.
+    /// First payload of the receiver after the acknowledgement of all data, and the time of this acknowledgement.
     request: Option<u64>,
+    heard_all: u64,
     accounted: u64,
     window: u64,
     /// Offset up to which the window permits data.
     edge: u64,
     last_sent: u64,
     last_heard: u64,
+    last_timeout: u64,
     last_timestamp: Option<u32>,
     last_ip_id: Option<u16>,
     duplicate_acks: u32,
@@ -201,7 +203,8 @@ impl Half {
         if start > self.next {
             flags.insert(PacketFlag::LostSegment);
             let (timestamp, ip_id) = (packet.timestamp, packet.ip_id);
-            self.gaps.insert(Gap { start: self.next, end: start, at, timestamp, ip_id });
+            let (after, rtt) = (self.last_sent, rtt.last());
+            self.gaps.insert(Gap { start: self.next, end: start, at, timestamp, ip_id, after, rtt });
         }
         self.begin_round(at, rtt);
         let payload = (end - start) as u32;
@@ -241,8 +244,11 @@ impl Half {
         }
         let mut kind = SentKind::Retransmission;
         let mut filled = 0;
-        let silence = at.saturating_sub(self.last_sent.max(self.last_heard));
+        let silence = at.saturating_sub(self.last_heard.max(self.last_timeout));
         let is_timeout = silence >= MIN_TIMEOUT.max(rtt.base() * 3 / 2) && start <= self.known.max(self.acknowledged);
+        if is_timeout {
+            self.last_timeout = at;
+        }
         let mut gaps = std::mem::take(&mut self.gaps);
         gaps.fill(start, end, |gap| {
             kind = SentKind::FillsGap;
@@ -280,7 +286,7 @@ impl Half {
     fn lost_before(&mut self, gap: &Gap, packet: &DataPacket, silence: u64, is_timeout: bool, rtt: &PathRtt) {
         let lost = packets(gap.end - gap.start, self.counts.mss);
         self.counts.lost_before += lost;
-        self.counts.add_loss(gap.at, lost, rtt.delay(), rtt.base());
+        self.counts.add_loss(gap.at, lost, gap.rtt, rtt.base());
         if is_timeout {
             self.counts.add_timeout(packet.at, silence);
         }
@@ -288,9 +294,10 @@ impl Half {
             round.resent += lost as u32;
             round.timeout += if is_timeout { silence } else { 0 };
         }
-        let delay = (rtt.delay() / 1000) as u32;
         let length = (gap.end - gap.start) as u32;
-        self.arrivals.push(Arrival { at: gap.at, length, is_lost: true, delay });
+        // The lost packets came soon after the packet before them.
+        let lost_at = gap.after + (gap.at - gap.after) / 4;
+        self.arrivals.push(Arrival { at: lost_at, length, is_lost: true });
     }
 
     fn sent_again(
@@ -316,7 +323,7 @@ impl Half {
         let arrivals = &mut self.arrivals;
         self.sent.resend(start, end, at, is_timeout, |run| {
             if run.resends > 0 {
-                arrivals.push(Arrival { at: run.resent_at, length: run.length() as u32, is_lost: true, delay: 0 });
+                arrivals.push(Arrival { at: run.resent_at, length: run.length() as u32, is_lost: true });
             }
         });
         self.counts.unanswered += 1;
@@ -334,7 +341,7 @@ impl Half {
         &mut self,
         packet: &AckPacket<'_>,
         rtt: &PathRtt,
-        mut sample: impl FnMut(u64),
+        mut sample: impl FnMut(u64, bool),
     ) -> PacketFlags {
         let mut flags = PacketFlags::default();
         let at = packet.at;
@@ -349,7 +356,15 @@ impl Half {
             // One byte is the FIN.
             if missing > 1 {
                 self.counts.missed += missing;
-                self.missed.insert(Gap { start: self.next, end: acknowledged, at, timestamp: None, ip_id: None });
+                self.missed.insert(Gap {
+                    start: self.next,
+                    end: acknowledged,
+                    at,
+                    timestamp: None,
+                    ip_id: None,
+                    after: 0,
+                    rtt: 0,
+                });
             }
             self.next = acknowledged;
         }
@@ -368,8 +383,13 @@ impl Half {
             flags.insert(PacketFlag::DuplicateAck);
         }
         self.counts.unanswered = 0;
-        if packet.payload > 0 && self.request.is_none() && self.sent.is_empty() {
-            self.request = Some(at);
+        if self.sent.is_empty() {
+            if self.heard_all == 0 {
+                self.heard_all = at;
+            }
+            if packet.payload > 0 && self.request.is_none() {
+                self.request = Some(at);
+            }
         }
         self.last_heard = at;
         self.pend(at + rtt.sender_last, packet.window, packet.is_window_known);
@@ -421,7 +441,7 @@ impl Half {
         packet: &AckPacket<'_>,
         acknowledged: u64,
         rtt: &PathRtt,
-        sample: &mut impl FnMut(u64),
+        sample: &mut impl FnMut(u64, bool),
     ) {
         let at = packet.at;
         let (counts, arrivals) = (&mut self.counts, &mut self.arrivals);
@@ -430,7 +450,7 @@ impl Half {
         self.sent.acknowledge(acknowledged, |run| {
             if run.fills_gap {
                 is_clean = false;
-                arrivals.push(Arrival { at: run.last_at, length: run.length() as u32, is_lost: false, delay: 0 });
+                arrivals.push(Arrival { at: run.last_at, length: run.length() as u32, is_lost: false });
                 return;
             }
             let length = run.length() as u32;
@@ -438,7 +458,7 @@ impl Half {
                 is_clean &= !run.is_sacked;
                 newest = Some(run.last_at);
                 counts.passed_size = counts.passed_size.max(run.size.min(counts.mss));
-                arrivals.push(Arrival { at: run.first_at, length, is_lost: false, delay: 0 });
+                arrivals.push(Arrival { at: run.first_at, length, is_lost: false });
                 return;
             }
             is_clean = false;
@@ -447,19 +467,19 @@ impl Half {
             // An acknowledgement that is too early for the retransmission is for the original.
             if since < rtt.receiver_min * 3 / 4 || is_at_receiver(rtt) {
                 counts.spurious += lost;
-                arrivals.push(Arrival { at: run.first_at, length, is_lost: false, delay: 0 });
+                arrivals.push(Arrival { at: run.first_at, length, is_lost: false });
                 return;
             }
             counts.lost_after += lost;
             counts.lost_size = counts.lost_size.max(run.size.min(counts.mss));
-            counts.add_loss(run.first_at, lost, rtt.delay(), rtt.base());
-            let delay = (rtt.delay() / 1000) as u32;
-            arrivals.push(Arrival { at: run.first_at, length, is_lost: true, delay });
-            arrivals.push(Arrival { at: run.resent_at, length, is_lost: false, delay: 0 });
+            counts.add_loss(run.first_at, lost, rtt.last(), rtt.base());
+            arrivals.push(Arrival { at: run.first_at, length, is_lost: true });
+            arrivals.push(Arrival { at: run.resent_at, length, is_lost: false });
         });
         if let Some(sent_at) = newest.filter(|_| is_clean) {
             let time = at.saturating_sub(sent_at);
-            sample(time);
+            // A receiver acknowledges two full packets at once, and may delay the acknowledgement of one.
+            sample(time, acknowledged - self.acknowledged >= 2 * u64::from(self.counts.mss));
             if let Some(round) = &mut self.round {
                 let whole = time + rtt.sender_last;
                 round.rtt = if round.rtt == 0 { whole } else { round.rtt.min(whole) };
@@ -527,7 +547,6 @@ impl Half {
             self.rounds.push(*round);
             self.round = None;
             self.drained = Some(ack.due);
-            self.request = None;
             self.exchanges.drained(ack.due, rtt.base(), self.counts.mss, has_timeout);
         } else if self.known >= self.mark {
             round.end = ack.due;
@@ -545,17 +564,17 @@ impl Half {
         let mut pause = Pause::default();
         // Data leaves the sender before it reaches the capture point.
         if let Some(drained) = self.drained.take() {
-            match self.request.take() {
+            match self.request {
                 Some(request) => {
-                    let heard = drained.saturating_sub(rtt.sender_last);
-                    pause.receiver = request.saturating_sub(heard);
-                    pause.sender = at.saturating_sub(request.max(heard) + rtt.sender_min);
+                    pause.receiver = request.saturating_sub(self.heard_all);
+                    pause.sender = at.saturating_sub(request + rtt.sender_min);
                 }
                 None => pause.idle = at.saturating_sub(drained),
             }
-            let limit = (rtt.base() / 8).max(5_000_000);
+            let limit = (rtt.base() / 4).max(5_000_000);
             self.exchanges.resumed(at, pause.sender + pause.idle, limit);
         }
+        (self.request, self.heard_all) = (None, 0);
         self.mark = self.next + 1;
         self.round = Some(Round { start: at, end: at, pause, count: 1, ..Round::default() });
     }

@@ -12,6 +12,8 @@ use crate::evidence::figures::Figures;
 
 /// Minimum share of the time in pauses.
 pub(in crate::diagnose) const MIN_PAUSE_SHARE: f64 = 0.2;
+/// Minimum time in pauses.
+pub(in crate::diagnose) const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// Exchanges with at least so many packets on average are bulk data: pauses between them are ranked last.
 pub(in crate::diagnose) const MIN_BULK_PACKETS: u64 = 200;
 /// Minimum share of the time that waits in lock-step take.
@@ -38,7 +40,7 @@ fn is_bulk(capture: &CaptureEvidence) -> bool {
 pub(in crate::diagnose) fn slow_writer(figures: &Figures) -> Option<Finding> {
     let capture = figures.capture.as_deref()?;
     let share = capture.share(pauses(capture));
-    if share < MIN_PAUSE_SHARE || capture.data_packets < 3 {
+    if share < MIN_PAUSE_SHARE || pauses(capture) < MIN_PAUSE || capture.data_packets < 3 {
         return None;
     }
     let application = &capture.application;

@@ -20,6 +20,8 @@ pub(in crate::diagnose) const MIN_OUTAGE: Duration = Duration::from_secs(1);
 pub(in crate::diagnose) const MIN_OUTAGE_SHARE: f64 = 0.1;
 /// Minimum share of lost acknowledgements.
 pub(in crate::diagnose) const MIN_LOST_ACKS_SHARE: f64 = 0.05;
+/// Minimum share of acknowledgements that waited on their way.
+pub(in crate::diagnose) const MIN_DELAYED_SHARE: f64 = 0.5;
 /// MSS below which a path has a small MTU: tunnels and PPPoE take up to 100 bytes of 1460.
 pub(in crate::diagnose) const MAX_SMALL_MSS: u32 = 1300;
 /// Minimum marked share of the data packets, or echoes as a share of the acknowledgements.
@@ -146,7 +148,10 @@ pub(in crate::diagnose) fn small_mtu(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let offered = capture.handshake.receiver_mss.map_or(0, u32::from);
     let is_reduced = offered >= capture.mss_bytes + 100 || capture.path.too_big_messages > 0;
-    if capture.mss_bytes > MAX_SMALL_MSS || !is_reduced || capture.data_packets < 20 || capture.path.black_hole.is_some()
+    if capture.mss_bytes > MAX_SMALL_MSS
+        || !is_reduced
+        || capture.data_packets < 20
+        || capture.path.black_hole.is_some()
     {
         return None;
     }
@@ -170,17 +175,25 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let lost = capture.delivery.lost_acknowledgements;
     let share = lost as f64 / (lost + capture.delivery.acknowledgements).max(1) as f64;
-    let bursts = capture.delivery.acknowledgement_burst_share;
-    if (lost < MIN_DISTURBED || share < MIN_LOST_ACKS_SHARE) && bursts < 0.5 {
+    let waited = capture.delivery.acknowledgement_delay_share.unwrap_or(0.0);
+    if (lost < MIN_DISTURBED || share < MIN_LOST_ACKS_SHARE) && waited < MIN_DELAYED_SHARE {
         return None;
     }
     let found = Found {
         cause: Cause::ReturnPath,
-        share: capture.path_share(),
+        share: capture.path_share() * 1.02,
         confidence: Confidence::Medium,
-        summary: format!("{lost} acknowledgements were lost ({}), or waited in a queue on their way", percent(share)),
+        summary: format!(
+            "on the way back, {lost} acknowledgements were lost ({}) and {} waited in a queue",
+            percent(share),
+            percent(waited)
+        ),
         remedy: on(&capture.receiver, "lfn test HOST --reverse   # measure the return path"),
-        evidence: figures_map([("lost_acknowledgements", json!(lost)), ("lost_share", json!(share))]),
+        evidence: figures_map([
+            ("lost_acknowledgements", json!(lost)),
+            ("lost_share", json!(share)),
+            ("delayed_share", json!(waited)),
+        ]),
     };
     Some(found.finding(figures))
 }
@@ -202,10 +215,7 @@ pub(in crate::diagnose) fn ecn_marks(figures: &Figures) -> Option<Finding> {
             capture.path.ecn_marked, capture.path.ecn_echoes
         ),
         remedy: on(&capture.sender, "lfn test HOST --streams 4   # the marks show a full queue with AQM, as intended"),
-        evidence: figures_map([
-            ("marked", json!(capture.path.ecn_marked)),
-            ("echoes", json!(capture.path.ecn_echoes)),
-        ]),
+        evidence: figures_map([("marked", json!(capture.path.ecn_marked)), ("echoes", json!(capture.path.ecn_echoes))]),
     };
     Some(found.finding(figures))
 }

@@ -3,14 +3,15 @@
 use super::rule::Bound::{MaxCount, MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinShare, MinTime};
 use super::rule::{ANY, Rule, Threshold, of};
 use crate::diagnose::capture::{application, delivery, faults, losses, queue, startup, window};
-use crate::diagnose::path::{MIN_QUEUEING_DELAY, STANDING_QUEUE_RTT_FACTOR};
+use crate::diagnose::path::MIN_QUEUEING_DELAY;
 use crate::diagnose::{Cause, Finding};
 use crate::evidence::LoadKind::Capture;
 use crate::evidence::figures::Figures;
 use lfn_base::units::Bytes;
 
 const TRAINED: &str = "tuned on half of the captures of bench/trace and scored on the other half";
-const POLICING: &str = "Flach et al., An Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016; own fit of the bucket";
+const POLICING: &str =
+    "Flach et al., An Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016; own fit of the bucket";
 
 const FLAT: Threshold = of("losses without a queueing delay before them", MinShare(losses::MIN_FLAT_SHARE));
 const NOT_FLAT: Threshold = of("losses without a queueing delay before them", MaxShare(losses::MIN_FLAT_SHARE));
@@ -110,7 +111,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("losses", MinCount(losses::MIN_POLICED)),
             of("losses and passed packets that a token bucket explains", MinShare(losses::MIN_EXPLAINED_SHARE)),
-            FLAT,
+            of("queueing delay before losses / bucket at the rate", MaxShare(losses::MAX_DELAY_SHARE)),
         ],
         POLICING,
     ),
@@ -118,7 +119,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::Queueing,
         queue::queueing,
         &[
-            of("RTT at 95 % / base RTT", MinFactor(STANDING_QUEUE_RTT_FACTOR)),
+            of("RTT at 95 % / base RTT", MinFactor(queue::STANDING_QUEUE_RTT_FACTOR)),
             of("RTT at 95 % minus base RTT", MinTime(MIN_QUEUEING_DELAY)),
             of("time with a queue / active time", MinShare(queue::MIN_STANDING_SHARE)),
         ],
@@ -128,11 +129,10 @@ pub(super) const RULES: &[Rule] = &[
         Cause::Shaper,
         queue::shaper,
         &[
-            of("losses", MinCount(losses::MIN_POLICED)),
-            of("losses and passed packets that a queue explains", MinShare(losses::MIN_EXPLAINED_SHARE)),
-            NOT_FLAT,
+            of("rate of the first burst / later steady rate", MinFactor(1.4)),
+            of("time with a queue / active time", MinShare(queue::MIN_STANDING_SHARE)),
         ],
-        POLICING,
+        "RFC 2475 section 2.3.3.3; tuned with bench/trace",
     ),
     rule(
         Cause::ShortQueue,
@@ -168,6 +168,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("losses in slow start", MinCount(startup::MIN_OVERSHOOT)),
             of("losses in slow start / losses", MinShare(startup::MIN_OVERSHOOT_SHARE)),
+            of("unused share of the possible rate", MinShare(startup::MIN_UNUSED_SHARE)),
         ],
         TRAINED,
     ),
@@ -225,6 +226,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("lost acknowledgements", MinCount(delivery::MIN_DISTURBED)),
             of("lost acknowledgements / acknowledgements", MinShare(delivery::MIN_LOST_ACKS_SHARE)),
+            of("or acknowledgements that waited by the receiver's timestamps", MinShare(delivery::MIN_DELAYED_SHARE)),
         ],
         "RFC 3449",
     ),
@@ -240,16 +242,14 @@ pub(super) const RULES: &[Rule] = &[
         &[of("data packets with an ECN field, after both ends agreed on ECN", MaxCount(0))],
         "RFC 3168 section 18; RFC 9331",
     ),
-    rule(
-        Cause::Proxy,
-        delivery::proxy,
-        &[of("signs of another host", MinCount(ANY))],
-        "RFC 3135",
-    ),
+    rule(Cause::Proxy, delivery::proxy, &[of("signs of another host", MinCount(ANY))], "RFC 3135"),
     rule(
         Cause::SlowWriter,
         application::slow_writer,
-        &[of("pauses of the applications / time", MinShare(application::MIN_PAUSE_SHARE))],
+        &[
+            of("pauses of the applications / time", MinShare(application::MIN_PAUSE_SHARE)),
+            of("pauses of the applications", MinTime(application::MIN_PAUSE)),
+        ],
         "Siekkinen et al., CoNEXT 2005",
     ),
 ];
