@@ -96,7 +96,11 @@ impl Writer {
         frame.extend(segment.acknowledgement.to_be_bytes());
         frame.extend([(header as u8 / 4) << 4, segment.flags]);
         // Every seventh receiver has a small window.
-        let window: u16 = if segment.connection % 7 == 0 { 200 } else { 8_000 };
+        let window: u16 = match segment.connection % 7 {
+            _ if segment.flags & SYN != 0 => 64_240,
+            0 => 200,
+            _ => 8_000,
+        };
         frame.extend(window.to_be_bytes());
         frame.extend([0, 0, 0, 0]);
         let options_at = frame.len();
