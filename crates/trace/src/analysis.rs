@@ -70,7 +70,10 @@ struct ConnectionKey {
 
 impl ConnectionKey {
     fn of(segment: &TcpSegment) -> Self {
-        let (a, b) = (segment.source, segment.destination);
+        ConnectionKey::between(segment.source, segment.destination)
+    }
+
+    fn between(a: TcpEndpoint, b: TcpEndpoint) -> Self {
         if a <= b { ConnectionKey { low: a, high: b } } else { ConnectionKey { low: b, high: a } }
     }
 }
@@ -151,6 +154,13 @@ impl Analysis {
         }
         self.open.insert(key, state);
         flags
+    }
+
+    /// Adds a message of ICMP that a segment was too big for a link with this MTU; 0 is unknown.
+    pub fn add_too_big(&mut self, source: TcpEndpoint, destination: TcpEndpoint, mtu: u32) {
+        if let Some(state) = self.open.get_mut(&ConnectionKey::between(source, destination)) {
+            state.add_too_big(mtu);
+        }
     }
 
     /// Returns the counts so far.

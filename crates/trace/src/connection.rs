@@ -12,6 +12,8 @@ use crate::round_trip::EndRtt;
 use crate::sender_clock::SenderClock;
 use crate::series::Series;
 
+/// Data packets in sequence that do not fit the window, before another window scale is assumed.
+const MIN_OVERFULL: u32 = 8;
 /// Bytes that a packet after a gap acknowledges, relative to others, if the gap is lost acknowledgements.
 const MIN_GAP_ADVANCE: f64 = 1.4;
 
@@ -27,6 +29,8 @@ pub(crate) struct End {
     /// Window scale that was inferred from the data towards this end.
     pub(crate) inferred_scale: u8,
     raw_window: u16,
+    /// Data packets in sequence that did not fit the window.
+    overfull: u32,
     pub(crate) packets: u64,
     pub(crate) pure_acks: u64,
     pub(crate) copies: u64,
@@ -120,6 +124,7 @@ impl End {
             hello: None,
             inferred_scale: 0,
             raw_window: 0,
+            overfull: 0,
             packets: 0,
             pure_acks: 0,
             copies: 0,
@@ -193,6 +198,14 @@ impl ConnectionState {
     /// Returns true if both ends have closed, or one has reset.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_reset || self.ends.iter().all(|end| end.has_fin)
+    }
+
+    /// Counts a message that a segment was too big.
+    pub(crate) fn add_too_big(&mut self, mtu: u32) {
+        self.too_big += 1;
+        if mtu > 0 {
+            self.reported_mtu = Some(self.reported_mtu.map_or(mtu, |least| least.min(mtu)));
+        }
     }
 
     fn number_of(&self, segment: &TcpSegment) -> usize {
@@ -402,6 +415,16 @@ impl ConnectionState {
         if window == u64::MAX || self.ends[receiver].pure_acks == 0 {
             return;
         }
+        // A single estimate can be too high. A window that is too small for the data is so each time.
+        if window + mss >= in_flight {
+            self.ends[receiver].overfull = 0;
+            return;
+        }
+        self.ends[receiver].overfull += 1;
+        if self.ends[receiver].overfull < MIN_OVERFULL {
+            return;
+        }
+        self.ends[receiver].overfull = 0;
         let mut factor = 1;
         while window * factor + mss < in_flight && self.ends[receiver].inferred_scale < 14 {
             self.ends[receiver].inferred_scale += 1;

@@ -341,7 +341,7 @@ fn delivery(own: &End, other: &End, state: &ConnectionState, point: CapturePoint
     let counts = &own.half.counts;
     DeliveryEvidence {
         // A sender does not reorder its own packets: the capture does.
-        reordered: if point == CapturePoint::Sender { 0 } else { counts.late },
+        reordered: if point == CapturePoint::Sender { counts.overtaken } else { counts.late.max(counts.overtaken) },
         max_lateness: Duration::from_nanos(counts.max_lateness),
         duplicated: if is_captured_twice(state) { 0 } else { own.copies.max(counts.network_duplicates) },
         duplicate_reports: counts.duplicate_reports,
@@ -384,8 +384,10 @@ fn path(own: &End, other: &End, state: &ConnectionState, point: CapturePoint) ->
     let unanswered = own.half.oldest().filter(|(_, resends, _)| *resends >= 3);
     let stuck_size = unanswered.map_or(0, |(_, _, size)| size.min(mss));
     let largest_lost = stuck_size.max(if counts.lost_after >= 3 { counts.lost_size } else { 0 });
-    let black_hole =
-        (counts.passed_size > 0 || unanswered.is_some()) && largest_lost > counts.passed_size + MIN_SIZE_STEP;
+    let has_message = state.too_big > 0;
+    let black_hole = !has_message
+        && (counts.passed_size > 0 || unanswered.is_some())
+        && largest_lost > counts.passed_size + MIN_SIZE_STEP;
     let last_answer = Silence { start: other.last_at, end: state.last };
     let jump = if own.ids.is_counter() { counts.jump } else { Silence::default() };
     let silence = if stuck.is_some() { last_answer } else { counts.outage.longer(jump) };

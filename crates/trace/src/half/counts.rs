@@ -59,6 +59,8 @@ pub(crate) struct Counts {
     pub(crate) spurious: u64,
     pub(crate) missed: u64,
     pub(crate) late: u64,
+    /// Packets that arrived after later ones, by the reports of the receiver.
+    pub(crate) overtaken: u64,
     pub(crate) max_lateness: u64,
     /// Reports of duplicates that a retransmission made, and of others.
     pub(crate) duplicate_reports: u64,

@@ -36,6 +36,10 @@ const MIN_TIMEOUT: u64 = 190_000_000;
 const MIN_OUTAGE: u64 = 500_000_000;
 /// Maximum number of missing packets: more is another counter.
 const MAX_JUMP: u64 = 20_000;
+/// Tick of the timestamps of common kernels, with a margin.
+const MAX_TICK: u64 = 20_000_000;
+/// Jitter of a sender, nanoseconds.
+const MAX_SENDER_JITTER: u64 = 2_000_000;
 /// A filled gap without timestamps and without an RTT is reordering up to this age.
 const MAX_REORDERING: u64 = 3_000_000;
 
@@ -51,6 +55,12 @@ pub(crate) struct PathRtt {
 impl PathRtt {
     pub(crate) fn base(&self) -> u64 {
         self.receiver_min + self.sender_min
+    }
+
+    /// Returns the time to the sender and back. A small difference from the minimum is the time of the sender, not a queue.
+    fn to_sender(&self) -> u64 {
+        let queue = self.sender_last.saturating_sub(self.sender_min);
+        if queue < (self.base() / 8).max(MAX_SENDER_JITTER) { self.sender_min } else { self.sender_last }
     }
 
     fn last(&self) -> u64 {
@@ -126,6 +136,10 @@ pub(crate) struct Half {
     last_ip_id: Option<u16>,
     last_payload: u32,
     last_window: u64,
+    /// End of the highest range of a SACK option.
+    highest_sacked: u64,
+    /// Data was sent again, and not all data before `highest_sacked` is acknowledged.
+    is_recovering: bool,
     duplicate_acks: u32,
     /// Last retransmitted ranges, for reports of duplicates.
     resent: VecDeque<std::ops::Range<u64>>,
@@ -214,7 +228,10 @@ impl Half {
 
     fn new_data(&mut self, packet: &DataPacket, start: u64, end: u64, rtt: &PathRtt, flags: &mut PacketFlags) {
         let at = packet.at;
-        if start > self.next {
+        if start > self.next && self.counts.payload == 0 {
+            // Data before the start of the capture.
+            (self.acknowledged, self.known) = (self.acknowledged.max(start), self.known.max(start));
+        } else if start > self.next {
             flags.insert(PacketFlag::LostSegment);
             let (timestamp, ip_id) = (packet.timestamp, packet.ip_id);
             let (after, rtt) = (self.last_sent, rtt.last());
@@ -327,6 +344,16 @@ impl Half {
         let at = packet.at;
         let count = packets(end - start, self.counts.mss);
         self.counts.resent += count;
+        let is_older =
+            packet.timestamp.zip(self.last_timestamp).is_some_and(|(own, last)| (own.wrapping_sub(last) as i32) < 0);
+        if is_older {
+            // The original arrives after its retransmission.
+            self.counts.add_late(0);
+            self.counts.spurious += count;
+            self.counts.lost_before = self.counts.lost_before.saturating_sub(count);
+            flags.insert(PacketFlag::OutOfOrder);
+            return;
+        }
         if end <= self.acknowledged {
             self.counts.spurious += count;
             flags.insert(PacketFlag::SpuriousRetransmission);
@@ -339,6 +366,7 @@ impl Half {
             self.resent.pop_front();
         }
         self.resent.push_back(start..end);
+        self.is_recovering = true;
         let arrivals = &mut self.arrivals;
         self.sent.resend(start, end, at, is_timeout, |run| {
             if run.resends > 0 {
@@ -410,7 +438,7 @@ impl Half {
             }
         }
         self.last_heard = at;
-        self.pend(at + rtt.sender_last, packet.window, packet.is_window_known);
+        self.pend(at + rtt.to_sender(), packet.window, packet.is_window_known);
         self.advance(at, rtt);
         let in_flight = self.in_flight();
         if let Some(series) = &mut self.series {
@@ -440,7 +468,11 @@ impl Half {
             flags.insert(PacketFlag::WindowUpdate);
         }
         self.counts.is_closed = packet.window == 0;
-        self.counts.unread += self.last_window.saturating_sub(packet.window);
+        let shrunk = self.last_window.saturating_sub(packet.window);
+        // Data behind a gap also waits, and less than a packet is the usual delay of a reader.
+        if packet.sack.is_empty() && shrunk >= u64::from(self.counts.mss) {
+            self.counts.unread += shrunk;
+        }
         self.last_window = packet.window;
         self.counts.max_window = self.counts.max_window.max(packet.window);
         self.edge = self.edge.max(acknowledged + packet.window);
@@ -468,6 +500,7 @@ impl Half {
                 }
             } else {
                 self.sent.sack(start, end);
+                self.highest_sacked = self.highest_sacked.max(end);
             }
         }
     }
@@ -481,6 +514,8 @@ impl Half {
     ) {
         let at = packet.at;
         let (counts, arrivals) = (&mut self.counts, &mut self.arrivals);
+        let highest_sacked = if self.is_recovering { 0 } else { self.highest_sacked };
+        self.is_recovering &= acknowledged < self.highest_sacked;
         let mut newest = None;
         let mut is_clean = true;
         self.sent.acknowledge(acknowledged, |run| {
@@ -492,6 +527,10 @@ impl Half {
             let length = run.length() as u32;
             if run.resends == 0 {
                 is_clean &= !run.is_sacked;
+                // Later data arrived first, and nothing was sent again.
+                if !run.is_sacked && run.end < highest_sacked {
+                    counts.overtaken += packets(run.length(), counts.mss);
+                }
                 newest = Some(run.last_at);
                 // The size of the packets within a super-packet is unknown.
                 if run.size <= counts.mss {
@@ -663,8 +702,9 @@ fn is_late(gap: &Gap, packet: &DataPacket, rtt: &PathRtt) -> bool {
     let age = packet.at.saturating_sub(gap.at);
     if let (Some(after), Some(own)) = (gap.timestamp, packet.timestamp) {
         let newer = own.wrapping_sub(after) as i32;
-        if newer != 0 {
-            return newer < 0;
+        // A retransmission cannot follow within a tick of the clock on a path that is longer.
+        if newer != 0 || rtt.base() > MAX_TICK {
+            return newer <= 0;
         }
     }
     let expected = rtt.base();

@@ -34,9 +34,9 @@ pub(in crate::diagnose) const MIN_MARKED_SHARE: f64 = 0.001;
 /// Finds packets that arrive in another order.
 pub(in crate::diagnose) fn reordering(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    let late = capture.delivery.reordered.max(capture.loss.spurious.min(capture.delivery.duplicate_reports));
+    let late = capture.delivery.reordered;
     let share = late as f64 / capture.data_packets.max(1) as f64;
-    if late < MIN_DISTURBED || share < MIN_DISTURBED_SHARE || capture.loss.spurious > late * 4 {
+    if late < MIN_DISTURBED || share < MIN_DISTURBED_SHARE {
         return None;
     }
     let found = Found {

@@ -51,6 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         window::slow_reader,
         &[
             of("time with a closed window / time", MinShare(window::MIN_CLOSED_SHARE)),
+            of("or bytes by which the window shrank / acknowledged bytes", MinShare(window::MIN_UNREAD_SHARE)),
             of("or time with a window below half its maximum / active time", MinShare(window::MIN_SHRUNK_SHARE)),
             of("with a full window / active time", MinShare(window::MIN_SHRUNK_SHARE)),
         ],
