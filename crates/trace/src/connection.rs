@@ -7,7 +7,7 @@ use crate::analysis::{AnalysisOptions, Connection};
 use crate::copies::{Copies, Fingerprint};
 use crate::evidence;
 use crate::flags::{PacketFlag, PacketFlags};
-use crate::half::{AckPacket, DataPacket, Half, PathRtt};
+use crate::half::{AckPacket, Arrival, DataPacket, Half, PathRtt};
 use crate::round_trip::EndRtt;
 use crate::sender_clock::SenderClock;
 use crate::series::Series;
@@ -436,7 +436,7 @@ impl ConnectionState {
     }
 
     /// Ends the connection.
-    pub(crate) fn finish(mut self) -> Connection {
+    pub(crate) fn finish(mut self) -> (Connection, Vec<Arrival>) {
         for number in 0..2 {
             let rtt = self.path_rtt(number);
             self.ends[number].half.finish(self.last, &rtt);
@@ -446,15 +446,17 @@ impl ConnectionState {
         let payload =
             |number: usize| self.ends[number].half.counts.payload.max(self.ends[number].half.counts.acknowledged);
         let sender = usize::from(payload(1) > payload(0));
-        let evidence = evidence::evidence(&mut self, sender);
+        let (evidence, arrivals) = evidence::evidence(&mut self, sender);
         let series = self.ends[sender].half.series.take().map(|series| *series);
-        Connection {
+        let connection = Connection {
             client: self.ends[client].endpoint,
             server: self.ends[1 - client].endpoint,
+            is_client_sender: sender == client,
             start: Instant::from_nanos(self.start),
             evidence,
             series,
-        }
+        };
+        (connection, arrivals)
     }
 }
 

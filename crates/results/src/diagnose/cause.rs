@@ -371,7 +371,7 @@ impl Cause {
             Cause::Loss => &[Cause::Retransmissions],
             // The queue of the acknowledgements delays the data, too.
             Cause::ReturnPath => &[Cause::Queueing, Cause::Shaper],
-            Cause::DelayedAck => &[Cause::LockStep, Cause::StartUp, Cause::SlowWriter, Cause::SmallMtu],
+            Cause::DelayedAck => &[Cause::StartUp, Cause::SlowWriter, Cause::SmallMtu],
             Cause::BlackHole => &[
                 Cause::Timeouts,
                 Cause::Loss,

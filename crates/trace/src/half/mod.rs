@@ -136,6 +136,8 @@ pub(crate) struct Half {
     last_ip_id: Option<u16>,
     last_payload: u32,
     last_window: u64,
+    /// The capture point is near the sender.
+    is_at_sender: bool,
     /// End of the highest range of a SACK option.
     highest_sacked: u64,
     /// Data was sent again, and not all data before `highest_sacked` is acknowledged.
@@ -328,7 +330,7 @@ impl Half {
         }
         let length = (gap.end - gap.start) as u32;
         // The lost packets came soon after the packet before them.
-        let lost_at = gap.after + (gap.at - gap.after) / 4;
+        let lost_at = (gap.after + 1).min(gap.at);
         self.arrivals.push(Arrival { at: lost_at, length, is_lost: true });
     }
 
@@ -368,7 +370,7 @@ impl Half {
         self.resent.push_back(start..end);
         self.is_recovering = true;
         let arrivals = &mut self.arrivals;
-        self.sent.resend(start, end, at, is_timeout, |run| {
+        self.sent.resend(start, end, at, packet.payload, |run| {
             if run.resends > 0 {
                 arrivals.push(Arrival { at: run.resent_at, length: run.length() as u32, is_lost: true });
             }
@@ -438,6 +440,7 @@ impl Half {
             }
         }
         self.last_heard = at;
+        self.is_at_sender = rtt.sender_min < rtt.base() / 10;
         self.pend(at + rtt.to_sender(), packet.window, packet.is_window_known);
         self.advance(at, rtt);
         let in_flight = self.in_flight();
@@ -549,6 +552,7 @@ impl Half {
                 return;
             }
             counts.lost_after += lost;
+            counts.passed_size = counts.passed_size.max(run.resent_size.min(counts.mss));
             counts.lost_size = counts.lost_size.max(run.size.min(counts.mss));
             counts.add_loss(run.first_at, lost, rtt.last(), rtt.base());
             arrivals.push(Arrival { at: run.first_at, length, is_lost: true });
@@ -674,7 +678,11 @@ impl Half {
 
     fn is_full(&self) -> bool {
         let in_flight = self.in_flight();
-        in_flight > 0 && self.window != u64::MAX && in_flight + u64::from(self.counts.mss) > self.window
+        // Away from the sender, the bytes in flight are an estimate.
+        let tolerance = if self.is_at_sender { 0 } else { self.window / 16 };
+        in_flight > 0
+            && self.window != u64::MAX
+            && in_flight.saturating_add(tolerance.max(u64::from(self.counts.mss))) > self.window
     }
 
     /// Ends the direction at the end of the connection.

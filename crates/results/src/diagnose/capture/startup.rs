@@ -20,6 +20,8 @@ pub(in crate::diagnose) const MAX_STANDING_SHARE: f64 = 0.4;
 pub(in crate::diagnose) const MIN_OVERSHOOT: u64 = 10;
 /// Minimum share of the possible rate that is unused afterwards. A smaller cost is part of any slow start.
 pub(in crate::diagnose) const MIN_UNUSED_SHARE: f64 = 0.15;
+/// Maximum share of pauses: each pause starts another slow start.
+pub(in crate::diagnose) const MAX_PAUSE_SHARE: f64 = 0.3;
 /// Minimum share of all losses in slow start.
 pub(in crate::diagnose) const MIN_OVERSHOOT_SHARE: f64 = 0.7;
 
@@ -99,7 +101,8 @@ pub(in crate::diagnose) fn overshoot(figures: &Figures) -> Option<Finding> {
         return None;
     }
     let unused = capture.queue.unused_share;
-    if unused < MIN_UNUSED_SHARE {
+    let pauses = capture.share(super::application::pauses(capture));
+    if unused < MIN_UNUSED_SHARE || pauses > MAX_PAUSE_SHARE || capture.queue.competing.is_some() {
         return None;
     }
     let found = Found {

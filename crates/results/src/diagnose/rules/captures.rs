@@ -112,6 +112,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("losses", MinCount(losses::MIN_POLICED)),
             of("losses and passed packets that a token bucket explains", MinShare(losses::MIN_EXPLAINED_SHARE)),
+            of("the same with 60 losses and more", MinShare(losses::MIN_EXPLAINED_OF_MANY)),
             of("queueing delay before losses / bucket at the rate", MaxShare(losses::MAX_DELAY_SHARE)),
         ],
         POLICING,
