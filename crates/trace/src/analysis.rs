@@ -11,6 +11,7 @@ use lfn_results::evidence::capture::CaptureEvidence;
 use crate::connection::ConnectionState;
 use crate::flags::{PacketFlag, PacketFlags};
 use crate::series::Series;
+use crate::shared_path::SharedPaths;
 
 /// Segments between two searches for closed connections.
 const SWEEP_INTERVAL: u64 = 65_536;
@@ -58,6 +59,7 @@ pub struct Analysis {
     options: AnalysisOptions,
     open: HashMap<ConnectionKey, ConnectionState>,
     finished: Vec<Connection>,
+    shared: SharedPaths,
     totals: CaptureTotals,
 }
 
@@ -70,7 +72,10 @@ struct ConnectionKey {
 
 impl ConnectionKey {
     fn of(segment: &TcpSegment) -> Self {
-        let (a, b) = (segment.source, segment.destination);
+        ConnectionKey::between(segment.source, segment.destination)
+    }
+
+    fn between(a: TcpEndpoint, b: TcpEndpoint) -> Self {
         if a <= b { ConnectionKey { low: a, high: b } } else { ConnectionKey { low: b, high: a } }
     }
 }
@@ -81,6 +86,8 @@ pub struct Connection {
     /// End that opened the connection; the end with the higher port if the handshake is missing.
     pub client: TcpEndpoint,
     pub server: TcpEndpoint,
+    /// The client sends most of the data, which `evidence` describes.
+    pub is_client_sender: bool,
     /// Time of the first packet, since 1970.
     pub start: Instant,
     pub evidence: CaptureEvidence,
@@ -117,7 +124,13 @@ pub struct Finished {
 impl Analysis {
     /// Creates an analysis without connections.
     pub fn new(options: AnalysisOptions) -> Self {
-        Analysis { options, open: HashMap::new(), finished: Vec::new(), totals: CaptureTotals::default() }
+        Analysis {
+            options,
+            open: HashMap::new(),
+            finished: Vec::new(),
+            shared: SharedPaths::default(),
+            totals: CaptureTotals::default(),
+        }
     }
 
     /// Adds the next segment, captured at `at` since 1970, and returns its flags.
@@ -153,6 +166,13 @@ impl Analysis {
         flags
     }
 
+    /// Adds a message of ICMP that a segment was too big for a link with this MTU; 0 is unknown.
+    pub fn add_too_big(&mut self, source: TcpEndpoint, destination: TcpEndpoint, mtu: u32) {
+        if let Some(state) = self.open.get_mut(&ConnectionKey::between(source, destination)) {
+            state.add_too_big(mtu);
+        }
+    }
+
     /// Returns the counts so far.
     pub fn totals(&self) -> &CaptureTotals {
         &self.totals
@@ -165,12 +185,15 @@ impl Analysis {
             self.finish_one(state);
         }
         self.keep_largest();
+        self.shared.finish(&mut self.finished);
         self.totals.unlisted = self.totals.connections.saturating_sub(self.finished.len() as u64);
         Finished { connections: self.finished, totals: self.totals }
     }
 
     fn finish_one(&mut self, state: ConnectionState) {
-        self.finished.push(state.finish());
+        let (connection, arrivals) = state.finish();
+        self.shared.add(&connection, arrivals);
+        self.finished.push(connection);
         if self.finished.len() > self.options.max_finished.saturating_mul(2) {
             self.keep_largest();
         }

@@ -7,10 +7,15 @@ use crate::analysis::{AnalysisOptions, Connection};
 use crate::copies::{Copies, Fingerprint};
 use crate::evidence;
 use crate::flags::{PacketFlag, PacketFlags};
-use crate::half::{AckPacket, DataPacket, Half, PathRtt};
+use crate::half::{AckPacket, Arrival, DataPacket, Half, PathRtt};
 use crate::round_trip::EndRtt;
 use crate::sender_clock::SenderClock;
 use crate::series::Series;
+
+/// Data packets in sequence that do not fit the window, before another window scale is assumed.
+const MIN_OVERFULL: u32 = 8;
+/// Bytes that a packet after a gap acknowledges, relative to others, if the gap is lost acknowledgements.
+const MIN_GAP_ADVANCE: f64 = 1.4;
 
 /// State of one end of a connection.
 #[derive(Debug)]
@@ -24,6 +29,8 @@ pub(crate) struct End {
     /// Window scale that was inferred from the data towards this end.
     pub(crate) inferred_scale: u8,
     raw_window: u16,
+    /// Data packets in sequence that did not fit the window.
+    overfull: u32,
     pub(crate) packets: u64,
     pub(crate) pure_acks: u64,
     pub(crate) copies: u64,
@@ -64,17 +71,28 @@ pub(crate) struct IdSequence {
     pub(crate) steps: u64,
     pub(crate) single_steps: u64,
     pub(crate) skipped: u64,
+    gaps: u64,
+    single_advance: u64,
+    gap_advance: u64,
 }
 
 impl IdSequence {
-    fn add(&mut self, id: Option<u16>) {
+    /// Adds a packet that acknowledges so many bytes more than the one before.
+    fn add(&mut self, id: Option<u16>, advance: u64) {
         let Some(id) = id.filter(|id| *id != 0) else { return };
         if let Some(last) = self.last {
             let step = id.wrapping_sub(last);
             self.steps += 1;
             match step {
-                1 => self.single_steps += 1,
-                2..64 => self.skipped += u64::from(step) - 1,
+                1 => {
+                    self.single_steps += 1;
+                    self.single_advance += advance;
+                }
+                2..64 => {
+                    self.skipped += u64::from(step) - 1;
+                    self.gaps += 1;
+                    self.gap_advance += advance;
+                }
                 _ => {}
             }
         }
@@ -86,9 +104,12 @@ impl IdSequence {
         self.steps >= 20 && self.single_steps * 10 >= self.steps * 5
     }
 
-    /// Returns the packets that are missing, if the identifications count the packets of the connection.
+    /// Returns the acknowledgements that are missing: the packets after a gap acknowledge more than others. The gaps of a host
+    /// that counts the packets of all its connections have no such effect.
     pub(crate) fn missing(&self) -> u64 {
-        if self.is_counter() { self.skipped } else { 0 }
+        let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
+        let (single, gap) = (mean(self.single_advance, self.single_steps), mean(self.gap_advance, self.gaps));
+        if self.is_counter() && gap >= MIN_GAP_ADVANCE * single { self.skipped } else { 0 }
     }
 }
 
@@ -103,6 +124,7 @@ impl End {
             hello: None,
             inferred_scale: 0,
             raw_window: 0,
+            overfull: 0,
             packets: 0,
             pure_acks: 0,
             copies: 0,
@@ -178,6 +200,14 @@ impl ConnectionState {
         self.is_reset || self.ends.iter().all(|end| end.has_fin)
     }
 
+    /// Counts a message that a segment was too big.
+    pub(crate) fn add_too_big(&mut self, mtu: u32) {
+        self.too_big += 1;
+        if mtu > 0 {
+            self.reported_mtu = Some(self.reported_mtu.map_or(mtu, |least| least.min(mtu)));
+        }
+    }
+
     fn number_of(&self, segment: &TcpSegment) -> usize {
         usize::from(segment.source != self.ends[0].endpoint)
     }
@@ -238,7 +268,6 @@ impl ConnectionState {
         let end = &mut self.ends[number];
         end.packets += 1;
         end.last_at = at;
-        end.ids.add(segment.ip_id);
         let is_plain = segment.flags.0 & (TcpFlags::SYN.0 | TcpFlags::RST.0) == 0;
         if is_plain {
             match end.ttl {
@@ -331,13 +360,16 @@ impl ConnectionState {
         let rtt = self.path_rtt(1 - number);
         let [first, second] = &mut self.ends;
         let (own, other) = if number == 0 { (first, second) } else { (second, first) };
-        other.half.acknowledge(&packet, &rtt, |sample, is_prompt| {
+        let before = other.half.counts.acknowledged;
+        let flags = other.half.acknowledge(&packet, &rtt, |sample, is_prompt| {
             if is_prompt {
                 own.rtt.add_prompt(sample);
             } else {
                 own.rtt.add(sample);
             }
-        })
+        });
+        own.ids.add(segment.ip_id, other.half.counts.acknowledged - before);
+        flags
     }
 
     fn data(&mut self, number: usize, at: u64, segment: &TcpSegment) -> PacketFlags {
@@ -383,6 +415,16 @@ impl ConnectionState {
         if window == u64::MAX || self.ends[receiver].pure_acks == 0 {
             return;
         }
+        // A single estimate can be too high. A window that is too small for the data is so each time.
+        if window + mss >= in_flight {
+            self.ends[receiver].overfull = 0;
+            return;
+        }
+        self.ends[receiver].overfull += 1;
+        if self.ends[receiver].overfull < MIN_OVERFULL {
+            return;
+        }
+        self.ends[receiver].overfull = 0;
         let mut factor = 1;
         while window * factor + mss < in_flight && self.ends[receiver].inferred_scale < 14 {
             self.ends[receiver].inferred_scale += 1;
@@ -394,7 +436,7 @@ impl ConnectionState {
     }
 
     /// Ends the connection.
-    pub(crate) fn finish(mut self) -> Connection {
+    pub(crate) fn finish(mut self) -> (Connection, Vec<Arrival>) {
         for number in 0..2 {
             let rtt = self.path_rtt(number);
             self.ends[number].half.finish(self.last, &rtt);
@@ -404,15 +446,17 @@ impl ConnectionState {
         let payload =
             |number: usize| self.ends[number].half.counts.payload.max(self.ends[number].half.counts.acknowledged);
         let sender = usize::from(payload(1) > payload(0));
-        let evidence = evidence::evidence(&mut self, sender);
+        let (evidence, arrivals) = evidence::evidence(&mut self, sender);
         let series = self.ends[sender].half.series.take().map(|series| *series);
-        Connection {
+        let connection = Connection {
             client: self.ends[client].endpoint,
             server: self.ends[1 - client].endpoint,
+            is_client_sender: sender == client,
             start: Instant::from_nanos(self.start),
             evidence,
             series,
-        }
+        };
+        (connection, arrivals)
     }
 }
 

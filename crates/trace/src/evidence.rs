@@ -6,12 +6,12 @@ use lfn_base::units::{BitRate, Bytes};
 use lfn_packet::TcpFlags;
 use lfn_results::evidence::capture::{
     ApplicationEvidence, CaptureEvidence, CaptureFaults, CapturePathEvidence, CapturePoint, CaptureRtt,
-    DeliveryEvidence, Handshake, LossEvidence, QueueEvidence, WindowEvidence,
+    DeliveryEvidence, Handshake, LossEvidence, PolicerFit, QueueEvidence, WindowEvidence,
 };
 
 use crate::bucket::{self, Tolerance};
 use crate::connection::{ConnectionState, End, Hello};
-use crate::half::{Half, LossEvent, MIN_UNANSWERED, Round, Silence};
+use crate::half::{Arrival, Half, LossEvent, MIN_UNANSWERED, Round, Silence};
 use crate::judge::{self, Direction};
 
 /// Share of a round trip's RTT to one side, from which the capture is at the other side.
@@ -21,10 +21,10 @@ const MIN_SIDE_SHARE: f64 = 0.9;
 const MIN_SIZE_STEP: u32 = 20;
 /// Minimum data packets for a judgement of their ECN field.
 const MIN_ECN_PACKETS: u64 = 20;
-/// Minimum RTT of data that shows a faster handshake, nanoseconds.
-const MIN_PROXY_RTT: u64 = 5_000_000;
 /// Minimum delay of a queue, nanoseconds.
 const MIN_QUEUE: u64 = 100_000;
+/// Minimum share that a queue of fixed size explains, for a queue that the RTT hardly shows.
+const MIN_QUEUE_FIT: f64 = 0.85;
 /// Minimum losses for a comparison with the RTTs of other packets.
 const MIN_RANKED_EVENTS: usize = 8;
 /// Minimum round trips for a steady rate.
@@ -34,8 +34,8 @@ const STEADY_SPREAD: f64 = 1.15;
 /// Minimum rate of a burst, relative to the steady rate.
 const MIN_BURST_FACTOR: f64 = 1.4;
 
-/// Returns the evidence of the data from one end.
-pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> CaptureEvidence {
+/// Returns the evidence of the data from one end, and its arrivals if packets were lost.
+pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec<Arrival>) {
     let rtt = rtt(state, sender);
     let handshake = handshake(state, sender);
     let arrivals = std::mem::take(&mut state.ends[sender].half.arrivals);
@@ -54,13 +54,11 @@ pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> CaptureEvi
         has_window,
     };
     let judged = judge::judge(rounds, &direction);
-    let loss = loss(own, &direction, &rtt, judged.startup_loss);
-    let policer = if loss.before_capture + loss.after_capture > 0 {
-        bucket::fit(&arrivals.into_sorted(), 1, &Tolerance { mss: half.counts.mss, rtt: rtt.base.as_secs_f64() })
-    } else {
-        None
-    };
-    CaptureEvidence {
+    let arrivals = arrivals.into_sorted();
+    let tolerance = Tolerance { mss: half.counts.mss, rtt: rtt.base.as_secs_f64() };
+    let policer = bucket::fit(&arrivals, 1, &tolerance);
+    let loss = loss(own, &direction, &rtt, judged.startup_loss, policer.as_ref());
+    let evidence = CaptureEvidence {
         sender: endpoint(own),
         receiver: endpoint(other),
         point: point(&rtt),
@@ -83,7 +81,8 @@ pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> CaptureEvi
         startup: judged.startup,
         policer,
         periods: judged.periods,
-    }
+    };
+    (evidence, arrivals)
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -177,19 +176,26 @@ fn application(own: &End, other: &End) -> ApplicationEvidence {
 
 /// Returns the maximum RTT before a loss without a queue. A short queue is visible by its rank only: most losses follow
 /// RTTs above those of most other packets.
-fn flat_limit(events: &[LossEvent], direction: &Direction, rtt: &CaptureRtt) -> u64 {
+fn flat_limit(events: &[LossEvent], direction: &Direction, rtt: &CaptureRtt, fit: Option<&PolicerFit>) -> u64 {
     let near = direction.base_rtt + direction.base_rtt / 10 + 1_000_000;
-    let most = direction.base_rtt + nanos(rtt.p95).saturating_sub(direction.base_rtt) * 7 / 10;
+    let most = direction.base_rtt + nanos(rtt.p95).saturating_sub(direction.base_rtt) / 2;
     let usual = most.max(direction.base_rtt + MIN_QUEUE);
     let above = events.iter().filter(|event| event.rtt > usual).count();
-    let is_ranked = events.len() >= MIN_RANKED_EVENTS && above * 2 >= events.len();
+    let is_queue = fit.is_some_and(|fit| fit.explained_share >= MIN_QUEUE_FIT);
+    let is_ranked = is_queue && events.len() >= MIN_RANKED_EVENTS && above * 2 >= events.len();
     if is_ranked { near.min(usual) } else { near }
 }
 
-fn loss(own: &End, direction: &Direction, rtt: &CaptureRtt, startup_loss: Option<u64>) -> LossEvidence {
+fn loss(
+    own: &End,
+    direction: &Direction,
+    rtt: &CaptureRtt,
+    startup_loss: Option<u64>,
+    fit: Option<&PolicerFit>,
+) -> LossEvidence {
     let counts = &own.half.counts;
     let lost = counts.lost_before + counts.lost_after;
-    let flat_limit = flat_limit(&counts.events, direction, rtt);
+    let flat_limit = flat_limit(&counts.events, direction, rtt, fit);
     // Slow start overflows a queue once; the other losses show the path.
     let is_startup = |event: &&LossEvent| startup_loss.is_some_and(|end| event.at <= end) && event.rtt > flat_limit;
     let others = || counts.events.iter().filter(|event| !is_startup(event));
@@ -231,6 +237,7 @@ fn window(own: &End, direction: &Direction, active: u64) -> WindowEvidence {
         binding_share: share(binding),
         zero: Duration::from_nanos(rounds.iter().map(|round| round.closed).sum::<u64>() + counts.closed_while_idle),
         zero_windows: counts.zero_windows,
+        unread_share: counts.unread as f64 / counts.acknowledged.max(1) as f64,
         shrunk_share: share(rounds.iter().map(|round| round.shrunk).sum()),
     }
 }
@@ -245,7 +252,8 @@ fn queue(
     let share = |time: u64| if active == 0 { 0.0 } else { time as f64 / active as f64 };
     let standing: u64 = rounds.iter().filter(|round| !direction.is_flat(round.rtt)).map(Round::time).sum();
     let is_busy = |round: &Round| {
-        round.acknowledged >= 4 * u64::from(direction.mss)
+        round.timeout == 0
+            && round.acknowledged >= 4 * u64::from(direction.mss)
             && !round.is_drained
             && round.time() > 0
             && !direction.is_window_limited(round)
@@ -339,9 +347,9 @@ fn delivery(own: &End, other: &End, state: &ConnectionState, point: CapturePoint
     let counts = &own.half.counts;
     DeliveryEvidence {
         // A sender does not reorder its own packets: the capture does.
-        reordered: if point == CapturePoint::Sender { 0 } else { counts.late },
+        reordered: if point == CapturePoint::Sender { counts.overtaken } else { counts.late.max(counts.overtaken) },
         max_lateness: Duration::from_nanos(counts.max_lateness),
-        duplicated: if is_captured_twice(state) { 0 } else { own.copies },
+        duplicated: if is_captured_twice(state) { 0 } else { own.copies.max(counts.network_duplicates) },
         duplicate_reports: counts.duplicate_reports,
         lost_acknowledgements: other.ids.missing(),
         acknowledgements: other.pure_acks,
@@ -379,9 +387,13 @@ fn path(own: &End, other: &End, state: &ConnectionState, point: CapturePoint) ->
     let counts = &own.half.counts;
     let mss = counts.mss;
     let stuck = own.half.oldest().filter(|_| counts.unanswered_timeouts >= MIN_UNANSWERED);
-    let stuck_size = stuck.map_or(0, |(_, _, size)| size.min(mss));
+    let unanswered = own.half.oldest().filter(|(_, resends, _)| *resends >= 3);
+    let stuck_size = unanswered.map_or(0, |(_, _, size)| size.min(mss));
     let largest_lost = stuck_size.max(if counts.lost_after >= 3 { counts.lost_size } else { 0 });
-    let black_hole = (counts.passed_size > 0 || stuck.is_some()) && largest_lost > counts.passed_size + MIN_SIZE_STEP;
+    let has_message = state.too_big > 0;
+    let black_hole = !has_message
+        && (counts.passed_size > 0 || unanswered.is_some())
+        && largest_lost > counts.passed_size + MIN_SIZE_STEP;
     let last_answer = Silence { start: other.last_at, end: state.last };
     let jump = if own.ids.is_counter() { counts.jump } else { Silence::default() };
     let silence = if stuck.is_some() { last_answer } else { counts.outage.longer(jump) };
@@ -415,8 +427,5 @@ fn offers_ecn(hello: &Hello) -> bool {
 fn is_proxied(end: &End) -> bool {
     let Some(hello) = end.hello else { return false };
     let has_other_ttl = end.packets >= 10 && !end.has_other_ttl && end.ttl.is_some_and(|ttl| ttl != hello.ttl);
-    let (handshake, data) = (end.rtt.handshake, end.rtt.data_min);
-    let is_faster = end.rtt.samples >= 20
-        && handshake.zip(data).is_some_and(|(handshake, data)| data > MIN_PROXY_RTT && handshake * 3 < data);
-    has_other_ttl || is_faster
+    has_other_ttl || end.rtt.has_faster_handshake()
 }

@@ -9,6 +9,10 @@ const MAX_TIMESTAMPS: usize = 64;
 
 /// Share of the samples that may be of another path.
 const OUTLIERS: f64 = 0.02;
+/// Minimum samples for a comparison with the handshake.
+const MIN_PROXY_SAMPLES: u64 = 20;
+/// Minimum RTT of data for this comparison, nanoseconds.
+const MIN_PROXY_RTT: u64 = 5_000_000;
 /// Minimum samples for a judgement of the usual path.
 const MIN_SAMPLES: u64 = 100;
 
@@ -85,9 +89,18 @@ impl EndRtt {
         self.last.get_or_insert(nanos);
     }
 
+    /// Returns true if the handshake was far faster than each answer to data: another host answered the handshake.
+    pub(crate) fn has_faster_handshake(&self) -> bool {
+        let Some((handshake, data)) = self.handshake.zip(self.data_min) else { return false };
+        self.samples >= MIN_PROXY_SAMPLES && data > MIN_PROXY_RTT && handshake * 3 < data
+    }
+
     /// Returns the minimum of the usual path. A few packets with a much smaller RTT, and none between, took another path.
     pub(crate) fn usual_min(&self) -> Option<u64> {
-        let min = self.min?;
+        let min = match (self.handshake, self.data_min) {
+            (Some(_), Some(data)) if self.has_faster_handshake() => data,
+            _ => self.min?,
+        };
         let Some(delays) = &self.delays else { return Some(min) };
         let (low, middle) = (delays.quantile(OUTLIERS), delays.quantile(0.5));
         let is_sharp = (min + low) * 21 >= (min + middle) * 20;

@@ -1,7 +1,7 @@
 //! Files of a capture: opens and decompresses them, and puts the parts of one capture in order.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
@@ -9,7 +9,7 @@ use lfn_base::time::Instant;
 use lfn_packet::capture::{CaptureError, CaptureReader, Compression};
 
 use super::error::TraceError;
-use super::zstd::ZstdReader;
+use super::zstd::{ZstdReader, ends_early};
 
 /// Bytes that are read at once from a compressed file.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -95,8 +95,20 @@ fn decompress(mut file: Box<dyn Read>) -> io::Result<(Bytes, Option<Compression>
     let whole = io::Cursor::new(first).chain(file);
     let buffered = |whole| BufReader::with_capacity(BUFFER_BYTES, whole);
     Ok(match compression {
-        Some(Compression::Gzip) => (Box::new(MultiGzDecoder::new(buffered(whole))), compression),
+        Some(Compression::Gzip) => (Box::new(GzipReader(MultiGzDecoder::new(buffered(whole)))), compression),
         Some(Compression::Zstandard) => (Box::new(ZstdReader::new(buffered(whole))), compression),
         Some(Compression::Xz) | None => (Box::new(whole), None),
     })
+}
+
+/// Decompressed bytes of a gzip file. The error of a file that is cut off names the end.
+struct GzipReader<R>(MultiGzDecoder<R>);
+
+impl<R: BufRead> Read for GzipReader<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => ends_early(),
+            _ => error,
+        })
+    }
 }

@@ -52,7 +52,8 @@ impl<R: BufRead> ZstdReader<R> {
     }
 }
 
-fn ends_early() -> io::Error {
+/// Returns the error of a compressed file that is cut off.
+pub fn ends_early() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the compressed data end early")
 }
 

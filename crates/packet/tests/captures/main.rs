@@ -3,5 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod damaged_files;
+mod decoder;
+mod decoder_tcp;
+mod decoder_tunnels;
 mod files;
+mod packets;
+mod properties;
 mod reader;

@@ -332,7 +332,15 @@ impl Cause {
                 Cause::StartUp,
             ],
             // A receiver that pauses hides the end of slow start.
-            Cause::SlowReader => &[Cause::ReceiveWindow, Cause::KernelCap, Cause::StartUp],
+            Cause::SlowReader => &[
+                Cause::ReceiveWindow,
+                Cause::KernelCap,
+                Cause::StartUp,
+                Cause::LockStep,
+                Cause::DelayedAck,
+                Cause::Queueing,
+                Cause::Overshoot,
+            ],
             // A sender without data needs no window: its bytes in flight are not evidence.
             Cause::SlowWriter => &[Cause::SendBuffer, Cause::ReceiveWindow, Cause::StartUp],
             // Both ends keep the rate: the sender waits, and the receiver reads no faster.
@@ -351,11 +359,19 @@ impl Cause {
             Cause::LocalDrops => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             Cause::Competing => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             // The data in flight is lost, and the streams start slowly again.
-            Cause::Standstill => &[Cause::Loss, Cause::LossBursts, Cause::Timeouts, Cause::Retransmissions],
+            Cause::Standstill => &[
+                Cause::Loss,
+                Cause::LossBursts,
+                Cause::Timeouts,
+                Cause::Retransmissions,
+                Cause::Overshoot,
+                Cause::ShortQueue,
+                Cause::SlowWriter,
+            ],
             Cause::Loss => &[Cause::Retransmissions],
             // The queue of the acknowledgements delays the data, too.
             Cause::ReturnPath => &[Cause::Queueing, Cause::Shaper],
-            Cause::DelayedAck => &[Cause::LockStep, Cause::StartUp, Cause::SlowWriter, Cause::SmallMtu],
+            Cause::DelayedAck => &[Cause::StartUp, Cause::SlowWriter, Cause::SmallMtu],
             Cause::BlackHole => &[
                 Cause::Timeouts,
                 Cause::Loss,

@@ -230,6 +230,8 @@ pub struct WindowEvidence {
     pub zero: Duration,
     /// Times that the window closed.
     pub zero_windows: u64,
+    /// Bytes by which the window shrank, relative to the acknowledged bytes: data that waited for the reader.
+    pub unread_share: f64,
     /// Share of the active time in which the receiver's unread data had shrunk the window.
     #[serde(with = "finite")]
     pub shrunk_share: f64,

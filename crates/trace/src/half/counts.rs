@@ -49,6 +49,8 @@ pub(crate) struct Counts {
     pub(crate) max_window: u64,
     pub(crate) is_closed: bool,
     pub(crate) zero_windows: u64,
+    /// Bytes by which the window shrank: data that the receiver had not read.
+    pub(crate) unread: u64,
     /// Nanoseconds with a closed window and no data in flight.
     pub(crate) closed_while_idle: u64,
     pub(crate) resent: u64,
@@ -57,8 +59,12 @@ pub(crate) struct Counts {
     pub(crate) spurious: u64,
     pub(crate) missed: u64,
     pub(crate) late: u64,
+    /// Packets that arrived after later ones, by the reports of the receiver.
+    pub(crate) overtaken: u64,
     pub(crate) max_lateness: u64,
+    /// Reports of duplicates that a retransmission made, and of others.
     pub(crate) duplicate_reports: u64,
+    pub(crate) network_duplicates: u64,
     pub(crate) timeouts: u64,
     pub(crate) timeout: u64,
     /// Retransmissions after timeouts since the last packet of the receiver.

@@ -26,6 +26,8 @@ use sent::{Run, SentRuns};
 
 /// Retransmissions without an answer that are an outage.
 pub(crate) const MIN_UNANSWERED: u32 = 2;
+/// Maximum number of retransmitted ranges that are remembered.
+const MAX_RESENT: usize = 64;
 /// Maximum acknowledgements on their way to the sender. Beyond it, neighbours are merged.
 const MAX_PENDING: usize = 256;
 /// Minimum silence before a retransmission after a timeout: the minimum of Linux, without its jitter.
@@ -34,6 +36,10 @@ const MIN_TIMEOUT: u64 = 190_000_000;
 const MIN_OUTAGE: u64 = 500_000_000;
 /// Maximum number of missing packets: more is another counter.
 const MAX_JUMP: u64 = 20_000;
+/// Tick of the timestamps of common kernels, with a margin.
+const MAX_TICK: u64 = 20_000_000;
+/// Jitter of a sender, nanoseconds.
+const MAX_SENDER_JITTER: u64 = 2_000_000;
 /// A filled gap without timestamps and without an RTT is reordering up to this age.
 const MAX_REORDERING: u64 = 3_000_000;
 
@@ -49,6 +55,12 @@ pub(crate) struct PathRtt {
 impl PathRtt {
     pub(crate) fn base(&self) -> u64 {
         self.receiver_min + self.sender_min
+    }
+
+    /// Returns the time to the sender and back. A small difference from the minimum is the time of the sender, not a queue.
+    fn to_sender(&self) -> u64 {
+        let queue = self.sender_last.saturating_sub(self.sender_min);
+        if queue < (self.base() / 8).max(MAX_SENDER_JITTER) { self.sender_min } else { self.sender_last }
     }
 
     fn last(&self) -> u64 {
@@ -123,7 +135,16 @@ pub(crate) struct Half {
     last_timestamp: Option<u32>,
     last_ip_id: Option<u16>,
     last_payload: u32,
+    last_window: u64,
+    /// The capture point is near the sender.
+    is_at_sender: bool,
+    /// End of the highest range of a SACK option.
+    highest_sacked: u64,
+    /// Data was sent again, and not all data before `highest_sacked` is acknowledged.
+    is_recovering: bool,
     duplicate_acks: u32,
+    /// Last retransmitted ranges, for reports of duplicates.
+    resent: VecDeque<std::ops::Range<u64>>,
     pub(crate) series: Option<Box<Series>>,
 }
 
@@ -190,6 +211,7 @@ impl Half {
             flags.insert(if self.window == 0 { PacketFlag::ZeroWindowProbe } else { PacketFlag::KeepAlive });
             return flags;
         }
+        self.note_jump(packet);
         self.counts.add_packet(packet);
         if start >= self.next {
             self.new_data(packet, start, end, rtt, &mut flags);
@@ -208,13 +230,15 @@ impl Half {
 
     fn new_data(&mut self, packet: &DataPacket, start: u64, end: u64, rtt: &PathRtt, flags: &mut PacketFlags) {
         let at = packet.at;
-        if start > self.next {
+        if start > self.next && self.counts.payload == 0 {
+            // Data before the start of the capture.
+            (self.acknowledged, self.known) = (self.acknowledged.max(start), self.known.max(start));
+        } else if start > self.next {
             flags.insert(PacketFlag::LostSegment);
             let (timestamp, ip_id) = (packet.timestamp, packet.ip_id);
             let (after, rtt) = (self.last_sent, rtt.last());
             self.gaps.insert(Gap { start: self.next, end: start, at, timestamp, ip_id, after, rtt });
         }
-        self.note_jump(packet);
         self.begin_round(at, rtt);
         let payload = (end - start) as u32;
         self.sent.insert(Run { start, end, first_at: at, last_at: at, size: payload, ..Run::default() });
@@ -306,7 +330,7 @@ impl Half {
         }
         let length = (gap.end - gap.start) as u32;
         // The lost packets came soon after the packet before them.
-        let lost_at = gap.after + (gap.at - gap.after) / 4;
+        let lost_at = (gap.after + 1).min(gap.at);
         self.arrivals.push(Arrival { at: lost_at, length, is_lost: true });
     }
 
@@ -322,6 +346,16 @@ impl Half {
         let at = packet.at;
         let count = packets(end - start, self.counts.mss);
         self.counts.resent += count;
+        let is_older =
+            packet.timestamp.zip(self.last_timestamp).is_some_and(|(own, last)| (own.wrapping_sub(last) as i32) < 0);
+        if is_older {
+            // The original arrives after its retransmission.
+            self.counts.add_late(0);
+            self.counts.spurious += count;
+            self.counts.lost_before = self.counts.lost_before.saturating_sub(count);
+            flags.insert(PacketFlag::OutOfOrder);
+            return;
+        }
         if end <= self.acknowledged {
             self.counts.spurious += count;
             flags.insert(PacketFlag::SpuriousRetransmission);
@@ -330,8 +364,13 @@ impl Half {
         if is_timeout {
             self.counts.add_timeout(at, silence);
         }
+        if self.resent.len() >= MAX_RESENT {
+            self.resent.pop_front();
+        }
+        self.resent.push_back(start..end);
+        self.is_recovering = true;
         let arrivals = &mut self.arrivals;
-        self.sent.resend(start, end, at, is_timeout, |run| {
+        self.sent.resend(start, end, at, packet.payload, |run| {
             if run.resends > 0 {
                 arrivals.push(Arrival { at: run.resent_at, length: run.length() as u32, is_lost: true });
             }
@@ -401,7 +440,8 @@ impl Half {
             }
         }
         self.last_heard = at;
-        self.pend(at + rtt.sender_last, packet.window, packet.is_window_known);
+        self.is_at_sender = rtt.sender_min < rtt.base() / 10;
+        self.pend(at + rtt.to_sender(), packet.window, packet.is_window_known);
         self.advance(at, rtt);
         let in_flight = self.in_flight();
         if let Some(series) = &mut self.series {
@@ -431,6 +471,12 @@ impl Half {
             flags.insert(PacketFlag::WindowUpdate);
         }
         self.counts.is_closed = packet.window == 0;
+        let shrunk = self.last_window.saturating_sub(packet.window);
+        // Data behind a gap also waits, and less than a packet is the usual delay of a reader.
+        if packet.sack.is_empty() && shrunk >= u64::from(self.counts.mss) {
+            self.counts.unread += shrunk;
+        }
+        self.last_window = packet.window;
         self.counts.max_window = self.counts.max_window.max(packet.window);
         self.edge = self.edge.max(acknowledged + packet.window);
     }
@@ -447,9 +493,17 @@ impl Half {
             let is_duplicate = number == 0
                 && (end <= acknowledged || packet.sack.get(1).is_some_and(|outer| within(outer, &mut self.offsets)));
             if is_duplicate {
-                self.counts.duplicate_reports += 1;
+                let resent = self.resent.iter().position(|range| range.start < end && start < range.end);
+                match resent {
+                    Some(number) => {
+                        self.resent.remove(number);
+                        self.counts.duplicate_reports += 1;
+                    }
+                    None => self.counts.network_duplicates += 1,
+                }
             } else {
                 self.sent.sack(start, end);
+                self.highest_sacked = self.highest_sacked.max(end);
             }
         }
     }
@@ -463,6 +517,8 @@ impl Half {
     ) {
         let at = packet.at;
         let (counts, arrivals) = (&mut self.counts, &mut self.arrivals);
+        let highest_sacked = if self.is_recovering { 0 } else { self.highest_sacked };
+        self.is_recovering &= acknowledged < self.highest_sacked;
         let mut newest = None;
         let mut is_clean = true;
         self.sent.acknowledge(acknowledged, |run| {
@@ -474,6 +530,10 @@ impl Half {
             let length = run.length() as u32;
             if run.resends == 0 {
                 is_clean &= !run.is_sacked;
+                // Later data arrived first, and nothing was sent again.
+                if !run.is_sacked && run.end < highest_sacked {
+                    counts.overtaken += packets(run.length(), counts.mss);
+                }
                 newest = Some(run.last_at);
                 // The size of the packets within a super-packet is unknown.
                 if run.size <= counts.mss {
@@ -492,6 +552,7 @@ impl Half {
                 return;
             }
             counts.lost_after += lost;
+            counts.passed_size = counts.passed_size.max(run.resent_size.min(counts.mss));
             counts.lost_size = counts.lost_size.max(run.size.min(counts.mss));
             counts.add_loss(run.first_at, lost, rtt.last(), rtt.base());
             arrivals.push(Arrival { at: run.first_at, length, is_lost: true });
@@ -617,7 +678,11 @@ impl Half {
 
     fn is_full(&self) -> bool {
         let in_flight = self.in_flight();
-        in_flight > 0 && self.window != u64::MAX && in_flight + u64::from(self.counts.mss) > self.window
+        // Away from the sender, the bytes in flight are an estimate.
+        let tolerance = if self.is_at_sender { 0 } else { self.window / 16 };
+        in_flight > 0
+            && self.window != u64::MAX
+            && in_flight.saturating_add(tolerance.max(u64::from(self.counts.mss))) > self.window
     }
 
     /// Ends the direction at the end of the connection.
@@ -645,8 +710,9 @@ fn is_late(gap: &Gap, packet: &DataPacket, rtt: &PathRtt) -> bool {
     let age = packet.at.saturating_sub(gap.at);
     if let (Some(after), Some(own)) = (gap.timestamp, packet.timestamp) {
         let newer = own.wrapping_sub(after) as i32;
-        if newer != 0 {
-            return newer < 0;
+        // A retransmission cannot follow within a tick of the clock on a path that is longer.
+        if newer != 0 || rtt.base() > MAX_TICK {
+            return newer <= 0;
         }
     }
     let expected = rtt.base();

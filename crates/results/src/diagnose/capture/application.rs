@@ -24,12 +24,14 @@ pub(in crate::diagnose) const MIN_LOCKSTEP_SHARE: f64 = 0.4;
 pub(in crate::diagnose) const MIN_LOCKSTEP_BLOCKS: u64 = 5;
 /// Minimum number of stalls for delayed acknowledgements.
 pub(in crate::diagnose) const MIN_STALLS: u64 = 3;
+/// Minimum stalls as a share of the blocks in lock-step, for stalls that are the cause.
+pub(in crate::diagnose) const MIN_STALLED_BLOCKS: f64 = 0.3;
 /// Minimum share of the time in these stalls.
 pub(in crate::diagnose) const MIN_STALL_SHARE: f64 = 0.1;
 /// Share by which a cause of the path comes before pauses between parts of bulk data.
 const BULK_PAUSE_WEIGHT: f64 = 0.05;
 
-fn pauses(capture: &CaptureEvidence) -> Duration {
+pub(super) fn pauses(capture: &CaptureEvidence) -> Duration {
     capture.application.receiver_waits + capture.application.sender_waits + capture.application.idle
 }
 
@@ -106,7 +108,7 @@ pub(in crate::diagnose) fn lock_step(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let application = &capture.application;
     let share = capture.share(application.lockstep);
-    if share < MIN_LOCKSTEP_SHARE || application.lockstep_blocks < MIN_LOCKSTEP_BLOCKS {
+    if share < MIN_LOCKSTEP_SHARE || application.lockstep_blocks < MIN_LOCKSTEP_BLOCKS || has_stalls(capture) {
         return None;
     }
     let found = Found {
@@ -131,6 +133,14 @@ pub(in crate::diagnose) fn lock_step(figures: &Figures) -> Option<Finding> {
     Some(found.finding(figures))
 }
 
+/// Returns true if many of the waits are for delayed acknowledgements.
+fn has_stalls(capture: &CaptureEvidence) -> bool {
+    let application = &capture.application;
+    application.delayed_ack_stalls >= MIN_STALLS
+        && capture.share(application.delayed_ack) >= MIN_STALL_SHARE
+        && application.delayed_ack_stalls as f64 >= MIN_STALLED_BLOCKS * application.lockstep_blocks as f64
+}
+
 /// Finds waits for delayed acknowledgements.
 pub(in crate::diagnose) fn delayed_ack(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
@@ -141,8 +151,7 @@ pub(in crate::diagnose) fn delayed_ack(figures: &Figures) -> Option<Finding> {
     }
     let found = Found {
         cause: Cause::DelayedAck,
-        // The rest of each exchange is lock-step, which this remedy removes too.
-        share: share.max(capture.share(application.lockstep)) + 0.001,
+        share: if has_stalls(capture) { share.max(capture.share(application.lockstep)) } else { share },
         confidence: Confidence::Medium,
         summary: format!(
             "the sender waited {} times for a delayed acknowledgement of a short segment, {} in total",

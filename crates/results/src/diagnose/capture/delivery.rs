@@ -11,7 +11,7 @@ use crate::evidence::capture::PeriodLimit;
 use crate::evidence::figures::Figures;
 
 /// Minimum share of packets that arrive out of order or twice.
-pub(in crate::diagnose) const MIN_DISTURBED_SHARE: f64 = 0.01;
+pub(in crate::diagnose) const MIN_DISTURBED_SHARE: f64 = 0.005;
 /// Minimum number of such packets.
 pub(in crate::diagnose) const MIN_DISTURBED: u64 = 10;
 /// Minimum time without answers that is an outage.
@@ -22,6 +22,8 @@ pub(in crate::diagnose) const MIN_OUTAGE_SHARE: f64 = 0.1;
 pub(in crate::diagnose) const MIN_LOST_ACKS_SHARE: f64 = 0.05;
 /// Minimum share of acknowledgements that waited on their way.
 pub(in crate::diagnose) const MIN_DELAYED_SHARE: f64 = 0.5;
+/// Minimum median RTT in base RTTs of a queue on the return path.
+pub(in crate::diagnose) const MIN_INFLATION: f64 = 1.25;
 /// MSS below which a path has a small MTU: tunnels and PPPoE take up to 100 bytes of 1460.
 pub(in crate::diagnose) const MAX_SMALL_MSS: u32 = 1300;
 /// Maximum share of short packets of bulk data.
@@ -32,9 +34,9 @@ pub(in crate::diagnose) const MIN_MARKED_SHARE: f64 = 0.001;
 /// Finds packets that arrive in another order.
 pub(in crate::diagnose) fn reordering(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    let late = capture.delivery.reordered.max(capture.loss.spurious.min(capture.delivery.duplicate_reports));
+    let late = capture.delivery.reordered;
     let share = late as f64 / capture.data_packets.max(1) as f64;
-    if late < MIN_DISTURBED || share < MIN_DISTURBED_SHARE || capture.loss.spurious > late * 4 {
+    if late < MIN_DISTURBED || share < MIN_DISTURBED_SHARE {
         return None;
     }
     let found = Found {
@@ -60,8 +62,7 @@ pub(in crate::diagnose) fn reordering(figures: &Figures) -> Option<Finding> {
 /// Finds packets that the network delivers twice.
 pub(in crate::diagnose) fn duplicates(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    let reports = capture.delivery.duplicate_reports.saturating_sub(capture.loss.spurious);
-    let twice = capture.delivery.duplicated.max(reports);
+    let twice = capture.delivery.duplicated;
     let share = twice as f64 / capture.data_packets.max(1) as f64;
     if twice < MIN_DISTURBED || share < MIN_DISTURBED_SHARE {
         return None;
@@ -178,7 +179,8 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let lost = capture.delivery.lost_acknowledgements;
     let share = lost as f64 / (lost + capture.delivery.acknowledgements).max(1) as f64;
-    let waited = capture.delivery.acknowledgement_delay_share.unwrap_or(0.0);
+    let inflation = capture.rtt.median.as_secs_f64() / capture.rtt.base.as_secs_f64().max(1e-9);
+    let waited = capture.delivery.acknowledgement_delay_share.filter(|_| inflation >= MIN_INFLATION).unwrap_or(0.0);
     if (lost < MIN_DISTURBED || share < MIN_LOST_ACKS_SHARE) && waited < MIN_DELAYED_SHARE {
         return None;
     }

@@ -22,6 +22,10 @@ pub(in crate::diagnose) const MIN_TIMEOUT_SHARE: f64 = 0.3;
 pub(in crate::diagnose) const MIN_POLICED: u64 = 10;
 /// Minimum share of lost and of passed packets that the token bucket explains.
 pub(in crate::diagnose) const MIN_EXPLAINED_SHARE: f64 = 0.93;
+/// The same for many losses, which a wrong bucket explains less often by chance.
+pub(in crate::diagnose) const MIN_EXPLAINED_OF_MANY: f64 = 0.88;
+/// Losses that are many.
+pub(in crate::diagnose) const MANY_POLICED: u64 = 60;
 
 /// Maximum delay before the losses of a policer, relative to the delay of a queue with the size of its bucket.
 pub(in crate::diagnose) const MAX_DELAY_SHARE: f64 = 0.35;
@@ -29,7 +33,8 @@ pub(in crate::diagnose) const MAX_DELAY_SHARE: f64 = 0.35;
 /// Returns the fit of a token bucket if it explains the losses.
 pub(super) fn explained(capture: &CaptureEvidence) -> Option<&PolicerFit> {
     let fit = capture.policer.as_ref()?;
-    (fit.losses >= MIN_POLICED && fit.explained_share >= MIN_EXPLAINED_SHARE).then_some(fit)
+    let needed = if fit.losses >= MANY_POLICED { MIN_EXPLAINED_OF_MANY } else { MIN_EXPLAINED_SHARE };
+    (fit.losses >= MIN_POLICED && fit.explained_share >= needed).then_some(fit)
 }
 
 /// Returns the delay before the losses, relative to the delay of a queue of the size of the bucket.

@@ -92,7 +92,7 @@ pub(in crate::diagnose) fn short_queue(figures: &Figures) -> Option<Finding> {
 pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let (burst, rate) = (capture.queue.burst?, capture.queue.plateau?);
-    if is_policed(capture) || capture.queue.standing_share < MIN_STANDING_SHARE {
+    if is_policed(capture) || capture.queue.competing.is_some() || capture.queue.standing_share < MIN_STANDING_SHARE {
         return None;
     }
     let mut evidence = queue_figures(capture);

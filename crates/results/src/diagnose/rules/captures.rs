@@ -51,6 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         window::slow_reader,
         &[
             of("time with a closed window / time", MinShare(window::MIN_CLOSED_SHARE)),
+            of("or bytes by which the window shrank / acknowledged bytes", MinShare(window::MIN_UNREAD_SHARE)),
             of("or time with a window below half its maximum / active time", MinShare(window::MIN_SHRUNK_SHARE)),
             of("with a full window / active time", MinShare(window::MIN_SHRUNK_SHARE)),
         ],
@@ -111,6 +112,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("losses", MinCount(losses::MIN_POLICED)),
             of("losses and passed packets that a token bucket explains", MinShare(losses::MIN_EXPLAINED_SHARE)),
+            of("the same with 60 losses and more", MinShare(losses::MIN_EXPLAINED_OF_MANY)),
             of("queueing delay before losses / bucket at the rate", MaxShare(losses::MAX_DELAY_SHARE)),
         ],
         POLICING,
