@@ -18,6 +18,13 @@ const SWEEP_INTERVAL: u64 = 65_536;
 /// Time after which a closed connection is finished, nanoseconds.
 const CLOSED_FOR: u64 = 5_000_000_000;
 
+/// Points of the pictures of all open connections together, for each kind of points.
+const MAX_SERIES_POINTS: usize = 50_000;
+/// Points of a connection while many are open.
+const MIN_SERIES_POINTS: usize = 50;
+/// Finished connections that keep their points: those with the most payload.
+const MAX_FINISHED_SERIES: usize = 16;
+
 /// Limits of an analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct AnalysisOptions {
@@ -26,7 +33,8 @@ pub struct AnalysisOptions {
     pub max_open: usize,
     /// Maximum number of connections in the result: those with the most payload.
     pub max_finished: usize,
-    /// Points of the pictures of each connection; 0 keeps none.
+    /// Maximum number of points of the pictures of each connection, for each kind of points; 0 keeps none. While many
+    /// connections are open, each has fewer points.
     pub series_points: usize,
     /// Time that the pictures show, since the first packet of the connection.
     pub series_from: Duration,
@@ -46,6 +54,12 @@ impl Default for AnalysisOptions {
 }
 
 impl AnalysisOptions {
+    /// Returns the options of a new connection, if so many are open. They share the points of the pictures.
+    fn for_one_of(self, open: usize) -> Self {
+        let share = (MAX_SERIES_POINTS / open.max(1)).max(MIN_SERIES_POINTS);
+        AnalysisOptions { series_points: self.series_points.min(share), ..self }
+    }
+
     /// Returns an empty series of a connection that begins at `start`, if pictures are requested.
     pub(crate) fn new_series(&self, start: Instant) -> Option<Series> {
         let series = Series::new(self.series_points);
@@ -59,6 +73,8 @@ pub struct Analysis {
     options: AnalysisOptions,
     open: HashMap<ConnectionKey, ConnectionState>,
     finished: Vec<Connection>,
+    /// Finished connections that may have points of pictures.
+    finished_series: usize,
     shared: SharedPaths,
     totals: CaptureTotals,
 }
@@ -128,6 +144,7 @@ impl Analysis {
             options,
             open: HashMap::new(),
             finished: Vec::new(),
+            finished_series: 0,
             shared: SharedPaths::default(),
             totals: CaptureTotals::default(),
         }
@@ -157,7 +174,7 @@ impl Analysis {
             self.evict();
         }
         self.totals.connections += 1;
-        let mut state = ConnectionState::new(at, segment, &self.options);
+        let mut state = ConnectionState::new(at, segment, &self.options.for_one_of(self.open.len() + 1));
         let mut flags = state.add(at, segment);
         if reused {
             flags.insert(PacketFlag::ReusedPorts);
@@ -193,10 +210,25 @@ impl Analysis {
     fn finish_one(&mut self, state: ConnectionState) {
         let (connection, arrivals) = state.finish();
         self.shared.add(&connection, arrivals);
+        self.finished_series += usize::from(connection.series.is_some());
         self.finished.push(connection);
+        if self.finished_series > 2 * MAX_FINISHED_SERIES {
+            self.drop_small_series();
+        }
         if self.finished.len() > self.options.max_finished.saturating_mul(2) {
             self.keep_largest();
         }
+    }
+
+    /// Deletes the points of the finished connections with little payload.
+    fn drop_small_series(&mut self) {
+        let mut with_series: Vec<_> =
+            self.finished.iter_mut().filter(|connection| connection.series.is_some()).collect();
+        with_series.sort_by_key(|connection| std::cmp::Reverse(connection.evidence.payload));
+        for connection in with_series.into_iter().skip(MAX_FINISHED_SERIES) {
+            connection.series = None;
+        }
+        self.finished_series = MAX_FINISHED_SERIES;
     }
 
     fn keep_largest(&mut self) {

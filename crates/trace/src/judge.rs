@@ -80,7 +80,7 @@ pub(crate) fn judge(rounds: &[Round], direction: &Direction) -> Judged {
             PeriodLimit::Recovery
         } else if direction.is_window_limited(round) {
             PeriodLimit::Receiver
-        } else if direction.is_lockstep && round.is_drained {
+        } else if direction.is_lockstep && (round.is_drained || !*in_startup) {
             PeriodLimit::Application
         } else if *in_startup {
             PeriodLimit::StartUp

@@ -98,7 +98,8 @@ impl SentRuns {
     pub(crate) fn acknowledge(&mut self, end: u64, mut each: impl FnMut(&Run)) {
         while let Some(front) = self.runs.front_mut().filter(|run| run.start < end) {
             if front.end > end {
-                let acknowledged = Run { end, ..*front };
+                // A merged run does not have the times of its packets. A later time would make the RTT too short.
+                let acknowledged = Run { end, last_at: front.first_at, ..*front };
                 front.start = end;
                 each(&acknowledged);
                 return;

