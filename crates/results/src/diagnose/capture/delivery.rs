@@ -146,7 +146,10 @@ pub(in crate::diagnose) fn small_mtu(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let offered = capture.handshake.receiver_mss.map_or(0, u32::from);
     let is_reduced = offered >= capture.mss_bytes + 100 || capture.path.too_big_messages > 0;
-    if capture.mss_bytes > MAX_SMALL_MSS || !is_reduced || capture.data_packets < 20 || capture.path.black_hole.is_some()
+    if capture.mss_bytes > MAX_SMALL_MSS
+        || !is_reduced
+        || capture.data_packets < 20
+        || capture.path.black_hole.is_some()
     {
         return None;
     }
@@ -202,10 +205,7 @@ pub(in crate::diagnose) fn ecn_marks(figures: &Figures) -> Option<Finding> {
             capture.path.ecn_marked, capture.path.ecn_echoes
         ),
         remedy: on(&capture.sender, "lfn test HOST --streams 4   # the marks show a full queue with AQM, as intended"),
-        evidence: figures_map([
-            ("marked", json!(capture.path.ecn_marked)),
-            ("echoes", json!(capture.path.ecn_echoes)),
-        ]),
+        evidence: figures_map([("marked", json!(capture.path.ecn_marked)), ("echoes", json!(capture.path.ecn_echoes))]),
     };
     Some(found.finding(figures))
 }

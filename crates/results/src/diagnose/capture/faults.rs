@@ -42,7 +42,10 @@ pub(in crate::diagnose) fn captured_twice(figures: &Figures) -> Option<Finding> 
             "{copies} of {} packets are copies with the same IP identification; they are not retransmissions",
             capture.packets
         ),
-        remedy: on("the capturing host", "tcpdump -i eth0 -w FILE   # one interface instead of -i any, one mirror port"),
+        remedy: on(
+            "the capturing host",
+            "tcpdump -i eth0 -w FILE   # one interface instead of -i any, one mirror port",
+        ),
         evidence: figures_map([("copies", json!(copies)), ("packets", json!(capture.packets))]),
     };
     Some(found.finding(figures))
@@ -62,11 +65,7 @@ pub(in crate::diagnose) fn incomplete(figures: &Figures) -> Option<Finding> {
         "the capture has no acknowledgements without payload and no handshake: RTT, window and losses cannot be judged"
             .to_owned()
     } else {
-        format!(
-            "{} of payload was acknowledged and is not in the capture ({})",
-            capture.faults.missed,
-            percent(missed)
-        )
+        format!("{} of payload was acknowledged and is not in the capture ({})", capture.faults.missed, percent(missed))
     };
     let found = Found {
         cause: Cause::IncompleteCapture,

@@ -10,7 +10,8 @@ use crate::evidence::figures::Figures;
 use lfn_base::units::Bytes;
 
 const TRAINED: &str = "tuned on half of the captures of bench/trace and scored on the other half";
-const POLICING: &str = "Flach et al., An Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016; own fit of the bucket";
+const POLICING: &str =
+    "Flach et al., An Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016; own fit of the bucket";
 
 const FLAT: Threshold = of("losses without a queueing delay before them", MinShare(losses::MIN_FLAT_SHARE));
 const NOT_FLAT: Threshold = of("losses without a queueing delay before them", MaxShare(losses::MIN_FLAT_SHARE));
@@ -240,12 +241,7 @@ pub(super) const RULES: &[Rule] = &[
         &[of("data packets with an ECN field, after both ends agreed on ECN", MaxCount(0))],
         "RFC 3168 section 18; RFC 9331",
     ),
-    rule(
-        Cause::Proxy,
-        delivery::proxy,
-        &[of("signs of another host", MinCount(ANY))],
-        "RFC 3135",
-    ),
+    rule(Cause::Proxy, delivery::proxy, &[of("signs of another host", MinCount(ANY))], "RFC 3135"),
     rule(
         Cause::SlowWriter,
         application::slow_writer,
