@@ -25,6 +25,7 @@ pub mod show;
 pub mod ssh;
 pub mod stamp;
 pub mod test;
+pub mod trace;
 
 pub use copy::copy;
 pub use dry_run::dry_run;
@@ -35,3 +36,4 @@ pub use serve::serve;
 pub use show::show;
 pub use stamp::stamp;
 pub use test::test;
+pub use trace::trace;

@@ -16,6 +16,7 @@ use lfn_api::show::ShowError;
 use lfn_api::ssh::SshError;
 use lfn_api::stamp::StampVerbError;
 use lfn_api::test::TestVerbError;
+use lfn_api::trace::TraceError;
 use lfn_session::identity::IdentityError;
 
 use crate::print::{self, sanitize::one_line};
@@ -182,7 +183,8 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
         DryRunError,
         ServeStartError,
         StampVerbError,
-        TestVerbError
+        TestVerbError,
+        TraceError
     );
     (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))
 }

@@ -8,6 +8,7 @@
 //! | `connection` | both ends of a connection, and its handshake |
 //! | `half` | the data of one direction: losses, windows, exchanges and round trips |
 //! | `judge` | the limit of each round trip, and the periods |
+//! | `shared_path` | connections between the same hosts |
 //! | `bucket` | the fit of a token bucket to the losses |
 //! | `evidence` | the figures of a finished connection |
 
@@ -23,8 +24,10 @@ mod half;
 mod histogram;
 mod judge;
 mod round_trip;
+mod sender_clock;
 mod sequence;
 mod series;
+mod shared_path;
 
 pub use analysis::{Analysis, AnalysisOptions, CaptureTotals, Connection, Finished};
 pub use flags::{PacketFlag, PacketFlags};

@@ -19,6 +19,7 @@ mod serve;
 #[cfg(test)]
 mod server_log;
 mod tokens;
+mod trace;
 mod verify;
 
 pub use clean::{CleanDocument, CleanLine, CleanSchema};
@@ -47,5 +48,9 @@ pub use serve::{ServeDocument, ServeSchema};
 pub use server_log::{LogLevel, LoggedGrant, LoggedRequest, LoggedSession, ServerLogEvent, ServerLogLine};
 pub use tokens::{
     TokenDocument, TokenEntry, TokenRevokedDocument, TokenRevokedSchema, TokenSchema, TokensDocument, TokensSchema,
+};
+pub use trace::{
+    CaptureCounts, CauseTotal, FlaggedPacketLine, LimitTotal, TraceDocument, TraceEvent, TraceEventSchema, TraceSchema,
+    TraceTotals, TracedConnection, TracedFile,
 };
 pub use verify::{FileDifference, FileStatus, VerifyCounts, VerifyDocument, VerifyLine, VerifySchema};

@@ -158,6 +158,8 @@ fn all_schemas() -> Vec<DocumentSchema> {
             Forbidden,
         ),
         schema::<DemoDocument>("lfn.demo.2", "Result of lfn demo, lfn.demo/2", ReadFromJson),
+        schema::<TraceDocument>("lfn.trace.1", "Result of lfn trace, lfn.trace/1", Forbidden),
+        schema::<TraceEvent>("lfn.trace.event.1", "A line of lfn trace --output ndjson, lfn.trace.event/1", Forbidden),
         schema::<VersionDocument>("lfn.version.1", "Result of lfn version, lfn.version/1", Forbidden),
         schema::<DefaultsDocument>("lfn.defaults.1", "Result of lfn defaults, lfn.defaults/1", Forbidden),
     ]

@@ -15,6 +15,9 @@ const HEADING: &str = "Output";
 /// Extensions of the files that `--report` writes.
 const REPORT_EXTENSIONS: [&str; 1] = ["json"];
 
+/// Extensions that a later version writes.
+const PLANNED_EXTENSIONS: [&str; 1] = ["html"];
+
 /// Extensions of the pictures that `--plot` draws.
 const PLOT_EXTENSIONS: [&str; 1] = ["svg"];
 
@@ -162,6 +165,8 @@ fn check_extension(path: &Path, supported: &[&str]) -> Result<(), String> {
     let known: Vec<_> = supported.iter().map(|known| format!(".{known}")).collect();
     let found = if extension.is_empty() {
         "no extension".into()
+    } else if PLANNED_EXTENSIONS.iter().any(|planned| extension.eq_ignore_ascii_case(planned)) {
+        format!(".{} is not supported yet", extension.display())
     } else {
         format!("unknown extension .{}", extension.display())
     };
@@ -176,7 +181,7 @@ mod tests {
     fn extension_selects_the_report_format() {
         assert!(report_path("a/b.json".into()).is_ok() && report_path("/dev/stdout".into()).is_ok());
         for (path, says) in
-            [("r.html", "unknown extension .html; supported: .json"), ("r", "no extension"), ("-", "no extension")]
+            [("r.html", ".html is not supported yet; supported: .json"), ("r", "no extension"), ("-", "no extension")]
         {
             assert!(report_path(path.into()).is_err_and(|error| error.contains(says)), "{path}");
         }

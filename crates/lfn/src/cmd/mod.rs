@@ -14,6 +14,7 @@ pub mod serve;
 pub mod show;
 pub mod test;
 pub mod token;
+pub mod trace;
 pub mod verify;
 pub mod version;
 
@@ -29,6 +30,7 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Emulate(args) => emulate::run(*args, &Cli::command()),
         Command::Serve(args) => serve::run(*args, &Cli::command()),
         Command::Test(args) => test::run(*args),
+        Command::Trace(args) => trace::run(*args),
         Command::Show(args) => show::run(args),
         Command::Copy(args) => copy::run(*args),
         Command::Verify(args) => verify::run(args),

@@ -16,8 +16,10 @@ pub mod sanitize;
 pub mod settings;
 pub mod show;
 pub mod stamp;
+pub mod svg;
 pub mod terminal;
 pub mod test;
+pub mod trace;
 
 use self::sanitize::SafeWriter;
 use self::settings::{has_colours, is_quiet};

@@ -18,4 +18,5 @@ mod skips;
 mod support;
 mod test;
 mod tokens;
+mod trace;
 mod verify;

@@ -315,7 +315,7 @@ impl Cause {
     }
 
     /// Returns the cause as the object of "limited by".
-    pub(super) fn phrase(self) -> &'static str {
+    pub fn phrase(self) -> &'static str {
         self.entry().phrase
     }
 
@@ -332,20 +332,56 @@ impl Cause {
                 Cause::StartUp,
             ],
             // A receiver that pauses hides the end of slow start.
-            Cause::SlowReader => &[Cause::ReceiveWindow, Cause::KernelCap, Cause::StartUp],
+            Cause::SlowReader => &[
+                Cause::ReceiveWindow,
+                Cause::KernelCap,
+                Cause::StartUp,
+                Cause::LockStep,
+                Cause::DelayedAck,
+                Cause::Queueing,
+                Cause::Overshoot,
+            ],
             // A sender without data needs no window: its bytes in flight are not evidence.
             Cause::SlowWriter => &[Cause::SendBuffer, Cause::ReceiveWindow, Cause::StartUp],
             // Both ends keep the rate: the sender waits, and the receiver reads no faster.
             Cause::ServerLimit => &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::SendBuffer],
             // A sender that waits for an answer has no data to send, and its windows and buffers stay small.
-            Cause::LockStep => {
-                &[Cause::SlowWriter, Cause::SendBuffer, Cause::KernelCap, Cause::CongestionWindow, Cause::StartUp]
-            }
+            Cause::LockStep => &[
+                Cause::SlowWriter,
+                Cause::SendBuffer,
+                Cause::KernelCap,
+                Cause::CongestionWindow,
+                Cause::StartUp,
+                Cause::EarlyExit,
+                Cause::ReceiveWindow,
+                Cause::SmallMtu,
+            ],
             Cause::LocalDrops => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             Cause::Competing => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             // The data in flight is lost, and the streams start slowly again.
-            Cause::Standstill => &[Cause::Loss, Cause::Retransmissions],
+            Cause::Standstill => &[
+                Cause::Loss,
+                Cause::LossBursts,
+                Cause::Timeouts,
+                Cause::Retransmissions,
+                Cause::Overshoot,
+                Cause::ShortQueue,
+                Cause::SlowWriter,
+            ],
             Cause::Loss => &[Cause::Retransmissions],
+            // The queue of the acknowledgements delays the data, too.
+            Cause::ReturnPath => &[Cause::Queueing, Cause::Shaper],
+            Cause::DelayedAck => &[Cause::StartUp, Cause::SlowWriter, Cause::SmallMtu],
+            Cause::BlackHole => &[
+                Cause::Timeouts,
+                Cause::Loss,
+                Cause::LossBursts,
+                Cause::ShortQueue,
+                Cause::StartUp,
+                Cause::SilentPeer,
+                Cause::Standstill,
+            ],
+            Cause::SilentPeer => &[Cause::Timeouts, Cause::Loss, Cause::LossBursts, Cause::Standstill],
             // Copies look like retransmissions, and missing packets like losses.
             Cause::CapturedTwice => &[Cause::Duplicates],
             // A bucket drops bursts of packets, and slow start overshoots it.

@@ -9,6 +9,7 @@ pub mod capture;
 mod copy;
 mod ends;
 pub mod figures;
+pub mod pair;
 
 use std::time::Duration;
 

@@ -1,0 +1,83 @@
+//! The verb `trace`: reads packet captures, and reports what limited each TCP connection.
+//!
+//! The captures are read once, in bounded memory: [`input`] opens and decompresses the files, [`Reading`] counts and
+//! decodes the frames, and [`lfn_trace::Analysis`] follows the connections. Several files are parts of one capture, for
+//! example those of `tcpdump -C`: they are read in the order of their first packets. Two captures of the same packets
+//! are compared ([`TraceInput::Pair`]), then the near one is analysed.
+
+mod error;
+mod filter;
+mod input;
+mod live;
+mod options;
+mod pair;
+mod reading;
+mod result;
+mod zstd;
+
+use std::sync::atomic::AtomicBool;
+
+use lfn_trace::Series;
+
+pub use error::TraceError;
+pub use filter::ConnectionFilter;
+pub use options::{LiveOptions, TraceInput, TraceOptions};
+pub use reading::{FlaggedPacket, FrameSource};
+pub use result::{endpoint_text, limit_phrase};
+
+use crate::documents::{TraceDocument, TracedFile};
+use reading::Reading;
+
+/// Result of an analysis.
+#[derive(Debug, Default)]
+pub struct Traced {
+    pub document: TraceDocument,
+    /// Points of the pictures of each connection, in the order of the document, if requested.
+    pub series: Vec<Option<Series>>,
+}
+
+impl Traced {
+    /// Reports whether a part of a capture could not be read.
+    pub fn is_incomplete(&self) -> bool {
+        self.damaged_file().is_some()
+    }
+
+    /// Returns the first file that could not be read to its end.
+    pub fn damaged_file(&self) -> Option<&TracedFile> {
+        self.document.files.iter().find(|file| file.damage.is_some())
+    }
+}
+
+/// Reads the captures and analyses their connections.
+///
+/// Calls `on_flagged` for each packet with flags. `stop` ends a live capture, or the reading of files, with the result
+/// so far. A file that is damaged after its first packets gives a result with [`TracedFile::damage`].
+pub fn trace(
+    options: &TraceOptions,
+    stop: &AtomicBool,
+    on_flagged: &mut dyn FnMut(&FlaggedPacket),
+) -> Result<Traced, TraceError> {
+    let mut reading = Reading::new(options, stop, on_flagged);
+    match &options.input {
+        TraceInput::Files(files) => {
+            let files = input::in_time_order(files)?;
+            for file in &files {
+                reading.read_file(file)?;
+            }
+            Ok(reading.finish(None))
+        }
+        TraceInput::Live(live) => {
+            let mut source = live::open(live, stop)?;
+            reading.read_live(&live.interface, &mut source)?;
+            Ok(reading.finish(Some(live.interface.clone())))
+        }
+        TraceInput::Pair { near, far } => {
+            let compared = pair::compare(near, far, &options.filter, stop)?;
+            reading.read_file(&input::single(near)?)?;
+            let mut traced = reading.finish(None);
+            traced.document.files.push(compared.far);
+            traced.document.pair = Some(compared.evidence);
+            Ok(traced)
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! `lfn trace`: files, errors and formats. The captures are written here, so that each of their packets is known.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::schema::check_document;
+use crate::support::{lfn, stderr, stdout};
+
+/// Payload of a packet.
+const PAYLOAD: usize = 1000;
+/// RTT of the generated transfers, microseconds.
+const RTT: u64 = 50_000;
+
+/// A capture in the format pcap with microseconds.
+struct Capture(Vec<u8>);
+
+/// Sender of a generated packet.
+#[derive(Clone, Copy, PartialEq)]
+enum From {
+    Client,
+    Server,
+}
+
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+impl Capture {
+    fn new() -> Self {
+        let mut bytes = Vec::new();
+        for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        Capture(bytes)
+    }
+
+    /// Adds an Ethernet frame at a time in microseconds.
+    fn frame(&mut self, at: u64, frame: &[u8]) {
+        let at = 1_700_000_000_000_000 + at;
+        let length = frame.len() as u32;
+        for word in [(at / 1_000_000) as u32, (at % 1_000_000) as u32, length, length] {
+            self.0.extend_from_slice(&word.to_le_bytes());
+        }
+        self.0.extend_from_slice(frame);
+    }
+
+    /// Adds a TCP segment of the connection with this client port.
+    fn segment(&mut self, at: u64, port: u16, from: From, flags: u8, [sequence, ack]: [u32; 2], payload: usize) {
+        let (client, server) = ([192, 0, 2, 1], [198, 51, 100, 2]);
+        let ends = if from == From::Client { (client, port, server, 5001) } else { (server, 5001, client, port) };
+        let mut ip = vec![0x45, 0];
+        ip.extend_from_slice(&(40 + payload as u16).to_be_bytes());
+        ip.extend_from_slice(&[0, 0, 0x40, 0, 64, 6, 0, 0]);
+        ip.extend_from_slice(&ends.0);
+        ip.extend_from_slice(&ends.2);
+        ip.extend_from_slice(&ends.1.to_be_bytes());
+        ip.extend_from_slice(&ends.3.to_be_bytes());
+        ip.extend_from_slice(&sequence.to_be_bytes());
+        ip.extend_from_slice(&ack.to_be_bytes());
+        ip.extend_from_slice(&[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        ip.resize(40 + payload, 0);
+        let mut frame = vec![0; 12];
+        frame.extend_from_slice(&[8, 0]);
+        frame.extend_from_slice(&ip);
+        self.frame(at, &frame);
+    }
+
+    /// Adds a transfer from the client that begins at a time: 10 segments in each RTT.
+    fn transfer(&mut self, start: u64, port: u16, rounds: u64) {
+        self.segment(start, port, From::Client, SYN, [999, 0], 0);
+        self.segment(start + RTT, port, From::Server, SYN | ACK, [4999, 1000], 0);
+        for round in 0..rounds {
+            let at = start + (round + 1) * RTT + 100;
+            let sequence = |index: u64| 1000 + ((round * 10 + index) * PAYLOAD as u64) as u32;
+            for index in 0..10 {
+                self.segment(at + index, port, From::Client, ACK, [sequence(index), 5000], PAYLOAD);
+            }
+            for index in 0..10 {
+                self.segment(at + RTT - 50 + index, port, From::Server, ACK, [5000, sequence(index + 1)], 0);
+            }
+        }
+    }
+
+    fn write(&self, path: &Path) -> PathBuf {
+        fs::write(path, &self.0).unwrap();
+        path.to_owned()
+    }
+}
+
+/// Returns a capture of one transfer.
+fn one_transfer() -> Capture {
+    let mut capture = Capture::new();
+    capture.transfer(0, 40000, 40);
+    capture
+}
+
+fn trace(words: &[&str], files: &[&Path]) -> Output {
+    lfn().arg("trace").args(words).args(files).output().unwrap()
+}
+
+/// Returns the document of an analysis, after a check with its schema.
+#[track_caller]
+fn document(words: &[&str], files: &[&Path], code: i32) -> Value {
+    let output = trace(&[words, &["--json"]].concat(), files);
+    assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    check_document(&document).unwrap();
+    document
+}
+
+/// Compresses a file next to it with a program, if the machine has it.
+fn compressed(program: &str, file: &Path, suffix: &str) -> Option<PathBuf> {
+    let output = Command::new(program).args(["-c"]).arg(file).output().ok()?;
+    let path = PathBuf::from(format!("{}.{suffix}", file.display()));
+    fs::write(&path, output.stdout).unwrap();
+    output.status.success().then_some(path)
+}
+
+#[test]
+fn connection_is_listed_with_its_payload_and_rtt() {
+    let home = tempfile::tempdir().unwrap();
+    let file = one_transfer().write(&home.path().join("a.pcap"));
+    let document = document(&[], &[&file], 0);
+    assert_eq!(document["capture"]["tcp"], 802, "{document}");
+    let connection = &document["connections"][0];
+    assert_eq!(connection["client"], "192.0.2.1:40000", "{connection}");
+    let evidence = &connection["evidence"];
+    assert_eq!(evidence["payload_bytes"], 400_000, "{evidence}");
+    let rtt = evidence["rtt"]["base_seconds"].as_f64().unwrap();
+    assert!((0.049..0.051).contains(&rtt), "{rtt}");
+    let limits = document["totals"]["limits"].as_array().unwrap();
+    assert!(!limits.is_empty(), "{document}");
+}
+
+#[test]
+fn text_json_and_lines_agree() {
+    let home = tempfile::tempdir().unwrap();
+    let file = one_transfer().write(&home.path().join("a.pcap"));
+    let mut json = document(&[], &[&file], 0);
+    let text = stdout(&trace(&[], &[&file]));
+    let verdict = json["connections"][0]["diagnosis"]["verdict"]["summary"].as_str().unwrap();
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&text).contains(verdict), "{verdict}: {text}");
+    assert!(text.contains("connection 1: 192.0.2.1:40000 to 198.51.100.2:5001"), "{text}");
+    let lines = trace(&["--output", "ndjson"], &[&file]);
+    let lines: Vec<Value> = stdout(&lines).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter().for_each(|line| check_document(line).unwrap());
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines[0]["connection"], json["connections"][0]);
+    json["connections"] = Value::Array(Vec::new());
+    assert_eq!((&lines[1]["event"], &lines[1]["result"]), (&"end".into(), &json));
+}
+
+#[test]
+fn narrow_text_fits_its_columns() {
+    let home = tempfile::tempdir().unwrap();
+    let file = one_transfer().write(&home.path().join("a.pcap"));
+    let output = lfn().args(["trace"]).arg(&file).env("COLUMNS", "60").output().unwrap();
+    let text = stdout(&output);
+    let long: Vec<&str> =
+        text.lines().filter(|line| line.chars().count() > 60 && !line.starts_with("hint: ")).collect();
+    assert!(long.is_empty(), "{long:?}");
+}
+
+#[test]
+fn report_has_the_document() {
+    let home = tempfile::tempdir().unwrap();
+    let file = one_transfer().write(&home.path().join("a.pcap"));
+    let report = home.path().join("r.json");
+    let output = trace(&["--report", report.to_str().unwrap()], &[&file]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let stored: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert_eq!(stored, document(&[], &[&file], 0));
+    let output = trace(&["--report", "r.html"], &[&file]);
+    assert!(stderr(&output).contains(".html is not supported yet; supported: .json"), "{}", stderr(&output));
+}
+
+#[test]
+fn compressed_files_and_standard_input_are_read() {
+    let home = tempfile::tempdir().unwrap();
+    let file = one_transfer().write(&home.path().join("a.pcap"));
+    let plain = document(&[], &[&file], 0);
+    for (program, suffix) in [("gzip", "gz"), ("zstd", "zst")] {
+        let Some(packed) = compressed(program, &file, suffix) else { continue };
+        let document = document(&[], &[&packed], 0);
+        assert_eq!(document["connections"], plain["connections"], "{program}");
+        // Two members in series are one stream.
+        let name = document["files"][0]["compression"].as_str().unwrap();
+        assert!(["gzip", "zstd"].contains(&name), "{name}");
+    }
+    let mut child = lfn().args(["trace", "-", "--json"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&fs::read(&file).unwrap()).unwrap();
+    let piped: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(piped["connections"], plain["connections"]);
+}
+
+#[test]
+fn parts_of_a_capture_are_read_in_order_of_time() {
+    let home = tempfile::tempdir().unwrap();
+    let whole = one_transfer();
+    let half = 24 + (whole.0.len() - 24) / 2;
+    // A packet boundary: the packets before have known lengths.
+    let mut at = 24;
+    while at < half {
+        at += 16 + u32::from_le_bytes(whole.0[at + 8..at + 12].try_into().unwrap()) as usize;
+    }
+    let first = Capture(whole.0[..at].to_vec()).write(&home.path().join("z.pcap"));
+    let second = Capture([&whole.0[..24], &whole.0[at..]].concat()).write(&home.path().join("a.pcap"));
+    let all = whole.write(&home.path().join("all.pcap"));
+    let parts = document(&[], &[&second, &first], 0);
+    assert_eq!(parts["connections"], document(&[], &[&all], 0)["connections"]);
+    assert!(parts["files"][0]["name"].as_str().unwrap().ends_with("z.pcap"), "{}", parts["files"]);
+    let output = trace(&[], &[&all, &first, &second]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("not parts of one capture"), "{}", stderr(&output));
+}
+
+#[test]
+fn filter_excludes_other_connections() {
+    let home = tempfile::tempdir().unwrap();
+    let mut capture = Capture::new();
+    capture.transfer(0, 40000, 5);
+    capture.transfer(5_000_000, 40001, 5);
+    let file = capture.write(&home.path().join("a.pcap"));
+    let all = document(&[], &[&file], 0);
+    assert_eq!(all["connections"].as_array().unwrap().len(), 2);
+    let one = document(&["--port", "40001", "--filter", "192.0.2.1"], &[&file], 0);
+    assert_eq!(one["connections"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&one["connections"][0]["client"], &one["capture"]["excluded"]),
+        (&"192.0.2.1:40001".into(), &102.into())
+    );
+    let text = stdout(&trace(&["--connections", "1"], &[&file]));
+    assert!(text.contains("1 smaller connections: --connections 2"), "{text}");
+}
+
+#[test]
+fn flagged_packets_have_the_names_of_wireshark() {
+    let home = tempfile::tempdir().unwrap();
+    let mut capture = one_transfer();
+    // The last segment again, after its acknowledgement.
+    let last = 1000 + 399 * PAYLOAD as u32;
+    capture.segment(3_000_000, 40000, From::Client, ACK, [last, 5000], PAYLOAD);
+    let file = capture.write(&home.path().join("a.pcap"));
+    let text = stdout(&trace(&["--flags"], &[&file]));
+    let line = text.lines().find(|line| line.starts_with("803 ")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("192.0.2.1:40000 > 198.51.100.2:5001 tcp.analysis."), "{line}");
+    let lines = stdout(&trace(&["--flags", "--output", "ndjson"], &[&file]));
+    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    events.iter().for_each(|event| check_document(event).unwrap());
+    assert!(events.iter().any(|event| event["event"] == "packet" && event["number"] == 803), "{lines}");
+    assert_eq!(trace(&["--flags", "--json"], &[&file]).status.code(), Some(2));
+}
+
+#[test]
+fn unusable_files_are_errors_with_a_hint() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    fs::write(path("empty.pcap"), "").unwrap();
+    fs::write(path("text.pcap"), "no packets here, only words\n").unwrap();
+    fs::write(path("a.pcap.xz"), b"\xfd7zXZ\0 and more").unwrap();
+    fs::write(path("header.pcap"), &one_transfer().0[..24]).unwrap();
+    fs::write(path("short.pcap"), &one_transfer().0[..10]).unwrap();
+    for (name, says, hint) in [
+        ("empty.pcap", "the file is empty", "capture"),
+        ("text.pcap", "not a pcap or pcapng capture", "tcpdump -w"),
+        ("a.pcap.xz", "compressed with xz", "unxz --keep"),
+        ("header.pcap", "no packets", "tcpdump"),
+        ("short.pcap", "ends within its header", "capture"),
+        ("missing.pcap", "No such file", "check the path"),
+        ("", "is a directory", "name its files"),
+    ] {
+        let output = trace(&[], &[&path(name)]);
+        let error = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{name}: {error}");
+        let lines: Vec<&str> = error.lines().collect();
+        assert_eq!(lines.len(), 2, "{name}: {error}");
+        assert!(lines[0].contains(says) && lines[1].starts_with("hint: ") && lines[1].contains(hint), "{error}");
+    }
+    let output = trace(&[], &[Path::new("-"), &path("empty.pcap")]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
+#[test]
+fn cut_off_capture_gives_the_packets_before() {
+    let home = tempfile::tempdir().unwrap();
+    let whole = one_transfer();
+    let cut = Capture(whole.0[..whole.0.len() / 2].to_vec()).write(&home.path().join("cut.pcap"));
+    let cut_document = document(&[], &[&cut], 4);
+    let packets = cut_document["files"][0]["packets"].as_u64().unwrap();
+    assert!(cut_document["files"][0]["damage"].as_str().unwrap().contains("within packet"), "{cut_document}");
+    let error = stderr(&trace(&[], &[&cut]));
+    assert!(error.contains(&format!("ends within packet {}", packets + 1)), "{error}");
+    let file = whole.write(&home.path().join("a.pcap"));
+    for (program, suffix) in [("gzip", "gz"), ("zstd", "zst")] {
+        let Some(packed) = compressed(program, &file, suffix) else { continue };
+        let bytes = fs::read(&packed).unwrap();
+        let cut = home.path().join(format!("cut.{suffix}"));
+        fs::write(&cut, &bytes[..bytes.len() * 3 / 4]).unwrap();
+        let output = trace(&[], &[&cut]);
+        assert!(matches!(output.status.code(), Some(1 | 4)), "{program}: {}", stderr(&output));
+        assert!(stderr(&output).contains("compressed data end early"), "{program}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn list_of_findings_is_that_of_a_test() {
+    let list = stdout(&lfn().args(["trace", "--list-findings"]).output().unwrap());
+    assert_eq!(list, stdout(&lfn().args(["test", "--list-findings"]).output().unwrap()));
+    assert!(list.contains("receive window"), "{list}");
+}
