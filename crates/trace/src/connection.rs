@@ -352,7 +352,6 @@ impl ConnectionState {
             window: u64::from(segment.window) << scale,
             is_window_known: true,
             payload: segment.payload,
-            echo: segment.options.timestamps.map(|timestamps| timestamps.echo),
             sack: segment.options.sack(),
             is_control,
         };
