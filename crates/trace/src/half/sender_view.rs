@@ -1,7 +1,8 @@
 //! The view of the sender: acknowledgements that have reached it, its bytes in flight, and its round trips.
 
+use super::direction::{Half, MAX_JUMP, MAX_PENDING, MIN_OUTAGE, PendingAck, packets};
+use super::packet::{DataPacket, PathRtt};
 use super::rounds::{Pause, Round};
-use super::{DataPacket, Half, MAX_JUMP, MAX_PENDING, MIN_OUTAGE, PathRtt, PendingAck, packets};
 
 impl Half {
     /// Adds an acknowledgement that reaches the sender at `due`.
