@@ -10,6 +10,7 @@
 //! | `judge` | the limit of each round trip, and the periods |
 //! | `bucket` | the fit of a token bucket to the losses |
 //! | `evidence` | the figures of a finished connection |
+//! | `pair` | the comparison of two captures of the same packets |
 
 #![forbid(unsafe_code)]
 
@@ -22,10 +23,12 @@ mod flags;
 mod half;
 mod histogram;
 mod judge;
+mod pair;
 mod round_trip;
 mod sequence;
 mod series;
 
 pub use analysis::{Analysis, AnalysisOptions, CaptureTotals, Connection, Finished};
 pub use flags::{PacketFlag, PacketFlags};
+pub use pair::{CaptureSide, OffsetEstimate, PairMatcher};
 pub use series::{AcknowledgedRange, Extent, Point, RttSamples, SentKind, SentRange, Series};
