@@ -42,6 +42,8 @@ pub struct FlowParameters {
     pub send_buffer: Option<Bytes>,
     /// Pacing rate of each stream; `None`: no pacing except by the congestion control.
     pub pace: Option<BitRate>,
+    /// Block that each stream sends before it waits for the receiver's answer; `None`: no such waits.
+    pub lockstep: Option<Bytes>,
     /// Streams that share the path evenly; 0 counts as 1.
     pub streams: u32,
     pub congestion: Congestion,
@@ -66,6 +68,9 @@ pub enum GoodputLimit {
     SendBuffer,
     Pacing,
     Loss,
+    /// The sender waits for the answer to each block.
+    #[serde(rename = "lock-step")]
+    Lockstep,
     /// The requested rate of datagrams, which limits the goodput by itself.
     #[serde(rename = "requested rate")]
     RequestedRate,
@@ -123,10 +128,43 @@ pub fn predict_steady(path: &PathProfile, flow: &FlowParameters) -> Prediction {
             at_most(segments * f64::from(path.mss()) * 8.0 * streams / rtt, GoodputLimit::Loss);
         }
     }
+    if let Some(block) = flow.lockstep {
+        at_most(lockstep_rate(path, flow, block).as_f64() * streams, GoodputLimit::Lockstep);
+    }
     let idle = if limit == GoodputLimit::Capacity { 0.0 } else { 1.0 - rate / path.capacity.as_f64().max(1.0) };
     // Lost data is sent again, so the loss also reduces the goodput under any other limit.
     let goodput = BitRate((rate * (1.0 - path.loss.get())).round() as u64);
     Prediction { goodput, limit, idle_share: Ratio::new(idle).unwrap_or_default() }
+}
+
+/// Returns the rate of one stream that sends a block, waits for the receiver's answer, and sends the next one: the block
+/// in each `RTT + block / rate`.
+///
+/// A block above the window needs more round trips, one for each whole window before its last part. The streams do not
+/// queue behind each other: their blocks take turns. BBR paces a block over a part of the round trip
+/// ([`bbr_lockstep_pacing`]).
+pub fn lockstep_rate(path: &PathProfile, flow: &FlowParameters, block: Bytes) -> BitRate {
+    let (rtt, bytes) = (path.base_rtt.as_secs_f64(), block.0 as f64);
+    let line = path.payload_capacity().as_f64().min(flow.pace.map_or(f64::INFINITY, BitRate::as_f64));
+    let loss = loss_window(path, flow).map(|segments| segments * f64::from(path.mss()));
+    let windows = [flow.window, flow.send_buffer].into_iter().flatten().map(|bytes| bytes.0 as f64).chain(loss);
+    let window = windows.fold(f64::INFINITY, f64::min).max(1.0);
+    let more_rounds = ((bytes / window).ceil() - 1.0).max(0.0);
+    let rest = if more_rounds > 0.0 { bytes - more_rounds * window } else { bytes };
+    let is_paced = flow.congestion == Congestion::Bbr && bytes > f64::from(flow.initial_window * path.mss());
+    let pacing = if is_paced { bbr_lockstep_pacing() * rtt } else { 0.0 };
+    let seconds = (1.0 + more_rounds) * rtt + (rest * 8.0 / line.max(1.0)).max(pacing);
+    BitRate((bytes * 8.0 / seconds.max(f64::MIN_POSITIVE)) as u64)
+}
+
+/// Returns the time over which BBR paces a block in lock-step, in round trips: about 0.53.
+///
+/// A sender that waits never leaves the start-up of BBR, whose pacing gain g is 2/ln 2 (`bbr_high_gain`). BBR measures
+/// the rate b = block / (RTT + t), and paces the next block at g · b, so t = block / (g · b) = RTT / (g − 1). Measured
+/// on emulated paths of 10 and 50 ms with blocks of 64 KiB to 1 MiB: 0.37 to 0.54.
+pub fn bbr_lockstep_pacing() -> f64 {
+    const GAIN: f64 = 2.0 / std::f64::consts::LN_2;
+    1.0 / (GAIN - 1.0)
 }
 
 /// Predicts the time to move `size`; `None` if it is longer than 584 years.
@@ -224,6 +262,7 @@ impl Default for FlowParameters {
             window: None,
             send_buffer: None,
             pace: None,
+            lockstep: None,
             streams: 1,
             congestion: Congestion::default(),
             initial_window: 10,
@@ -321,6 +360,7 @@ impl fmt::Display for GoodputLimit {
             GoodputLimit::SendBuffer => "send buffer",
             GoodputLimit::Pacing => "pacing",
             GoodputLimit::Loss => "loss",
+            GoodputLimit::Lockstep => "lock-step",
             GoodputLimit::RequestedRate => "requested rate",
         })
     }

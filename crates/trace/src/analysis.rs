@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use std::time::Duration;
+
 use lfn_base::time::Instant;
 use lfn_packet::{TcpEndpoint, TcpSegment};
 use lfn_results::evidence::capture::CaptureEvidence;
@@ -9,11 +11,19 @@ use lfn_results::evidence::capture::CaptureEvidence;
 use crate::connection::ConnectionState;
 use crate::flags::{PacketFlag, PacketFlags};
 use crate::series::Series;
+use crate::shared_path::SharedPaths;
 
 /// Segments between two searches for closed connections.
 const SWEEP_INTERVAL: u64 = 65_536;
 /// Time after which a closed connection is finished, nanoseconds.
 const CLOSED_FOR: u64 = 5_000_000_000;
+
+/// Points of the pictures of all open connections together, for each kind of points.
+const MAX_SERIES_POINTS: usize = 50_000;
+/// Points of a connection while many are open.
+const MIN_SERIES_POINTS: usize = 50;
+/// Finished connections that keep their points: those with the most payload.
+const MAX_FINISHED_SERIES: usize = 16;
 
 /// Limits of an analysis.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +33,37 @@ pub struct AnalysisOptions {
     pub max_open: usize,
     /// Maximum number of connections in the result: those with the most payload.
     pub max_finished: usize,
-    /// Points of the pictures of each connection; 0 keeps none.
+    /// Maximum number of points of the pictures of each connection, for each kind of points; 0 keeps none. While many
+    /// connections are open, each has fewer points.
     pub series_points: usize,
+    /// Time that the pictures show, since the first packet of the connection.
+    pub series_from: Duration,
+    pub series_to: Duration,
 }
 
 impl Default for AnalysisOptions {
     fn default() -> Self {
-        AnalysisOptions { max_open: 20_000, max_finished: 20_000, series_points: 0 }
+        AnalysisOptions {
+            max_open: 20_000,
+            max_finished: 20_000,
+            series_points: 0,
+            series_from: Duration::ZERO,
+            series_to: Duration::MAX,
+        }
+    }
+}
+
+impl AnalysisOptions {
+    /// Returns the options of a new connection, if so many are open. They share the points of the pictures.
+    fn for_one_of(self, open: usize) -> Self {
+        let share = (MAX_SERIES_POINTS / open.max(1)).max(MIN_SERIES_POINTS);
+        AnalysisOptions { series_points: self.series_points.min(share), ..self }
+    }
+
+    /// Returns an empty series of a connection that begins at `start`, if pictures are requested.
+    pub(crate) fn new_series(&self, start: Instant) -> Option<Series> {
+        let series = Series::new(self.series_points);
+        (self.series_points > 0).then(|| series.limited_to(start + self.series_from, start + self.series_to))
     }
 }
 
@@ -39,6 +73,9 @@ pub struct Analysis {
     options: AnalysisOptions,
     open: HashMap<ConnectionKey, ConnectionState>,
     finished: Vec<Connection>,
+    /// Finished connections that may have points of pictures.
+    finished_series: usize,
+    shared: SharedPaths,
     totals: CaptureTotals,
 }
 
@@ -51,7 +88,10 @@ struct ConnectionKey {
 
 impl ConnectionKey {
     fn of(segment: &TcpSegment) -> Self {
-        let (a, b) = (segment.source, segment.destination);
+        ConnectionKey::between(segment.source, segment.destination)
+    }
+
+    fn between(a: TcpEndpoint, b: TcpEndpoint) -> Self {
         if a <= b { ConnectionKey { low: a, high: b } } else { ConnectionKey { low: b, high: a } }
     }
 }
@@ -62,6 +102,8 @@ pub struct Connection {
     /// End that opened the connection; the end with the higher port if the handshake is missing.
     pub client: TcpEndpoint,
     pub server: TcpEndpoint,
+    /// The client sends most of the data, which `evidence` describes.
+    pub is_client_sender: bool,
     /// Time of the first packet, since 1970.
     pub start: Instant,
     pub evidence: CaptureEvidence,
@@ -98,7 +140,14 @@ pub struct Finished {
 impl Analysis {
     /// Creates an analysis without connections.
     pub fn new(options: AnalysisOptions) -> Self {
-        Analysis { options, open: HashMap::new(), finished: Vec::new(), totals: CaptureTotals::default() }
+        Analysis {
+            options,
+            open: HashMap::new(),
+            finished: Vec::new(),
+            finished_series: 0,
+            shared: SharedPaths::default(),
+            totals: CaptureTotals::default(),
+        }
     }
 
     /// Adds the next segment, captured at `at` since 1970, and returns its flags.
@@ -125,13 +174,20 @@ impl Analysis {
             self.evict();
         }
         self.totals.connections += 1;
-        let mut state = ConnectionState::new(at, segment, self.options.series_points);
+        let mut state = ConnectionState::new(at, segment, &self.options.for_one_of(self.open.len() + 1));
         let mut flags = state.add(at, segment);
         if reused {
             flags.insert(PacketFlag::ReusedPorts);
         }
         self.open.insert(key, state);
         flags
+    }
+
+    /// Adds a message of ICMP that a segment was too big for a link with this MTU; 0 is unknown.
+    pub fn add_too_big(&mut self, source: TcpEndpoint, destination: TcpEndpoint, mtu: u32) {
+        if let Some(state) = self.open.get_mut(&ConnectionKey::between(source, destination)) {
+            state.add_too_big(mtu);
+        }
     }
 
     /// Returns the counts so far.
@@ -146,15 +202,33 @@ impl Analysis {
             self.finish_one(state);
         }
         self.keep_largest();
+        self.shared.finish(&mut self.finished);
         self.totals.unlisted = self.totals.connections.saturating_sub(self.finished.len() as u64);
         Finished { connections: self.finished, totals: self.totals }
     }
 
     fn finish_one(&mut self, state: ConnectionState) {
-        self.finished.push(state.finish());
+        let (connection, arrivals) = state.finish();
+        self.shared.add(&connection, arrivals);
+        self.finished_series += usize::from(connection.series.is_some());
+        self.finished.push(connection);
+        if self.finished_series > 2 * MAX_FINISHED_SERIES {
+            self.drop_small_series();
+        }
         if self.finished.len() > self.options.max_finished.saturating_mul(2) {
             self.keep_largest();
         }
+    }
+
+    /// Deletes the points of the finished connections with little payload.
+    fn drop_small_series(&mut self) {
+        let mut with_series: Vec<_> =
+            self.finished.iter_mut().filter(|connection| connection.series.is_some()).collect();
+        with_series.sort_by_key(|connection| std::cmp::Reverse(connection.evidence.payload));
+        for connection in with_series.into_iter().skip(MAX_FINISHED_SERIES) {
+            connection.series = None;
+        }
+        self.finished_series = MAX_FINISHED_SERIES;
     }
 
     fn keep_largest(&mut self) {

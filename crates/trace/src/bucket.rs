@@ -12,8 +12,27 @@ use crate::half::Arrival;
 
 /// Minimum losses of a fit.
 const MIN_LOSSES: usize = 8;
+/// Minimum size of a bucket, packets. A smaller one cannot be told from single losses.
+const MIN_BUCKET_PACKETS: f64 = 2.5;
 /// Rates that are tried, relative to the goodput between the losses.
 const FACTORS: [f64; 15] = [0.7, 0.8, 0.87, 0.93, 0.97, 1.0, 1.03, 1.07, 1.15, 1.3, 1.6, 2.2, 3.5, 6.0, 12.0];
+
+/// Tolerance of the fit: a bucket holds whole packets, and routers add tokens in steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tolerance {
+    pub(crate) mss: u32,
+    /// Base RTT in seconds.
+    pub(crate) rtt: f64,
+}
+
+impl Tolerance {
+    fn bytes(&self, rate: f64, bucket: f64) -> f64 {
+        f64::from(self.mss).max((rate * self.rtt / 2.0).min(bucket * MAX_TOLERANCE))
+    }
+}
+
+/// Maximum tolerance as a share of the bucket.
+const MAX_TOLERANCE: f64 = 0.05;
 
 /// A rate with the separation that it gives.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +51,7 @@ impl Separation {
 }
 
 /// Fits a token bucket. `None` if too few packets were lost.
-pub(crate) fn fit(arrivals: &[Arrival], connections: u32, mss: u32) -> Option<PolicerFit> {
+pub(crate) fn fit(arrivals: &[Arrival], connections: u32, tolerance: &Tolerance) -> Option<PolicerFit> {
     let losses: Vec<&Arrival> = arrivals.iter().filter(|arrival| arrival.is_lost).collect();
     if losses.len() < MIN_LOSSES {
         return None;
@@ -40,7 +59,7 @@ pub(crate) fn fit(arrivals: &[Arrival], connections: u32, mss: u32) -> Option<Po
     let between = goodput_between_losses(arrivals)?;
     let best = FACTORS
         .iter()
-        .filter_map(|factor| separation(arrivals, between * factor, mss))
+        .filter_map(|factor| separation(arrivals, between * factor, tolerance))
         .max_by(|a, b| a.quality().total_cmp(&b.quality()))?;
     Some(PolicerFit {
         rate: BitRate((best.rate * 8.0) as u64),
@@ -64,7 +83,7 @@ fn goodput_between_losses(arrivals: &[Arrival]) -> Option<f64> {
 }
 
 /// Returns the size of the bucket that separates lost and passed packets best.
-fn separation(arrivals: &[Arrival], rate: f64, mss: u32) -> Option<Separation> {
+fn separation(arrivals: &[Arrival], rate: f64, tolerance: &Tolerance) -> Option<Separation> {
     let mut missing = 0.0_f64;
     let mut at = arrivals.first()?.at;
     let mut lost: Vec<f64> = Vec::new();
@@ -83,13 +102,16 @@ fn separation(arrivals: &[Arrival], rate: f64, mss: u32) -> Option<Separation> {
     lost.sort_by(f64::total_cmp);
     passed.sort_by(|a, b| a.0.total_cmp(&b.0));
     let all: f64 = passed.iter().map(|(_, length)| length).sum();
-    // One packet of tolerance: the bucket holds whole packets.
-    let slack = f64::from(mss);
+    let packet = f64::from(tolerance.mss);
     let mut best: Option<Separation> = None;
     let steps = 64.min(lost.len());
     for step in 0..steps {
         let number = step * lost.len() / steps;
         let bucket = lost[number];
+        if bucket < MIN_BUCKET_PACKETS * packet {
+            continue;
+        }
+        let slack = tolerance.bytes(rate, bucket);
         let lost_above = (lost.len() - number) as f64 / lost.len() as f64;
         let below = passed.partition_point(|(missing, _)| *missing <= bucket + slack);
         let passed_below = passed[..below].iter().map(|(_, length)| length).sum::<f64>() / all.max(1.0);

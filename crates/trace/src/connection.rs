@@ -3,13 +3,19 @@
 use lfn_base::time::Instant;
 use lfn_packet::{MptcpOption, TcpEndpoint, TcpFlags, TcpOptions, TcpSegment};
 
-use crate::analysis::Connection;
+use crate::analysis::{AnalysisOptions, Connection};
 use crate::copies::{Copies, Fingerprint};
 use crate::evidence;
 use crate::flags::{PacketFlag, PacketFlags};
-use crate::half::{AckPacket, DataPacket, Half, PathRtt};
+use crate::half::{AckPacket, Arrival, DataPacket, Half, PathRtt};
 use crate::round_trip::EndRtt;
+use crate::sender_clock::SenderClock;
 use crate::series::Series;
+
+/// Data packets in sequence that do not fit the window, before another window scale is assumed.
+const MIN_OVERFULL: u32 = 8;
+/// Bytes that a packet after a gap acknowledges, relative to others, if the gap is lost acknowledgements.
+const MIN_GAP_ADVANCE: f64 = 1.4;
 
 /// State of one end of a connection.
 #[derive(Debug)]
@@ -23,6 +29,8 @@ pub(crate) struct End {
     /// Window scale that was inferred from the data towards this end.
     pub(crate) inferred_scale: u8,
     raw_window: u16,
+    /// Data packets in sequence that did not fit the window.
+    overfull: u32,
     pub(crate) packets: u64,
     pub(crate) pure_acks: u64,
     pub(crate) copies: u64,
@@ -30,6 +38,7 @@ pub(crate) struct End {
     pub(crate) ttl: Option<u8>,
     pub(crate) has_other_ttl: bool,
     pub(crate) ids: IdSequence,
+    pub(crate) clock: SenderClock,
     pub(crate) has_fin: bool,
     pub(crate) last_at: u64,
 }
@@ -62,34 +71,52 @@ pub(crate) struct IdSequence {
     pub(crate) steps: u64,
     pub(crate) single_steps: u64,
     pub(crate) skipped: u64,
+    gaps: u64,
+    single_advance: u64,
+    gap_advance: u64,
 }
 
 impl IdSequence {
-    fn add(&mut self, id: Option<u16>) {
+    /// Adds a packet that acknowledges so many bytes more than the one before.
+    fn add(&mut self, id: Option<u16>, advance: u64) {
         let Some(id) = id.filter(|id| *id != 0) else { return };
         if let Some(last) = self.last {
             let step = id.wrapping_sub(last);
             self.steps += 1;
             match step {
-                1 => self.single_steps += 1,
-                2..64 => self.skipped += u64::from(step) - 1,
+                1 => {
+                    self.single_steps += 1;
+                    self.single_advance += advance;
+                }
+                2..64 => {
+                    self.skipped += u64::from(step) - 1;
+                    self.gaps += 1;
+                    self.gap_advance += advance;
+                }
                 _ => {}
             }
         }
         self.last = Some(id);
     }
 
-    /// Returns the packets that are missing, if the identifications count the packets of the connection.
+    /// Returns true if the identifications count the packets of the connection.
+    pub(crate) fn is_counter(&self) -> bool {
+        self.steps >= 20 && self.single_steps * 10 >= self.steps * 5
+    }
+
+    /// Returns the acknowledgements that are missing: the packets after a gap acknowledge more than others. The gaps of a host
+    /// that counts the packets of all its connections have no such effect.
     pub(crate) fn missing(&self) -> u64 {
-        let is_counter = self.steps >= 20 && self.single_steps * 10 >= self.steps * 5;
-        if is_counter { self.skipped } else { 0 }
+        let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
+        let (single, gap) = (mean(self.single_advance, self.single_steps), mean(self.gap_advance, self.gaps));
+        if self.is_counter() && gap >= MIN_GAP_ADVANCE * single { self.skipped } else { 0 }
     }
 }
 
 impl End {
-    fn new(endpoint: TcpEndpoint, series: usize) -> Self {
+    fn new(endpoint: TcpEndpoint, series: Option<Series>) -> Self {
         let mut half = Half::new();
-        half.series = (series > 0).then(|| Box::new(Series::new(series)));
+        half.series = series.map(Box::new);
         End {
             endpoint,
             half,
@@ -97,6 +124,7 @@ impl End {
             hello: None,
             inferred_scale: 0,
             raw_window: 0,
+            overfull: 0,
             packets: 0,
             pure_acks: 0,
             copies: 0,
@@ -104,6 +132,7 @@ impl End {
             ttl: None,
             has_other_ttl: false,
             ids: IdSequence::default(),
+            clock: SenderClock::default(),
             has_fin: false,
             last_at: 0,
         }
@@ -133,10 +162,11 @@ pub(crate) struct ConnectionState {
 }
 
 impl ConnectionState {
-    pub(crate) fn new(at: Instant, segment: &TcpSegment, series: usize) -> Self {
-        let at = at.as_nanos();
+    pub(crate) fn new(start: Instant, segment: &TcpSegment, options: &AnalysisOptions) -> Self {
+        let end = |endpoint| End::new(endpoint, options.new_series(start));
+        let at = start.as_nanos();
         ConnectionState {
-            ends: [End::new(segment.source, series), End::new(segment.destination, series)],
+            ends: [segment.source, segment.destination].map(end),
             start: at,
             last: at,
             packets: 0,
@@ -170,6 +200,14 @@ impl ConnectionState {
         self.is_reset || self.ends.iter().all(|end| end.has_fin)
     }
 
+    /// Counts a message that a segment was too big.
+    pub(crate) fn add_too_big(&mut self, mtu: u32) {
+        self.too_big += 1;
+        if mtu > 0 {
+            self.reported_mtu = Some(self.reported_mtu.map_or(mtu, |least| least.min(mtu)));
+        }
+    }
+
     fn number_of(&self, segment: &TcpSegment) -> usize {
         usize::from(segment.source != self.ends[0].endpoint)
     }
@@ -180,7 +218,7 @@ impl ConnectionState {
         let sender_min = own.min.unwrap_or(0);
         PathRtt {
             receiver_min: other.min.unwrap_or(0),
-            receiver_last: other.last.or(other.min).unwrap_or(0),
+            receiver_last: other.settled().max(other.min.unwrap_or(0)),
             sender_min,
             sender_last: own.last.or(own.min).unwrap_or(0),
         }
@@ -230,7 +268,6 @@ impl ConnectionState {
         let end = &mut self.ends[number];
         end.packets += 1;
         end.last_at = at;
-        end.ids.add(segment.ip_id);
         let is_plain = segment.flags.0 & (TcpFlags::SYN.0 | TcpFlags::RST.0) == 0;
         if is_plain {
             match end.ttl {
@@ -270,7 +307,7 @@ impl ConnectionState {
         self.client.get_or_insert(1 - number);
         let other = self.ends[1 - number].hello;
         if let Some(syn) = other.filter(|syn| is_first && syn.at == syn.first_at) {
-            self.ends[number].rtt.add_bound(at.saturating_sub(syn.at));
+            self.ends[number].rtt.add_handshake(at.saturating_sub(syn.at));
         }
         let bits = |flags: TcpFlags| flags.0 & (TcpFlags::AE.0 | TcpFlags::CWR.0 | TcpFlags::ECE.0);
         let answer = bits(segment.flags);
@@ -281,13 +318,15 @@ impl ConnectionState {
     fn establish(&mut self, number: usize, at: u64) {
         let Some(answer) = self.ends[1 - number].hello else { return };
         if answer.at == answer.first_at {
-            self.ends[number].rtt.add_bound(at.saturating_sub(answer.at));
+            self.ends[number].rtt.add_handshake(at.saturating_sub(answer.at));
         }
         self.established = Some(at);
     }
 
     fn note_timestamps(&mut self, number: usize, at: u64, segment: &TcpSegment, value: u32, echo: u32) {
         self.ends[1 - number].rtt.sent_timestamp(value, at);
+        let limit = self.path_rtt(number).base() / 4;
+        self.ends[number].clock.add(value, at, limit);
         if segment.payload == 0 || segment.flags.contains(TcpFlags::SYN) {
             return;
         }
@@ -321,7 +360,16 @@ impl ConnectionState {
         let rtt = self.path_rtt(1 - number);
         let [first, second] = &mut self.ends;
         let (own, other) = if number == 0 { (first, second) } else { (second, first) };
-        other.half.acknowledge(&packet, &rtt, |sample| own.rtt.add(sample))
+        let before = other.half.counts.acknowledged;
+        let flags = other.half.acknowledge(&packet, &rtt, |sample, is_prompt| {
+            if is_prompt {
+                own.rtt.add_prompt(sample);
+            } else {
+                own.rtt.add(sample);
+            }
+        });
+        own.ids.add(segment.ip_id, other.half.counts.acknowledged - before);
+        flags
     }
 
     fn data(&mut self, number: usize, at: u64, segment: &TcpSegment) -> PacketFlags {
@@ -346,8 +394,9 @@ impl ConnectionState {
 
     /// Returns the scale of the windows that an end advertises, if the handshake shows it.
     pub(crate) fn window_scale(&self, number: usize) -> Option<u8> {
-        let own = self.ends[number].hello?.options.window_scale;
-        let other = match self.ends[1 - number].hello {
+        let known = |number: usize| self.ends[number].hello.filter(|hello| !hello.options.is_truncated);
+        let own = known(number)?.options.window_scale;
+        let other = match known(1 - number) {
             Some(hello) => hello.options.window_scale,
             // Without the other SYN, an end that offers a scale is believed.
             None => own,
@@ -366,6 +415,16 @@ impl ConnectionState {
         if window == u64::MAX || self.ends[receiver].pure_acks == 0 {
             return;
         }
+        // A single estimate can be too high. A window that is too small for the data is so each time.
+        if window + mss >= in_flight {
+            self.ends[receiver].overfull = 0;
+            return;
+        }
+        self.ends[receiver].overfull += 1;
+        if self.ends[receiver].overfull < MIN_OVERFULL {
+            return;
+        }
+        self.ends[receiver].overfull = 0;
         let mut factor = 1;
         while window * factor + mss < in_flight && self.ends[receiver].inferred_scale < 14 {
             self.ends[receiver].inferred_scale += 1;
@@ -377,7 +436,7 @@ impl ConnectionState {
     }
 
     /// Ends the connection.
-    pub(crate) fn finish(mut self) -> Connection {
+    pub(crate) fn finish(mut self) -> (Connection, Vec<Arrival>) {
         for number in 0..2 {
             let rtt = self.path_rtt(number);
             self.ends[number].half.finish(self.last, &rtt);
@@ -387,15 +446,17 @@ impl ConnectionState {
         let payload =
             |number: usize| self.ends[number].half.counts.payload.max(self.ends[number].half.counts.acknowledged);
         let sender = usize::from(payload(1) > payload(0));
-        let evidence = evidence::evidence(&mut self, sender);
+        let (evidence, arrivals) = evidence::evidence(&mut self, sender);
         let series = self.ends[sender].half.series.take().map(|series| *series);
-        Connection {
+        let connection = Connection {
             client: self.ends[client].endpoint,
             server: self.ends[1 - client].endpoint,
+            is_client_sender: sender == client,
             start: Instant::from_nanos(self.start),
             evidence,
             series,
-        }
+        };
+        (connection, arrivals)
     }
 }
 

@@ -6,19 +6,36 @@ use lfn_base::units::{BitRate, Bytes};
 use lfn_packet::TcpFlags;
 use lfn_results::evidence::capture::{
     ApplicationEvidence, CaptureEvidence, CaptureFaults, CapturePathEvidence, CapturePoint, CaptureRtt,
-    DeliveryEvidence, Handshake, LossEvidence, QueueEvidence, WindowEvidence,
+    DeliveryEvidence, Handshake, LossEvidence, PolicerFit, QueueEvidence, WindowEvidence,
 };
 
-use crate::bucket;
-use crate::connection::{ConnectionState, End};
-use crate::half::{PathRtt, Round};
+use crate::bucket::{self, Tolerance};
+use crate::connection::{ConnectionState, End, Hello};
+use crate::half::{Arrival, Half, LossEvent, MIN_UNANSWERED, Round, Silence};
 use crate::judge::{self, Direction};
 
 /// Share of a round trip's RTT to one side, from which the capture is at the other side.
 const MIN_SIDE_SHARE: f64 = 0.9;
 
-/// Returns the evidence of the data from one end.
-pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> CaptureEvidence {
+/// Difference of two packet sizes that is not an option.
+const MIN_SIZE_STEP: u32 = 20;
+/// Minimum data packets for a judgement of their ECN field.
+const MIN_ECN_PACKETS: u64 = 20;
+/// Minimum delay of a queue, nanoseconds.
+const MIN_QUEUE: u64 = 100_000;
+/// Minimum share that a queue of fixed size explains, for a queue that the RTT hardly shows.
+const MIN_QUEUE_FIT: f64 = 0.85;
+/// Minimum losses for a comparison with the RTTs of other packets.
+const MIN_RANKED_EVENTS: usize = 8;
+/// Minimum round trips for a steady rate.
+const MIN_LATE_ROUNDS: usize = 5;
+/// Maximum spread of a steady rate around its median.
+const STEADY_SPREAD: f64 = 1.15;
+/// Minimum rate of a burst, relative to the steady rate.
+const MIN_BURST_FACTOR: f64 = 1.4;
+
+/// Returns the evidence of the data from one end, and its arrivals if packets were lost.
+pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec<Arrival>) {
     let rtt = rtt(state, sender);
     let handshake = handshake(state, sender);
     let arrivals = std::mem::take(&mut state.ends[sender].half.arrivals);
@@ -26,7 +43,7 @@ pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> CaptureEvi
     let half = &own.half;
     let rounds = half.rounds.as_slice();
     let active: u64 = rounds.iter().map(Round::time).sum();
-    let application = application(own);
+    let application = application(own, other);
     let base = nanos(rtt.base);
     let has_window = other.pure_acks + other.half.counts.packets > 0 && half.counts.max_window > 0;
     let direction = Direction {
@@ -37,13 +54,11 @@ pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> CaptureEvi
         has_window,
     };
     let judged = judge::judge(rounds, &direction);
-    let loss = loss(own, &direction, judged.startup_end);
-    let policer = if loss.before_capture + loss.after_capture > 0 {
-        bucket::fit(&arrivals.into_sorted(), 1, half.counts.mss)
-    } else {
-        None
-    };
-    CaptureEvidence {
+    let arrivals = arrivals.into_sorted();
+    let tolerance = Tolerance { mss: half.counts.mss, rtt: rtt.base.as_secs_f64() };
+    let policer = bucket::fit(&arrivals, 1, &tolerance);
+    let loss = loss(own, &direction, &rtt, judged.startup_loss, policer.as_ref());
+    let evidence = CaptureEvidence {
         sender: endpoint(own),
         receiver: endpoint(other),
         point: point(&rtt),
@@ -55,9 +70,9 @@ pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> CaptureEvi
         data_packets: half.counts.packets,
         mss_bytes: half.counts.mss,
         window: window(own, &direction, active),
-        queue: queue(rounds, &direction, active, half),
-        delivery: delivery(own, other, state),
-        path: path(own, other, state),
+        queue: queue(rounds, &direction, active, half, startup_capacity(half, judged.startup_loss)),
+        delivery: delivery(own, other, state, point(&rtt)),
+        path: path(own, other, state, point(&rtt)),
         faults: faults(state, sender),
         handshake,
         rtt,
@@ -66,7 +81,8 @@ pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> CaptureEvi
         startup: judged.startup,
         policer,
         periods: judged.periods,
-    }
+    };
+    (evidence, arrivals)
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -81,7 +97,8 @@ fn endpoint(end: &End) -> String {
 }
 
 fn rtt(state: &ConnectionState, sender: usize) -> CaptureRtt {
-    let PathRtt { receiver_min, sender_min, .. } = state.path_rtt(sender);
+    let usual = |number: usize| state.ends[number].rtt.usual_min().unwrap_or(0);
+    let (receiver_min, sender_min) = (usual(1 - sender), usual(sender));
     let (own, other) = (&state.ends[sender].rtt, &state.ends[1 - sender].rtt);
     let whole = |share: f64| {
         let of = |end: &crate::round_trip::EndRtt, min: u64| end.quantile(share).unwrap_or(min).max(min);
@@ -92,6 +109,7 @@ fn rtt(state: &ConnectionState, sender: usize) -> CaptureRtt {
         receiver_side: Duration::from_nanos(receiver_min),
         sender_side: Duration::from_nanos(sender_min),
         median: whole(0.5),
+        p80: whole(0.8),
         p95: whole(0.95),
         max: Duration::from_nanos(other.max.max(receiver_min) + own.max.max(sender_min)),
     }
@@ -117,10 +135,8 @@ fn handshake(state: &ConnectionState, sender: usize) -> Handshake {
     let syn = own.hello.into_iter().chain(other.hello).min_by_key(|hello| hello.first_at);
     let lost = [own.hello, other.hello].into_iter().flatten().map(|hello| hello.at - hello.first_at).max();
     let scale = state.window_scale(1 - sender);
-    let ecn =
-        |hello: crate::connection::Hello| hello.flags.0 & (TcpFlags::ECE.0 | TcpFlags::CWR.0 | TcpFlags::AE.0) != 0;
     Handshake {
-        is_complete: matches!(hello, (Some(_), Some(_))),
+        is_complete: matches!(hello, (Some(a), Some(b)) if !a.options.is_truncated && !b.options.is_truncated),
         rtt: syn.zip(state.established).map(|(syn, at)| Duration::from_nanos(at.saturating_sub(syn.at))),
         lost_syn: Duration::from_nanos(lost.unwrap_or(0)),
         window_scale: scale.or((other.inferred_scale > 0).then_some(other.inferred_scale)),
@@ -131,13 +147,18 @@ fn handshake(state: &ConnectionState, sender: usize) -> Handshake {
         timestamps: matches!(hello, (Some(a), Some(b)) if a.options.timestamps.is_some() && b.options.timestamps.is_some()),
         receiver_mss: other.hello.and_then(|hello| hello.options.mss),
         sender_mss: own.hello.and_then(|hello| hello.options.mss),
-        ecn: matches!(hello, (Some(a), Some(b)) if ecn(a) && ecn(b)),
+        ecn: matches!(hello, (Some(a), Some(b)) if offers_ecn(&a) && offers_ecn(&b)),
     }
 }
 
-fn application(own: &End) -> ApplicationEvidence {
+fn application(own: &End, other: &End) -> ApplicationEvidence {
     let rounds = own.half.rounds.as_slice();
-    let exchanges = &own.half.exchanges;
+    // Both ends of an exchange wait. The waits of the end with the smaller answers are the clearer ones.
+    let [own_exchanges, other_exchanges] = [own, other].map(|end| &end.half.exchanges);
+    let is_own = own_exchanges.lockstep_wait >= other_exchanges.lockstep_wait;
+    let exchanges = if is_own { own_exchanges } else { other_exchanges };
+    let has_more = own_exchanges.delayed_ack >= other_exchanges.delayed_ack;
+    let delayed = if has_more { own_exchanges } else { other_exchanges };
     let sum = |of: fn(&Round) -> u64| Duration::from_nanos(rounds.iter().map(of).sum());
     ApplicationEvidence {
         receiver_waits: sum(|round| round.pause.receiver),
@@ -147,18 +168,40 @@ fn application(own: &End) -> ApplicationEvidence {
         lockstep_blocks: exchanges.lockstep_blocks,
         lockstep: Duration::from_nanos(exchanges.lockstep_wait),
         lockstep_block: Bytes(exchanges.median_block()),
-        delayed_ack_stalls: exchanges.delayed_acks,
-        delayed_ack: Duration::from_nanos(exchanges.delayed_ack),
+        delayed_ack_stalls: delayed.delayed_acks,
+        delayed_ack: Duration::from_nanos(delayed.delayed_ack),
+        short_packet_share: own.half.counts.short_packets as f64 / own.half.counts.packets.max(1) as f64,
     }
 }
 
-fn loss(own: &End, direction: &Direction, startup_end: u64) -> LossEvidence {
+/// Returns the maximum RTT before a loss without a queue. A short queue is visible by its rank only: most losses follow
+/// RTTs above those of most other packets.
+fn flat_limit(events: &[LossEvent], direction: &Direction, rtt: &CaptureRtt, fit: Option<&PolicerFit>) -> u64 {
+    let near = direction.base_rtt + direction.base_rtt / 10 + 1_000_000;
+    let most = direction.base_rtt + nanos(rtt.p95).saturating_sub(direction.base_rtt) / 2;
+    let usual = most.max(direction.base_rtt + MIN_QUEUE);
+    let above = events.iter().filter(|event| event.rtt > usual).count();
+    let is_queue = fit.is_some_and(|fit| fit.explained_share >= MIN_QUEUE_FIT);
+    let is_ranked = is_queue && events.len() >= MIN_RANKED_EVENTS && above * 2 >= events.len();
+    if is_ranked { near.min(usual) } else { near }
+}
+
+fn loss(
+    own: &End,
+    direction: &Direction,
+    rtt: &CaptureRtt,
+    startup_loss: Option<u64>,
+    fit: Option<&PolicerFit>,
+) -> LossEvidence {
     let counts = &own.half.counts;
     let lost = counts.lost_before + counts.lost_after;
-    let losses: u64 = counts.events.iter().map(|event| event.losses).sum();
-    let share = |selected: u64| if losses == 0 { 0.0 } else { selected as f64 / losses as f64 };
-    let flat_limit = direction.base_rtt / 10 + 1_000_000;
-    let flat = counts.events.iter().filter(|event| event.delay <= flat_limit).map(|event| event.losses).sum();
+    let flat_limit = flat_limit(&counts.events, direction, rtt, fit);
+    // Slow start overflows a queue once; the other losses show the path.
+    let is_startup = |event: &&LossEvent| startup_loss.is_some_and(|end| event.at <= end) && event.rtt > flat_limit;
+    let others = || counts.events.iter().filter(|event| !is_startup(event));
+    let losses: u64 = others().map(|event| event.losses).sum();
+    let flat = || others().filter(|event| event.rtt <= flat_limit);
+    let flat_losses: u64 = flat().map(|event| event.losses).sum();
     let spurious = counts.spurious.max(counts.duplicate_reports.min(counts.resent));
     LossEvidence {
         before_capture: counts.lost_before,
@@ -167,17 +210,13 @@ fn loss(own: &End, direction: &Direction, startup_end: u64) -> LossEvidence {
         events: counts.event_count,
         largest_event: counts.events.iter().map(|event| event.losses).max().unwrap_or(0),
         single_events: counts.events.iter().filter(|event| event.losses == 1).count() as u64,
-        startup_losses: counts
-            .events
-            .iter()
-            .filter(|event| event.at <= startup_end + direction.base_rtt)
-            .map(|event| event.losses)
-            .sum(),
+        startup_losses: counts.events.iter().filter(is_startup).map(|event| event.losses).sum(),
+        flat_losses,
+        flat_events: flat().count() as u64,
         timeouts: counts.timeouts,
         timeout: Duration::from_nanos(counts.timeout),
         share: lost as f64 / counts.packets.max(1) as f64,
-        at_flat_rtt_share: share(flat),
-        at_full_rate_share: 0.0,
+        at_flat_rtt_share: if losses == 0 { 0.0 } else { flat_losses as f64 / losses as f64 },
     }
 }
 
@@ -198,37 +237,98 @@ fn window(own: &End, direction: &Direction, active: u64) -> WindowEvidence {
         binding_share: share(binding),
         zero: Duration::from_nanos(rounds.iter().map(|round| round.closed).sum::<u64>() + counts.closed_while_idle),
         zero_windows: counts.zero_windows,
+        unread_share: counts.unread as f64 / counts.acknowledged.max(1) as f64,
         shrunk_share: share(rounds.iter().map(|round| round.shrunk).sum()),
     }
 }
 
-fn queue(rounds: &[Round], direction: &Direction, active: u64, half: &crate::half::Half) -> QueueEvidence {
+fn queue(
+    rounds: &[Round],
+    direction: &Direction,
+    active: u64,
+    half: &Half,
+    startup_capacity: Option<f64>,
+) -> QueueEvidence {
     let share = |time: u64| if active == 0 { 0.0 } else { time as f64 / active as f64 };
     let standing: u64 = rounds.iter().filter(|round| !direction.is_flat(round.rtt)).map(Round::time).sum();
-    let busy: Vec<&Round> = rounds
+    let is_busy = |round: &Round| {
+        round.timeout == 0
+            && round.acknowledged >= 4 * u64::from(direction.mss)
+            && !round.is_drained
+            && round.time() > 0
+            && !direction.is_window_limited(round)
+    };
+    let busy: Vec<&Round> = rounds.iter().filter(|round| is_busy(round)).collect();
+    // The end of a recovery acknowledges at once data that had arrived before.
+    let has_no_jump = |number: usize| number.checked_sub(1).is_none_or(|before| rounds[before].resent == 0);
+    let clean: Vec<&Round> = rounds
         .iter()
-        .filter(|round| round.acknowledged >= 4 * u64::from(direction.mss) && !round.is_drained && round.time() > 0)
+        .enumerate()
+        .filter(|(number, round)| is_busy(round) && round.resent == 0 && has_no_jump(*number))
+        .map(|(_, round)| round)
         .collect();
-    let plateau = plateau(&busy);
-    let at_plateau: u64 = busy
-        .iter()
-        .filter(|round| plateau.is_some_and(|plateau| round.rate() >= 0.85 * plateau))
-        .map(|round| round.time())
-        .sum();
-    let mut delays: Vec<u64> = half.counts.events.iter().map(|event| event.delay).collect();
+    let plateau = plateau(if clean.len() >= MIN_LATE_ROUNDS { &clean } else { &busy });
+    let is_at_plateau = |round: &&&Round| plateau.is_some_and(|plateau| round.rate() >= 0.85 * plateau);
+    let at_plateau = busy.iter().filter(is_at_plateau).map(|round| round.time()).sum();
+    let (bytes, time) =
+        busy.iter().fold((0, 0), |(bytes, time), round| (bytes + round.acknowledged, time + round.time()));
+    let mean = if time == 0 { 0.0 } else { bytes as f64 * 1e9 / time as f64 };
+    let capacity = [capacity(&clean, direction).or(plateau), startup_capacity].into_iter().flatten().reduce(f64::max);
+    let mut delays: Vec<u64> =
+        half.counts.events.iter().map(|event| event.rtt.saturating_sub(direction.base_rtt)).collect();
     delays.sort_unstable();
     let max = rounds.iter().map(|round| round.rtt.saturating_sub(direction.base_rtt)).max().unwrap_or(0);
     QueueEvidence {
         standing_share: share(standing),
         plateau: plateau.map(|plateau| BitRate((plateau * 8.0) as u64)),
         plateau_share: share(at_plateau),
+        unused_share: capacity.map_or(0.0, |capacity| (1.0 - mean / capacity).max(0.0)),
         delay_at_loss: delays.get(delays.len() / 2).map(|delay| Duration::from_nanos(*delay)),
         max_delay: Duration::from_nanos(max),
         competing: None,
+        burst: burst(&clean, direction),
     }
 }
 
-/// Returns the rate that the fastest fifth of the time exceeds, bytes per second.
+/// Returns the rate at the end of a slow start that overflowed a queue, bytes per second.
+fn startup_capacity(half: &Half, startup_loss: Option<u64>) -> Option<f64> {
+    let end = startup_loss?;
+    let before = half.rounds.as_slice().iter().take_while(|round| round.start < end);
+    before.filter(|round| round.resent == 0).map(Round::rate).reduce(f64::max)
+}
+
+/// Returns the rate of a full path: the median of the round trips with a queue, bytes per second.
+fn capacity(rounds: &[&Round], direction: &Direction) -> Option<f64> {
+    let has_queue = |round: &&&Round| round.rtt > 0 && !direction.is_flat(round.rtt) && round.resent == 0;
+    let mut rates: Vec<f64> = rounds.iter().filter(has_queue).map(|round| round.rate()).collect();
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied()
+}
+
+/// Returns the payload that passed faster than the later steady rate, before the first round trip at this rate.
+fn burst(rounds: &[&Round], direction: &Direction) -> Option<Bytes> {
+    let late = rounds.get(rounds.len() / 2..)?;
+    if late.len() < MIN_LATE_ROUNDS {
+        return None;
+    }
+    let mut rates: Vec<f64> = late.iter().map(|round| round.rate()).collect();
+    rates.sort_by(f64::total_cmp);
+    let (low, steady, high) = (rates[rates.len() / 10], rates[rates.len() / 2], rates[rates.len() * 9 / 10]);
+    if low < STEADY_SPREAD.recip() * steady || high > STEADY_SPREAD * steady {
+        return None;
+    }
+    // While tokens are left, packets do not wait. A faster path with a queue is not a shaper.
+    let is_fast_with_queue = |round: &&&Round| !direction.is_flat(round.rtt) && round.rate() > STEADY_SPREAD * steady;
+    if rounds.iter().filter(is_fast_with_queue).count() > 1 {
+        return None;
+    }
+    let fast = rounds.iter().position(|round| round.rate() >= MIN_BURST_FACTOR * steady)?;
+    let end = rounds.iter().skip(fast).position(|round| round.rate() < STEADY_SPREAD * steady)?;
+    let bytes: u64 = rounds.iter().take(fast + end).map(|round| round.acknowledged).sum();
+    (fast < rounds.len() / 4 && bytes >= 8 * u64::from(direction.mss)).then_some(Bytes(bytes))
+}
+
+/// Returns the rate that the fastest tenth of the time exceeds, bytes per second.
 fn plateau(rounds: &[&Round]) -> Option<f64> {
     let mut rates: Vec<(f64, u64)> = rounds.iter().map(|round| (round.rate(), round.time())).collect();
     rates.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -236,23 +336,32 @@ fn plateau(rounds: &[&Round]) -> Option<f64> {
     let mut seen = 0;
     for (rate, time) in rates {
         seen += time;
-        if seen * 5 >= all {
+        if seen * 10 >= all {
             return Some(rate);
         }
     }
     None
 }
 
-fn delivery(own: &End, other: &End, state: &ConnectionState) -> DeliveryEvidence {
+fn delivery(own: &End, other: &End, state: &ConnectionState, point: CapturePoint) -> DeliveryEvidence {
     let counts = &own.half.counts;
     DeliveryEvidence {
-        reordered: counts.late,
+        // A sender does not reorder its own packets: the capture does.
+        reordered: if point == CapturePoint::Sender { counts.overtaken } else { counts.late.max(counts.overtaken) },
         max_lateness: Duration::from_nanos(counts.max_lateness),
-        duplicated: if is_captured_twice(state) { 0 } else { own.copies },
+        duplicated: if is_captured_twice(state) { 0 } else { own.copies.max(counts.network_duplicates) },
         duplicate_reports: counts.duplicate_reports,
         lost_acknowledgements: other.ids.missing(),
         acknowledgements: other.pure_acks,
-        acknowledgement_burst_share: 0.0,
+        acknowledgement_delay_share: return_delay(own, other, point),
+    }
+}
+
+/// Returns the share of the acknowledgements that waited on the way back, as far as the clocks of the timestamps show it.
+fn return_delay(own: &End, other: &End, point: CapturePoint) -> Option<f64> {
+    match point {
+        CapturePoint::Sender | CapturePoint::Middle => other.clock.delayed_share(),
+        CapturePoint::Receiver | CapturePoint::Unknown => own.clock.delayed_share().map(|_| 0.0),
     }
 }
 
@@ -274,24 +383,48 @@ fn faults(state: &ConnectionState, sender: usize) -> CaptureFaults {
     }
 }
 
-fn path(own: &End, other: &End, state: &ConnectionState) -> CapturePathEvidence {
-    let half = &own.half;
-    let oldest = half.oldest();
-    let silent = oldest.is_some_and(|(_, resends, _)| resends >= 3);
+fn path(own: &End, other: &End, state: &ConnectionState, point: CapturePoint) -> CapturePathEvidence {
+    let counts = &own.half.counts;
+    let mss = counts.mss;
+    let stuck = own.half.oldest().filter(|_| counts.unanswered_timeouts >= MIN_UNANSWERED);
+    let unanswered = own.half.oldest().filter(|(_, resends, _)| *resends >= 3);
+    let stuck_size = unanswered.map_or(0, |(_, _, size)| size.min(mss));
+    let largest_lost = stuck_size.max(if counts.lost_after >= 3 { counts.lost_size } else { 0 });
+    let has_message = state.too_big > 0;
+    let has_silence = unanswered.is_some() || counts.outage.time() > 0;
+    let black_hole = !has_message && has_silence && largest_lost > counts.passed_size + MIN_SIZE_STEP;
+    let last_answer = Silence { start: other.last_at, end: state.last };
+    let jump = if own.ids.is_counter() { counts.jump } else { Silence::default() };
+    let silence = if stuck.is_some() { last_answer } else { counts.outage.longer(jump) };
+    let agreed_on_ecn = [own, other].iter().all(|end| end.hello.is_some_and(|hello| offers_ecn(&hello)));
     CapturePathEvidence {
-        outage: Duration::ZERO,
-        outage_start: Duration::ZERO,
-        is_silent_peer: silent && other.last_at <= oldest.map_or(0, |(at, _, _)| at),
-        black_hole: oldest
-            .filter(|(_, resends, size)| *resends >= 3 && half.counts.passed_size < *size)
-            .map(|(_, _, size)| Bytes(u64::from(size))),
+        outage: Duration::from_nanos(silence.time()),
+        outage_start: Duration::from_nanos(silence.start.saturating_sub(state.start)),
+        is_silent_peer: stuck.is_some(),
+        black_hole: black_hole.then(|| Bytes(u64::from(largest_lost))),
+        largest_passed_bytes: counts.passed_size,
         too_big_messages: state.too_big,
         reported_mtu: state.reported_mtu,
         ecn_marked: own.ecn.marked,
         ecn_echoes: other.ecn.echoes,
         ecn_capable: own.ecn.capable,
-        is_ecn_bleached: false,
-        is_proxied: false,
+        is_ecn_bleached: agreed_on_ecn
+            && point != CapturePoint::Sender
+            && own.ecn.data >= MIN_ECN_PACKETS
+            && own.ecn.capable * 10 < own.ecn.data,
+        is_proxied: is_proxied(other),
         fragments: 0,
     }
+}
+
+fn offers_ecn(hello: &Hello) -> bool {
+    hello.flags.0 & (TcpFlags::ECE.0 | TcpFlags::CWR.0 | TcpFlags::AE.0) != 0
+}
+
+/// Returns true if the handshake of an end comes from another host than its data: it has another TTL, or its answer is far
+/// faster than each answer to data.
+fn is_proxied(end: &End) -> bool {
+    let Some(hello) = end.hello else { return false };
+    let has_other_ttl = end.packets >= 10 && !end.has_other_ttl && end.ttl.is_some_and(|ttl| ttl != hello.ttl);
+    has_other_ttl || end.rtt.has_faster_handshake()
 }

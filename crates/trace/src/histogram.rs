@@ -25,6 +25,12 @@ impl Histogram {
         self.total += 1;
     }
 
+    /// Returns the number of values from `from` to `to`, as exact as the buckets are.
+    pub(crate) fn count_between(&self, from: u64, to: u64) -> u64 {
+        let buckets = self.counts.iter().take(bucket(to) + 1).skip(bucket(from));
+        buckets.map(|count| u64::from(*count)).sum()
+    }
+
     /// Returns the value below which a share of the values is; 0 without values.
     pub(crate) fn quantile(&self, share: f64) -> u64 {
         let wanted = (self.total as f64 * share).ceil().max(1.0) as u64;

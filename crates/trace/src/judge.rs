@@ -42,8 +42,9 @@ pub(crate) struct Direction {
 pub(crate) struct Judged {
     pub(crate) periods: Vec<Period>,
     pub(crate) startup: StartupEvidence,
-    /// Time of the first slow start's end, nanoseconds since 1970.
-    pub(crate) startup_end: u64,
+    /// End of the round trip with the losses that ended the first slow start, nanoseconds since 1970.
+    /// `None` if no loss ended it.
+    pub(crate) startup_loss: Option<u64>,
 }
 
 impl Direction {
@@ -79,7 +80,7 @@ pub(crate) fn judge(rounds: &[Round], direction: &Direction) -> Judged {
             PeriodLimit::Recovery
         } else if direction.is_window_limited(round) {
             PeriodLimit::Receiver
-        } else if direction.is_lockstep && round.is_drained {
+        } else if direction.is_lockstep && (round.is_drained || !*in_startup) {
             PeriodLimit::Application
         } else if *in_startup {
             PeriodLimit::StartUp
@@ -88,14 +89,14 @@ pub(crate) fn judge(rounds: &[Round], direction: &Direction) -> Judged {
         };
         periods.add(limit, round.end, round.acknowledged);
     }
-    Judged { periods: periods.finish(), startup: starts.evidence, startup_end: starts.end }
+    Judged { periods: periods.finish(), startup: starts.evidence, startup_loss: starts.loss }
 }
 
 struct SlowStarts {
     /// For each round trip, whether it is part of a slow start.
     rounds: Vec<bool>,
     evidence: StartupEvidence,
-    end: u64,
+    loss: Option<u64>,
 }
 
 /// Finds the slow start at the beginning, and those after pauses.
@@ -104,6 +105,7 @@ fn slow_starts(rounds: &[Round], direction: &Direction) -> SlowStarts {
     let mut flags = Vec::with_capacity(rounds.len());
     let mut evidence = StartupEvidence::default();
     let mut end = direction.start;
+    let mut loss = None;
     let mut is_first = true;
     let mut state = Some(Growth::default());
     let mut time = rounds.first().map_or(0, |first| first.start.saturating_sub(direction.start));
@@ -116,11 +118,13 @@ fn slow_starts(rounds: &[Round], direction: &Direction) -> SlowStarts {
             flags.push(false);
             continue;
         };
-        match growth.update(round, direction) {
+        let outcome = growth.update(round, direction);
+        match outcome {
             GrowthEnd::None => {}
             ended => {
                 if is_first {
                     end = round.start;
+                    loss = (round.resent > 0).then_some(round.end);
                     evidence.peak_in_flight = Bytes(growth.peak);
                     evidence.is_early_exit = ended == GrowthEnd::Flat;
                 }
@@ -130,7 +134,10 @@ fn slow_starts(rounds: &[Round], direction: &Direction) -> SlowStarts {
                 continue;
             }
         }
-        flags.push(true);
+        flags.push(!growth.is_path_full);
+        if growth.is_path_full {
+            continue;
+        }
         time += round.time();
         evidence.payload = Bytes(evidence.payload.0 + round.acknowledged);
     }
@@ -141,7 +148,7 @@ fn slow_starts(rounds: &[Round], direction: &Direction) -> SlowStarts {
     }
     let later = rounds.iter().filter(|round| round.start >= end).map(|round| round.in_flight).max();
     evidence.later_in_flight = Bytes(later.unwrap_or(0));
-    SlowStarts { rounds: flags, evidence, end }
+    SlowStarts { rounds: flags, evidence, loss }
 }
 
 /// Growth of the bytes in flight.
@@ -149,6 +156,9 @@ fn slow_starts(rounds: &[Round], direction: &Direction) -> SlowStarts {
 struct Growth {
     peak: u64,
     flat: u32,
+    peak_rate: f64,
+    /// A queue grows, and the rate does not.
+    is_path_full: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -169,6 +179,9 @@ impl Growth {
             return GrowthEnd::Reason;
         }
         let is_growing = round.in_flight as f64 >= SLOW_START_GROWTH * self.peak as f64;
+        let is_faster = round.rate() >= SLOW_START_GROWTH * self.peak_rate;
+        self.is_path_full |= !direction.is_flat(round.rtt) && !is_faster && round.rtt > 0;
+        self.peak_rate = self.peak_rate.max(round.rate());
         let is_small = round.in_flight <= u64::from(direction.mss) * 10;
         self.peak = self.peak.max(round.in_flight);
         if is_growing || is_small || round.is_drained {

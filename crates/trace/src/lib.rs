@@ -8,6 +8,7 @@
 //! | `connection` | both ends of a connection, and its handshake |
 //! | `half` | the data of one direction: losses, windows, exchanges and round trips |
 //! | `judge` | the limit of each round trip, and the periods |
+//! | `shared_path` | connections between the same hosts |
 //! | `bucket` | the fit of a token bucket to the losses |
 //! | `evidence` | the figures of a finished connection |
 //! | `pair` | the comparison of two captures of the same packets |
@@ -25,8 +26,10 @@ mod histogram;
 mod judge;
 mod pair;
 mod round_trip;
+mod sender_clock;
 mod sequence;
 mod series;
+mod shared_path;
 
 pub use analysis::{Analysis, AnalysisOptions, CaptureTotals, Connection, Finished};
 pub use flags::{PacketFlag, PacketFlags};

@@ -46,13 +46,13 @@ pub struct Extent {
 /// Acknowledgements in a bin of time. All figures are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcknowledgedRange {
-    /// Highest acknowledged byte.
+    /// End of the acknowledged data in the stream.
     pub offset: u64,
     /// Payload that was acknowledged in this bin, each byte once.
     pub acknowledged: u64,
     /// Highest byte that the receiver permits: acknowledged byte plus advertised window.
     pub window_end: u64,
-    /// Advertised window.
+    /// Receive window that the receiver advertised.
     pub window: Extent,
     /// Bytes in flight at the sender.
     pub in_flight: Extent,

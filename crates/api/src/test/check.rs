@@ -82,6 +82,7 @@ impl TestOptions {
                 (TcpOption::Zeros, is_lfn && request.data == PayloadData::Zero),
                 (TcpOption::PayloadCheck, request.check),
                 (TcpOption::BlockTiming, request.blocks),
+                (TcpOption::Lockstep, request.lockstep),
                 (TcpOption::Precision, self.target_precision.is_some()),
             ];
             if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {

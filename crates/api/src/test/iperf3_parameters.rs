@@ -46,6 +46,9 @@ pub(super) fn parameters(options: &TestOptions, iperf3: &Iperf3Options) -> Resul
     if request.latency.is_some() || request.udp.as_ref().is_some_and(|udp| udp.ramp.is_some() || udp.fragment) {
         return unsupported(Iperf3Limit::Probes);
     }
+    if request.lockstep {
+        return unsupported(Iperf3Limit::Lockstep);
+    }
     let no_copy = request.modes.near == Mode::NoCopy;
     if request.record.0 > MAX_BLOCK {
         return unsupported(Iperf3Limit::Record(request.record));

@@ -72,6 +72,8 @@ pub enum TcpOption {
     PayloadCheck,
     #[error("block timing")]
     BlockTiming,
+    #[error("lock-step")]
+    Lockstep,
     #[error("a target precision")]
     Precision,
 }
@@ -95,6 +97,8 @@ pub enum Iperf3Limit {
     Payload,
     #[error("latency probes, ramps and fragments")]
     Probes,
+    #[error("lock-step")]
+    Lockstep,
     #[error("records of {0}")]
     Record(Bytes),
     #[error("a time that is not in whole seconds")]
@@ -134,7 +138,7 @@ impl Iperf3Limit {
             Iperf3Limit::OptionsPerStream => Some("use one value for all streams"),
             Iperf3Limit::Record(_) => Some("use 1 MiB or less"),
             Iperf3Limit::FractionalTime => Some("use whole seconds"),
-            Iperf3Limit::Precision | Iperf3Limit::Payload | Iperf3Limit::Probes => None,
+            Iperf3Limit::Precision | Iperf3Limit::Payload | Iperf3Limit::Probes | Iperf3Limit::Lockstep => None,
         }
     }
 }

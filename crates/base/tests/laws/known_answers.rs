@@ -13,7 +13,7 @@ use lfn_base::plan::{
     self, MAX_WINDOW, PlanError, PlanOptions, linux_window_scale, minimal_window_scale, predict_goodput, round_buffer,
 };
 use lfn_base::rfc6349;
-use lfn_base::tcp_model::{GoodputLimit, loss_budget};
+use lfn_base::tcp_model::{Congestion, FlowParameters, GoodputLimit, loss_budget, predict_steady};
 use lfn_base::units::{BitRate, Bytes};
 
 const MBIT: u64 = 1_000_000;
@@ -104,6 +104,32 @@ fn idle_share_of_a_small_window() {
 fn stop_and_wait_over_the_satellite() {
     let fixed = predict_goodput(&path(155 * MBIT, 550_000), Some(Bytes(64 << 10)), 1);
     assert!((0.9..1.0).contains(&(fixed.goodput.as_f64() / 1e6)), "{fixed:?}");
+    let lockstep = FlowParameters { lockstep: Some(Bytes(64 << 10)), ..FlowParameters::default() };
+    let waiting = predict_steady(&path(155 * MBIT, 550_000), &lockstep);
+    assert_eq!(waiting.limit, GoodputLimit::Lockstep);
+    assert!((0.9..1.0).contains(&(waiting.goodput.as_f64() / 1e6)), "{waiting:?}");
+}
+
+/// Report 001: four streams with blocks of 256 KB over 50 ms, without the overhead of the mover protocol.
+#[test]
+fn lockstep_of_parallel_ftp() {
+    let oc12 = path(622 * MBIT, 50_000);
+    let with = |lockstep, window| FlowParameters { lockstep, window, ..FlowParameters::default() };
+    let rate = |block| predict_steady(&oc12, &with(Some(Bytes(block)), None)).goodput.as_f64();
+    let line = oc12.payload_capacity().as_f64();
+    assert!(near(rate(256_000), 256e3 * 8.0 / (0.05 + 256e3 * 8.0 / line), 1e-6));
+    // The wait is a small share of the time of a huge block.
+    assert!(rate(1 << 40) > 0.999 * line);
+    // A window below the block adds a round trip for each whole window.
+    let small = predict_steady(&oc12, &with(Some(Bytes(100_000)), Some(Bytes(40_000)))).goodput.as_f64();
+    assert!(near(small, 100e3 * 8.0 / (0.15 + 20e3 * 8.0 / line), 1e-6), "{small}");
+    // BBR paces a block of more than ten segments.
+    let bbr = |block| FlowParameters { congestion: Congestion::Bbr, ..with(Some(Bytes(block)), None) };
+    let paced = predict_steady(&oc12, &bbr(256_000)).goodput.as_f64();
+    assert!(near(paced, 256e3 * 8.0 * (1.0 - 2f64.ln() / 2.0) / 0.05, 1e-3), "{paced}");
+    assert!(near(predict_steady(&oc12, &bbr(10_000)).goodput.as_f64(), rate(10_000), 1e-6));
+    let four = FlowParameters { streams: 4, ..with(Some(Bytes(256_000)), None) };
+    assert!(near(predict_steady(&oc12, &four).goodput.as_f64(), 4.0 * rate(256_000), 1e-6));
 }
 
 /// RFC 7323, section 2.3.

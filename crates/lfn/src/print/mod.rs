@@ -16,6 +16,7 @@ pub mod sanitize;
 pub mod settings;
 pub mod show;
 pub mod stamp;
+pub mod svg;
 pub mod terminal;
 pub mod test;
 pub mod trace;

@@ -5,11 +5,13 @@ use std::io::{self, ErrorKind};
 use lfn_base::time::Instant;
 use lfn_results::block_timing::BlockTimes;
 use lfn_session::DataStream;
-use lfn_session::transport::{Handle, is_timeout};
+use lfn_session::transport::is_timeout;
 use lfn_sys::clock::monotonic_nanos;
 
 use super::counter::StreamCounter;
 use super::engine::PayloadResult;
+use super::lockstep;
+use super::progress::AckProgress;
 use super::state::LoadState;
 
 /// Part of a block that is to be sent.
@@ -33,7 +35,7 @@ pub(super) fn send(
     mut write: impl FnMut(&mut DataStream, BlockPart) -> io::Result<usize>,
 ) -> io::Result<()> {
     counter.begin(load.now());
-    let (mut acked, mut sent) = (0, 0);
+    let (mut progress, mut sent) = (AckProgress::default(), 0);
     let mut times = load.options.with_block_times.then(BlockTimes::default);
     let mut pacer = load.pacer();
     loop {
@@ -61,7 +63,7 @@ pub(super) fn send(
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // A full send buffer on a slow path does not mean a dead peer, as long as acknowledgements arrive.
-                Err(error) if is_timeout(&error) && has_progress(&**stream.handle(), &mut acked) => {}
+                Err(error) if is_timeout(&error) && progress.has_grown(&**stream.handle()) => {}
                 Err(error) => return Err(error),
             }
             if load.is_stopped() {
@@ -70,6 +72,9 @@ pub(super) fn send(
             }
         }
         sent += length as u64;
+        if load.options.lockstep && length == load.options.block_bytes {
+            lockstep::wait_for_acknowledgement(stream, load, &mut progress)?;
+        }
         if let (Some(times), Some(begun)) = (&mut times, begun) {
             times.record(begun, load.now(), length as u64);
         }
@@ -90,8 +95,8 @@ pub(super) fn receive(
     let mut received = 0;
     let block = load.options.block_bytes as u64;
     loop {
-        // With block times, no read crosses the end of a block.
-        let room = if load.options.with_block_times {
+        // No read crosses the end of a block that is timed or acknowledged.
+        let room = if load.options.with_block_times || load.options.lockstep {
             load.options.read_bytes.min((block - received % block) as usize)
         } else {
             load.options.read_bytes
@@ -109,16 +114,12 @@ pub(super) fn receive(
         if load.options.with_block_times && received % block == 0 {
             payload.blocks.get_or_insert_default().record_received(load.now(), block);
         }
+        if load.options.lockstep && received % block == 0 {
+            lockstep::acknowledge(stream)?;
+        }
         load.count_and_wait(length as u64)?;
         if load.is_stopped() {
             return Ok(());
         }
     }
-}
-
-/// Returns whether more bytes were acknowledged than `acked`, and updates `acked`.
-fn has_progress(stream: &dyn Handle, acked: &mut u64) -> bool {
-    let now = stream.info().and_then(|info| info.acked_bytes);
-    let before = std::mem::replace(acked, now.unwrap_or(0));
-    *acked > before
 }

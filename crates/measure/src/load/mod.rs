@@ -25,9 +25,11 @@ mod datagrams;
 mod engine;
 mod host;
 mod intervals;
+mod lockstep;
 mod no_copy;
 mod pacer;
 mod payload;
+mod progress;
 mod state;
 mod wait;
 

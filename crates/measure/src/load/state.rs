@@ -41,6 +41,8 @@ pub(crate) struct LoadOptions {
     /// The receiver compares the payload with the sender's.
     pub(crate) check: bool,
     pub(crate) with_block_times: bool,
+    /// The receiver acknowledges each block, and the sender waits for this before it sends the next one.
+    pub(crate) lockstep: bool,
     /// Count the time of the last byte after every read and write, not only at the end of the stream.
     pub(crate) with_last_byte: bool,
     /// Rate of each stream.
@@ -80,6 +82,7 @@ impl Default for LoadOptions {
             payload: PayloadKind::Zero,
             check: false,
             with_block_times: false,
+            lockstep: false,
             with_last_byte: false,
             rate: None,
             burst: 1,

@@ -220,6 +220,9 @@ impl<'a> TcpTestClient<'a> {
             Bounded(ServerMessage::Ready(ready)) => *ready,
             _ => return Err(unexpected_message()),
         };
+        if self.request.lockstep && !ready.lockstep {
+            return Err(TestError::NoLockstep);
+        }
         self.ready = Instant::now();
         self.deadline.message_received(self.ready);
         (self.watch)(TestProgress::Connected(self.rtt, &ready.kernel));

@@ -65,6 +65,7 @@ pub(super) fn new_load(
         },
         check: request.check,
         with_block_times: request.blocks,
+        lockstep: request.lockstep,
         end_after: max_time.map_or(Duration::MAX, |max_time| origin.elapsed().saturating_add(max_time)),
         ..LoadOptions::default()
     };

@@ -70,6 +70,9 @@ pub enum TestError {
     /// The server reports figures that are out of range.
     #[error("the server reports {0}")]
     Implausible(#[from] OutOfRange),
+    /// The server is an earlier version, which ignores the request and would not acknowledge blocks.
+    #[error("the server does not know --lockstep: it runs an earlier version of lfn")]
+    NoLockstep,
     /// The server admitted the second direction only after the first one ended.
     #[error("the two directions did not run at the same time: the server had no free place for both")]
     NotSimultaneous,
@@ -104,6 +107,7 @@ impl TestError {
             TestError::Congestion { .. } => Some(
                 "load it with modprobe tcp_NAME; net.ipv4.tcp_allowed_congestion_control permits it to users".into(),
             ),
+            TestError::NoLockstep => Some("install this version of lfn on the server, and restart it".into()),
             TestError::Implausible(_) => Some("check that both ends run the same version of lfn: lfn --version".into()),
             TestError::Stream { source, .. } if source.get_ref().is_some_and(|inner| inner.is::<DatagramTooLong>()) => {
                 source.get_ref()?.downcast_ref().map(DatagramTooLong::hint)
@@ -128,6 +132,7 @@ impl From<&TestError> for Refusal {
             TestError::Request(error) => return Refusal::from(error),
             TestError::MissingStreams { .. } | TestError::Implausible(_) => RefusalCode::BadMessage,
             TestError::Stopped => RefusalCode::Stopped,
+            TestError::NoLockstep => RefusalCode::Protocol,
             TestError::Congestion { .. } | TestError::Window { .. } | TestError::NotSimultaneous => RefusalCode::Limit,
             TestError::Options { .. } | TestError::Stream { .. } | TestError::Incomplete { .. } => RefusalCode::Io,
         };

@@ -59,6 +59,7 @@ fn run_test(session: &mut ServerSession, request: &TestRequest) -> Result<(), Te
         port,
         kernel: kernel.clone(),
         rate_limit: session.rate_limit(),
+        lockstep: request.lockstep,
     })))?;
     let watch = HostWatch::begin(&**session.control.handle());
     if request.latency.is_some() {

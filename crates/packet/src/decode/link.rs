@@ -152,12 +152,16 @@ pub(super) fn mpls(mut rest: Rest<'_>) -> Option<Layer<'_>> {
 
 /// Returns true if the rest looks like an IP packet, with a length that fits the frame.
 fn is_ip(rest: Rest<'_>) -> bool {
-    let fits = |header: usize, length: usize| length == 0 || (header..=rest.wire).contains(&length);
+    let fits = |header: usize, length: usize| match length {
+        // A super-packet of more than 64 KiB has no length.
+        0 => !is_ethernet(rest),
+        length => (header..=rest.wire).contains(&length),
+    };
     match rest.head::<6>() {
         Some([first @ 0x45..=0x4f, _, high, low, ..]) => {
             fits(usize::from(first & 0x0f) * 4, usize::from(u16::from_be_bytes([*high, *low])))
         }
-        Some([0x60..=0x6f, _, _, _, high, low]) => fits(0, 40 + usize::from(u16::from_be_bytes([*high, *low]))),
+        Some([0x60..=0x6f, _, _, _, high, low]) => fits(0, usize::from(u16::from_be_bytes([*high, *low]))),
         _ => false,
     }
 }

@@ -21,6 +21,7 @@ mod drops;
 mod finding;
 mod host;
 mod limit;
+mod lockstep;
 mod path;
 mod processor;
 pub mod random_loss;

@@ -212,6 +212,7 @@ pub(crate) mod tests {
             is_one_host: false,
             no_gso: false,
             rate_limit: None,
+            lockstep: None,
             streams: vec![StreamFigures {
                 goodput,
                 snd_wnd: Some(Spread { min: 4_547_840, median: 4_547_840, max: 4_547_840 }),

@@ -116,6 +116,8 @@ pub struct CaptureRtt {
     pub sender_side: Duration,
     #[serde(rename = "median_seconds", with = "seconds")]
     pub median: Duration,
+    #[serde(rename = "p80_seconds", with = "seconds")]
+    pub p80: Duration,
     #[serde(rename = "p95_seconds", with = "seconds")]
     pub p95: Duration,
     #[serde(rename = "max_seconds", with = "seconds")]
@@ -189,8 +191,11 @@ pub struct LossEvidence {
     pub largest_event: u64,
     /// Groups of one loss.
     pub single_events: u64,
-    /// Losses in slow start.
+    /// Losses at the end of slow start behind a growing queue.
     pub startup_losses: u64,
+    /// Other losses that were sent while the RTT was near its minimum, and their groups.
+    pub flat_losses: u64,
+    pub flat_events: u64,
     /// Retransmissions after a timeout.
     pub timeouts: u64,
     /// Time waited for retransmission timeouts.
@@ -199,12 +204,8 @@ pub struct LossEvidence {
     /// Lost packets as a share of the data packets.
     #[serde(with = "finite")]
     pub share: f64,
-    /// Share of the losses that were sent while the RTT was near its minimum.
-    #[serde(with = "finite")]
+    /// Share of the losses after slow start that were sent while the RTT was near its minimum.
     pub at_flat_rtt_share: f64,
-    /// Goodput between losses relative to a plateau: the share of lossy rounds whose rate is the maximum rate.
-    #[serde(with = "finite")]
-    pub at_full_rate_share: f64,
 }
 
 /// Receive window and bytes in flight.
@@ -229,6 +230,8 @@ pub struct WindowEvidence {
     pub zero: Duration,
     /// Times that the window closed.
     pub zero_windows: u64,
+    /// Bytes by which the window shrank, relative to the acknowledged bytes: data that waited for the reader.
+    pub unread_share: f64,
     /// Share of the active time in which the receiver's unread data had shrunk the window.
     #[serde(with = "finite")]
     pub shrunk_share: f64,
@@ -247,6 +250,11 @@ pub struct QueueEvidence {
     /// Share of the active time in which the payload arrived at the plateau.
     #[serde(with = "finite")]
     pub plateau_share: f64,
+    /// Share of the plateau that the connection did not use on average, while the path was its limit.
+    pub unused_share: f64,
+    /// Payload that passed faster than the later steady rate, at the start: a token bucket with a queue.
+    #[serde(rename = "burst_bytes")]
+    pub burst: Option<Bytes>,
     /// Queueing delay when the losses began, median.
     #[serde(rename = "delay_at_loss_seconds", default, with = "optional_seconds")]
     pub delay_at_loss: Option<Duration>,
@@ -286,6 +294,8 @@ pub struct ApplicationEvidence {
     /// Time of these waits.
     #[serde(rename = "delayed_ack_seconds", with = "seconds")]
     pub delayed_ack: Duration,
+    /// Share of the data packets that are smaller than the MSS.
+    pub short_packet_share: f64,
 }
 
 /// Slow start of a connection.
@@ -327,9 +337,8 @@ pub struct DeliveryEvidence {
     pub lost_acknowledgements: u64,
     /// Acknowledgements of the receiver without payload.
     pub acknowledgements: u64,
-    /// Share of the active time in which acknowledgements arrived in bursts.
-    #[serde(with = "finite")]
-    pub acknowledgement_burst_share: f64,
+    /// Share of the acknowledgements that waited in a queue on their way back; absent without timestamps.
+    pub acknowledgement_delay_share: Option<f64>,
 }
 
 /// Other signs of the path.
@@ -347,6 +356,8 @@ pub struct CapturePathEvidence {
     /// Packets of this size and above were never acknowledged, and smaller ones were.
     #[serde(rename = "black_hole_bytes")]
     pub black_hole: Option<Bytes>,
+    /// Largest payload of a packet that passed at once.
+    pub largest_passed_bytes: u32,
     /// Messages of ICMP that a packet was too big.
     pub too_big_messages: u64,
     /// Smallest MTU of these messages.

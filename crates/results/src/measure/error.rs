@@ -27,6 +27,9 @@ pub enum RequestError {
     /// The content of payload that is not copied cannot be checked.
     #[error("cannot check the payload in no-copy mode")]
     CheckWithoutCopy,
+    /// Datagrams are not acknowledged.
+    #[error("datagrams cannot be sent in lock-step")]
+    LockstepDatagrams,
     /// Each part needs its own measurement.
     #[error("intervals in {} parts: at most {MAX_PARTS} parts of at least {} each are allowed", .0, show_duration(MIN_INTERVAL))]
     Parts(u16),

@@ -16,6 +16,8 @@ pub const MAX_BUFFERS: Bytes = Bytes(256 << 20);
 /// Gb/s and CPU s/GB of both ends on loopback, one stream and four, 2 CPUs, Linux 6.18: 60 KiB 35, 0.33 and 62, 0.25;
 /// 120 KiB 38, 0.30 and 67, 0.23; 128 KiB 24, 0.46 and 50, 0.31; 256 KiB 31, 0.36 and 50, 0.32.
 pub const DEFAULT_RECORD: Bytes = Bytes(120 << 10);
+/// Default record size in lock-step: the 64 KiB packet of "stop and wait" in the report of 1995.
+pub const DEFAULT_LOCKSTEP_RECORD: Bytes = Bytes(64 << 10);
 /// Default size of one read call: large enough that system calls cost little, small enough for the second-level cache.
 pub const DEFAULT_READ: Bytes = Bytes(128 << 10);
 /// Maximum parts of an interval.

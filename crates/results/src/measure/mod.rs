@@ -19,7 +19,8 @@ pub use bounded::{Bounded, OutOfRange, ReportedTotals};
 pub use dscp::{Dscp, DscpError};
 pub use error::RequestError;
 pub use limits::{
-    DEFAULT_READ, DEFAULT_RECORD, MAX_DATAGRAM, MAX_PARTS, MAX_RECORD, MAX_STREAMS, MIN_DATAGRAM, MIN_INTERVAL,
+    DEFAULT_LOCKSTEP_RECORD, DEFAULT_READ, DEFAULT_RECORD, MAX_DATAGRAM, MAX_PARTS, MAX_RECORD, MAX_STREAMS,
+    MIN_DATAGRAM, MIN_INTERVAL,
 };
 pub use report::{Cpu, EndReport, Interval, IntervalPart, Kernel, StreamReport, StreamSample};
 pub use request::{TestDirection, TestLoad, TestRequest};
@@ -109,4 +110,7 @@ pub struct Ready {
     /// Rate limit of the server for all streams of the session together.
     #[serde(default, rename = "rate_limit_bits_per_second", skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<BitRate>,
+    /// The server obeys the request for lock-step. An earlier version ignores the request and sends no such field.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lockstep: bool,
 }

@@ -44,6 +44,9 @@ pub struct TestRequest {
     /// Both ends record the time of every record.
     #[serde(default)]
     pub blocks: bool,
+    /// Each stream sends one record, and waits until the receiver has all of it and answers. Then it sends the next one.
+    #[serde(default)]
+    pub lockstep: bool,
     /// Parts into which each interval is divided, each with its own byte count; 0 and 1 for none.
     #[serde(default)]
     pub slices_per_interval: u16,
@@ -113,6 +116,7 @@ impl Default for TestRequest {
             data: PayloadData::default(),
             check: false,
             blocks: false,
+            lockstep: false,
             slices_per_interval: 0,
             interval: Duration::from_secs(1),
             socket: SocketRequest::default(),
@@ -166,6 +170,9 @@ impl TestRequest {
             return Err(RequestError::Parts(self.slices_per_interval));
         }
         if let Some(udp) = &self.udp {
+            if self.lockstep {
+                return Err(RequestError::LockstepDatagrams);
+            }
             udp.check(self.streams)?;
         }
         match self.latency {
@@ -236,8 +243,12 @@ mod tests {
         let mut request = request();
         request.load = TestLoad::Records(100);
         request.socket.window = Some(Bytes(4_547_813));
+        request.lockstep = true;
         let text = serde_json::to_string(&request).unwrap();
         assert_eq!(serde_json::from_str::<TestRequest>(&text).unwrap(), request, "{text}");
+        // A request of an earlier version asks for no lock-step.
+        let earlier = text.replace(r#""lockstep":true,"#, "");
+        assert_eq!(serde_json::from_str::<TestRequest>(&earlier).unwrap(), TestRequest { lockstep: false, ..request });
     }
 
     #[test]
@@ -286,6 +297,7 @@ mod tests {
             |r| r.slices_per_interval = 1000,
             |r| (r.slices_per_interval, r.interval) = (20, Duration::from_millis(100)),
             |r| (r.check, r.modes.far) = (true, Mode::NoCopy),
+            |r| (r.lockstep, r.udp) = (true, Some(Box::default())),
             |r| r.socket.mss = Some(Bytes(87)),
             |r| r.socket.pacing = vec![BitRate(0)],
             |r| r.socket.pacing = vec![BitRate(1_000_000); 257],

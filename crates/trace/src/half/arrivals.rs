@@ -11,8 +11,6 @@ pub(crate) struct Arrival {
     /// Payload bytes.
     pub(crate) length: u32,
     pub(crate) is_lost: bool,
-    /// Queueing delay of the last packet before a lost one, in microseconds.
-    pub(crate) delay: u32,
 }
 
 /// Arrivals of one direction.
@@ -45,20 +43,10 @@ impl Arrivals {
         }
     }
 
-    pub(crate) fn losses(&self) -> u32 {
-        self.losses
-    }
-
     /// Returns the entries in the order of time.
     pub(crate) fn into_sorted(mut self) -> Vec<Arrival> {
         self.entries.sort_by_key(|arrival| arrival.at);
         self.entries
-    }
-
-    /// Forgets everything but the count of losses.
-    pub(crate) fn clear(&mut self) {
-        self.entries = Vec::new();
-        self.is_overflown = true;
     }
 
     fn merge_neighbours(&mut self) {
@@ -95,9 +83,8 @@ mod tests {
     fn merged_arrivals_keep_bytes_and_losses() {
         let mut arrivals = Arrivals::default();
         for number in 0..50_000_u64 {
-            arrivals.push(Arrival { at: number * 1_000_000, length: 10, is_lost: number % 1000 == 0, delay: 0 });
+            arrivals.push(Arrival { at: number * 1_000_000, length: 10, is_lost: number % 1000 == 0 });
         }
-        assert_eq!(arrivals.losses(), 50);
         let entries = arrivals.into_sorted();
         assert!(entries.len() <= MAX_ENTRIES);
         assert_eq!(entries.iter().map(|arrival| u64::from(arrival.length)).sum::<u64>(), 500_000);

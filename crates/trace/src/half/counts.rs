@@ -12,8 +12,25 @@ const SUPER_PACKET: u32 = 9000;
 pub(crate) struct LossEvent {
     pub(crate) at: u64,
     pub(crate) losses: u64,
-    /// Queueing delay before the first loss, nanoseconds.
-    pub(crate) delay: u64,
+    /// RTT before the first loss, nanoseconds.
+    pub(crate) rtt: u64,
+}
+
+/// A time without packets, nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Silence {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl Silence {
+    pub(crate) fn time(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    pub(crate) fn longer(self, other: Silence) -> Silence {
+        if other.time() > self.time() { other } else { self }
+    }
 }
 
 /// Counters of one direction.
@@ -32,6 +49,8 @@ pub(crate) struct Counts {
     pub(crate) max_window: u64,
     pub(crate) is_closed: bool,
     pub(crate) zero_windows: u64,
+    /// Bytes by which the window shrank: data that the receiver had not read.
+    pub(crate) unread: u64,
     /// Nanoseconds with a closed window and no data in flight.
     pub(crate) closed_while_idle: u64,
     pub(crate) resent: u64,
@@ -40,12 +59,20 @@ pub(crate) struct Counts {
     pub(crate) spurious: u64,
     pub(crate) missed: u64,
     pub(crate) late: u64,
+    /// Packets that arrived after later ones, by the reports of the receiver.
+    pub(crate) overtaken: u64,
     pub(crate) max_lateness: u64,
+    /// Reports of duplicates that a retransmission made, and of others.
     pub(crate) duplicate_reports: u64,
+    pub(crate) network_duplicates: u64,
     pub(crate) timeouts: u64,
     pub(crate) timeout: u64,
-    /// Retransmissions since the last packet of the receiver.
-    pub(crate) unanswered: u32,
+    /// Retransmissions after timeouts since the last packet of the receiver.
+    pub(crate) unanswered_timeouts: u32,
+    /// Longest time without an answer to several retransmissions.
+    pub(crate) outage: Silence,
+    /// Longest pause after which packets are missing.
+    pub(crate) jump: Silence,
     /// Largest packets that passed, and that were lost.
     pub(crate) passed_size: u32,
     pub(crate) lost_size: u32,
@@ -66,6 +93,14 @@ impl Counts {
         self.short_packets += u64::from(packet.payload < self.mss);
     }
 
+    pub(super) fn add_outage(&mut self, start: u64, end: u64) {
+        self.outage = self.outage.longer(Silence { start, end });
+    }
+
+    pub(super) fn add_jump(&mut self, start: u64, end: u64) {
+        self.jump = self.jump.longer(Silence { start, end });
+    }
+
     pub(super) fn add_late(&mut self, lateness: u64) {
         self.late += 1;
         self.max_lateness = self.max_lateness.max(lateness);
@@ -77,8 +112,8 @@ impl Counts {
     }
 
     /// Adds losses of packets that were sent at `at`. Losses within one RTT are one event.
-    pub(super) fn add_loss(&mut self, at: u64, losses: u64, delay: u64, rtt: u64) {
-        let within = rtt.max(1_000_000);
+    pub(super) fn add_loss(&mut self, at: u64, losses: u64, rtt: u64, base: u64) {
+        let within = base.max(1_000_000);
         if let Some(last) = self.events.last_mut()
             && at.abs_diff(last.at) <= within
         {
@@ -87,7 +122,7 @@ impl Counts {
         }
         self.event_count += 1;
         if self.events.len() < MAX_EVENTS {
-            self.events.push(LossEvent { at, losses, delay });
+            self.events.push(LossEvent { at, losses, rtt });
         }
     }
 }

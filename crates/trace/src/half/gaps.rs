@@ -12,6 +12,10 @@ pub(crate) struct Gap {
     pub(crate) at: u64,
     pub(crate) timestamp: Option<u32>,
     pub(crate) ip_id: Option<u16>,
+    /// Time of the packet before the gap.
+    pub(crate) after: u64,
+    /// RTT before the gap, nanoseconds.
+    pub(crate) rtt: u64,
 }
 
 /// Gaps in the order of their bytes.
@@ -73,7 +77,7 @@ mod tests {
     #[test]
     fn filled_parts_are_removed() {
         let mut gaps = Gaps::default();
-        gaps.insert(Gap { start: 10, end: 50, at: 1, timestamp: None, ip_id: None });
+        gaps.insert(Gap { start: 10, end: 50, at: 1, timestamp: None, ip_id: None, after: 0, rtt: 0 });
         let mut filled = Vec::new();
         gaps.fill(20, 30, |gap| filled.push((gap.start, gap.end)));
         gaps.fill(0, 15, |gap| filled.push((gap.start, gap.end)));

@@ -18,16 +18,28 @@ use crate::flags::{PacketFlag, PacketFlags};
 use crate::sequence::Offsets;
 use crate::series::{SentKind, Series};
 pub(crate) use arrivals::{Arrival, Arrivals};
-use counts::Counts;
+pub(crate) use counts::{Counts, LossEvent, Silence};
 use exchanges::Exchanges;
 use gaps::{Gap, Gaps};
 pub(crate) use rounds::{Pause, Round, Rounds};
 use sent::{Run, SentRuns};
 
+/// Retransmissions without an answer that are an outage.
+pub(crate) const MIN_UNANSWERED: u32 = 2;
+/// Maximum number of retransmitted ranges that are remembered.
+const MAX_RESENT: usize = 64;
 /// Maximum acknowledgements on their way to the sender. Beyond it, neighbours are merged.
 const MAX_PENDING: usize = 256;
 /// Minimum silence before a retransmission after a timeout: the minimum of Linux, without its jitter.
 const MIN_TIMEOUT: u64 = 190_000_000;
+/// Minimum time without packets that is an outage if packets are missing afterwards.
+const MIN_OUTAGE: u64 = 500_000_000;
+/// Maximum number of missing packets: more is another counter.
+const MAX_JUMP: u64 = 20_000;
+/// Tick of the timestamps of common kernels, with a margin.
+const MAX_TICK: u64 = 20_000_000;
+/// Jitter of a sender, nanoseconds.
+const MAX_SENDER_JITTER: u64 = 2_000_000;
 /// A filled gap without timestamps and without an RTT is reordering up to this age.
 const MAX_REORDERING: u64 = 3_000_000;
 
@@ -45,8 +57,14 @@ impl PathRtt {
         self.receiver_min + self.sender_min
     }
 
-    fn delay(&self) -> u64 {
-        (self.receiver_last + self.sender_last).saturating_sub(self.base())
+    /// Returns the time to the sender and back. A small difference from the minimum is the time of the sender, not a queue.
+    fn to_sender(&self) -> u64 {
+        let queue = self.sender_last.saturating_sub(self.sender_min);
+        if queue < (self.base() / 8).max(MAX_SENDER_JITTER) { self.sender_min } else { self.sender_last }
+    }
+
+    fn last(&self) -> u64 {
+        self.receiver_last + self.sender_last
     }
 }
 
@@ -104,17 +122,29 @@ pub(crate) struct Half {
     mark: u64,
     /// Time since which no data is in flight.
     drained: Option<u64>,
-    /// First payload of the receiver since then.
+    /// First payload of the receiver after the acknowledgement of all data, and the time of this acknowledgement.
     request: Option<u64>,
+    heard_all: u64,
     accounted: u64,
     window: u64,
     /// Offset up to which the window permits data.
     edge: u64,
     last_sent: u64,
     last_heard: u64,
+    last_timeout: u64,
     last_timestamp: Option<u32>,
     last_ip_id: Option<u16>,
+    last_payload: u32,
+    last_window: u64,
+    /// The capture point is near the sender.
+    is_at_sender: bool,
+    /// End of the highest range of a SACK option.
+    highest_sacked: u64,
+    /// Data was sent again, and not all data before `highest_sacked` is acknowledged.
+    is_recovering: bool,
     duplicate_acks: u32,
+    /// Last retransmitted ranges, for reports of duplicates.
+    resent: VecDeque<std::ops::Range<u64>>,
     pub(crate) series: Option<Box<Series>>,
 }
 
@@ -181,6 +211,7 @@ impl Half {
             flags.insert(if self.window == 0 { PacketFlag::ZeroWindowProbe } else { PacketFlag::KeepAlive });
             return flags;
         }
+        self.note_jump(packet);
         self.counts.add_packet(packet);
         if start >= self.next {
             self.new_data(packet, start, end, rtt, &mut flags);
@@ -193,15 +224,20 @@ impl Half {
         self.last_sent = at;
         self.last_timestamp = packet.timestamp;
         self.last_ip_id = packet.ip_id;
+        self.last_payload = packet.payload;
         flags
     }
 
     fn new_data(&mut self, packet: &DataPacket, start: u64, end: u64, rtt: &PathRtt, flags: &mut PacketFlags) {
         let at = packet.at;
-        if start > self.next {
+        if start > self.next && self.counts.payload == 0 {
+            // Data before the start of the capture.
+            (self.acknowledged, self.known) = (self.acknowledged.max(start), self.known.max(start));
+        } else if start > self.next {
             flags.insert(PacketFlag::LostSegment);
             let (timestamp, ip_id) = (packet.timestamp, packet.ip_id);
-            self.gaps.insert(Gap { start: self.next, end: start, at, timestamp, ip_id });
+            let (after, rtt) = (self.last_sent, rtt.last());
+            self.gaps.insert(Gap { start: self.next, end: start, at, timestamp, ip_id, after, rtt });
         }
         self.begin_round(at, rtt);
         let payload = (end - start) as u32;
@@ -241,8 +277,12 @@ impl Half {
         }
         let mut kind = SentKind::Retransmission;
         let mut filled = 0;
-        let silence = at.saturating_sub(self.last_sent.max(self.last_heard));
+        let silence = at.saturating_sub(self.last_heard.max(self.last_timeout));
         let is_timeout = silence >= MIN_TIMEOUT.max(rtt.base() * 3 / 2) && start <= self.known.max(self.acknowledged);
+        if is_timeout {
+            self.last_timeout = at;
+            self.counts.unanswered_timeouts += 1;
+        }
         let mut gaps = std::mem::take(&mut self.gaps);
         gaps.fill(start, end, |gap| {
             kind = SentKind::FillsGap;
@@ -280,7 +320,7 @@ impl Half {
     fn lost_before(&mut self, gap: &Gap, packet: &DataPacket, silence: u64, is_timeout: bool, rtt: &PathRtt) {
         let lost = packets(gap.end - gap.start, self.counts.mss);
         self.counts.lost_before += lost;
-        self.counts.add_loss(gap.at, lost, rtt.delay(), rtt.base());
+        self.counts.add_loss(gap.at, lost, gap.rtt, rtt.base());
         if is_timeout {
             self.counts.add_timeout(packet.at, silence);
         }
@@ -288,9 +328,10 @@ impl Half {
             round.resent += lost as u32;
             round.timeout += if is_timeout { silence } else { 0 };
         }
-        let delay = (rtt.delay() / 1000) as u32;
         let length = (gap.end - gap.start) as u32;
-        self.arrivals.push(Arrival { at: gap.at, length, is_lost: true, delay });
+        // The lost packets came soon after the packet before them.
+        let lost_at = (gap.after + 1).min(gap.at);
+        self.arrivals.push(Arrival { at: lost_at, length, is_lost: true });
     }
 
     fn sent_again(
@@ -305,6 +346,16 @@ impl Half {
         let at = packet.at;
         let count = packets(end - start, self.counts.mss);
         self.counts.resent += count;
+        let is_older =
+            packet.timestamp.zip(self.last_timestamp).is_some_and(|(own, last)| (own.wrapping_sub(last) as i32) < 0);
+        if is_older {
+            // The original arrives after its retransmission.
+            self.counts.add_late(0);
+            self.counts.spurious += count;
+            self.counts.lost_before = self.counts.lost_before.saturating_sub(count);
+            flags.insert(PacketFlag::OutOfOrder);
+            return;
+        }
         if end <= self.acknowledged {
             self.counts.spurious += count;
             flags.insert(PacketFlag::SpuriousRetransmission);
@@ -313,13 +364,17 @@ impl Half {
         if is_timeout {
             self.counts.add_timeout(at, silence);
         }
+        if self.resent.len() >= MAX_RESENT {
+            self.resent.pop_front();
+        }
+        self.resent.push_back(start..end);
+        self.is_recovering = true;
         let arrivals = &mut self.arrivals;
-        self.sent.resend(start, end, at, is_timeout, |run| {
+        self.sent.resend(start, end, at, packet.payload, |run| {
             if run.resends > 0 {
-                arrivals.push(Arrival { at: run.resent_at, length: run.length() as u32, is_lost: true, delay: 0 });
+                arrivals.push(Arrival { at: run.resent_at, length: run.length() as u32, is_lost: true });
             }
         });
-        self.counts.unanswered += 1;
         if let Some(round) = &mut self.round {
             round.resent += count as u32;
             round.timeout += if is_timeout { silence } else { 0 };
@@ -334,7 +389,7 @@ impl Half {
         &mut self,
         packet: &AckPacket<'_>,
         rtt: &PathRtt,
-        mut sample: impl FnMut(u64),
+        mut sample: impl FnMut(u64, bool),
     ) -> PacketFlags {
         let mut flags = PacketFlags::default();
         let at = packet.at;
@@ -349,7 +404,15 @@ impl Half {
             // One byte is the FIN.
             if missing > 1 {
                 self.counts.missed += missing;
-                self.missed.insert(Gap { start: self.next, end: acknowledged, at, timestamp: None, ip_id: None });
+                self.missed.insert(Gap {
+                    start: self.next,
+                    end: acknowledged,
+                    at,
+                    timestamp: None,
+                    ip_id: None,
+                    after: 0,
+                    rtt: 0,
+                });
             }
             self.next = acknowledged;
         }
@@ -367,12 +430,18 @@ impl Half {
             self.duplicate_acks += 1;
             flags.insert(PacketFlag::DuplicateAck);
         }
-        self.counts.unanswered = 0;
-        if packet.payload > 0 && self.request.is_none() && self.sent.is_empty() {
-            self.request = Some(at);
+        self.end_silence(at);
+        if self.sent.is_empty() {
+            if self.heard_all == 0 {
+                self.heard_all = at;
+            }
+            if packet.payload > 0 && self.request.is_none() {
+                self.request = Some(at);
+            }
         }
         self.last_heard = at;
-        self.pend(at + rtt.sender_last, packet.window, packet.is_window_known);
+        self.is_at_sender = rtt.sender_min < rtt.base() / 10;
+        self.pend(at + rtt.to_sender(), packet.window, packet.is_window_known);
         self.advance(at, rtt);
         let in_flight = self.in_flight();
         if let Some(series) = &mut self.series {
@@ -380,6 +449,15 @@ impl Half {
             series.add_acknowledgement(Instant::from_nanos(at), offset, packet.window, in_flight);
         }
         flags
+    }
+
+    /// Records a time in which several retransmissions had no answer.
+    fn end_silence(&mut self, at: u64) {
+        if self.counts.unanswered_timeouts >= MIN_UNANSWERED {
+            let start = self.last_heard.max(self.sent.front().map_or(0, |run| run.first_at));
+            self.counts.add_outage(start, at);
+        }
+        self.counts.unanswered_timeouts = 0;
     }
 
     fn note_window(&mut self, packet: &AckPacket<'_>, acknowledged: u64, flags: &mut PacketFlags) {
@@ -393,6 +471,12 @@ impl Half {
             flags.insert(PacketFlag::WindowUpdate);
         }
         self.counts.is_closed = packet.window == 0;
+        let shrunk = self.last_window.saturating_sub(packet.window);
+        // Data behind a gap also waits, and less than a packet is the usual delay of a reader.
+        if packet.sack.is_empty() && shrunk >= u64::from(self.counts.mss) {
+            self.counts.unread += shrunk;
+        }
+        self.last_window = packet.window;
         self.counts.max_window = self.counts.max_window.max(packet.window);
         self.edge = self.edge.max(acknowledged + packet.window);
     }
@@ -409,9 +493,17 @@ impl Half {
             let is_duplicate = number == 0
                 && (end <= acknowledged || packet.sack.get(1).is_some_and(|outer| within(outer, &mut self.offsets)));
             if is_duplicate {
-                self.counts.duplicate_reports += 1;
+                let resent = self.resent.iter().position(|range| range.start < end && start < range.end);
+                match resent {
+                    Some(number) => {
+                        self.resent.remove(number);
+                        self.counts.duplicate_reports += 1;
+                    }
+                    None => self.counts.network_duplicates += 1,
+                }
             } else {
                 self.sent.sack(start, end);
+                self.highest_sacked = self.highest_sacked.max(end);
             }
         }
     }
@@ -421,24 +513,33 @@ impl Half {
         packet: &AckPacket<'_>,
         acknowledged: u64,
         rtt: &PathRtt,
-        sample: &mut impl FnMut(u64),
+        sample: &mut impl FnMut(u64, bool),
     ) {
         let at = packet.at;
         let (counts, arrivals) = (&mut self.counts, &mut self.arrivals);
+        let highest_sacked = if self.is_recovering { 0 } else { self.highest_sacked };
+        self.is_recovering &= acknowledged < self.highest_sacked;
         let mut newest = None;
         let mut is_clean = true;
         self.sent.acknowledge(acknowledged, |run| {
             if run.fills_gap {
                 is_clean = false;
-                arrivals.push(Arrival { at: run.last_at, length: run.length() as u32, is_lost: false, delay: 0 });
+                arrivals.push(Arrival { at: run.last_at, length: run.length() as u32, is_lost: false });
                 return;
             }
             let length = run.length() as u32;
             if run.resends == 0 {
                 is_clean &= !run.is_sacked;
+                // Later data arrived first, and nothing was sent again.
+                if !run.is_sacked && run.end < highest_sacked {
+                    counts.overtaken += packets(run.length(), counts.mss);
+                }
                 newest = Some(run.last_at);
-                counts.passed_size = counts.passed_size.max(run.size.min(counts.mss));
-                arrivals.push(Arrival { at: run.first_at, length, is_lost: false, delay: 0 });
+                // The size of the packets within a super-packet is unknown.
+                if run.size <= counts.mss {
+                    counts.passed_size = counts.passed_size.max(run.size);
+                }
+                arrivals.push(Arrival { at: run.first_at, length, is_lost: false });
                 return;
             }
             is_clean = false;
@@ -447,19 +548,22 @@ impl Half {
             // An acknowledgement that is too early for the retransmission is for the original.
             if since < rtt.receiver_min * 3 / 4 || is_at_receiver(rtt) {
                 counts.spurious += lost;
-                arrivals.push(Arrival { at: run.first_at, length, is_lost: false, delay: 0 });
+                arrivals.push(Arrival { at: run.first_at, length, is_lost: false });
                 return;
             }
             counts.lost_after += lost;
+            if run.resent_size <= counts.mss {
+                counts.passed_size = counts.passed_size.max(run.resent_size);
+            }
             counts.lost_size = counts.lost_size.max(run.size.min(counts.mss));
-            counts.add_loss(run.first_at, lost, rtt.delay(), rtt.base());
-            let delay = (rtt.delay() / 1000) as u32;
-            arrivals.push(Arrival { at: run.first_at, length, is_lost: true, delay });
-            arrivals.push(Arrival { at: run.resent_at, length, is_lost: false, delay: 0 });
+            counts.add_loss(run.first_at, lost, rtt.last(), rtt.base());
+            arrivals.push(Arrival { at: run.first_at, length, is_lost: true });
+            arrivals.push(Arrival { at: run.resent_at, length, is_lost: false });
         });
         if let Some(sent_at) = newest.filter(|_| is_clean) {
             let time = at.saturating_sub(sent_at);
-            sample(time);
+            // A receiver acknowledges two full packets at once, and may delay the acknowledgement of one.
+            sample(time, acknowledged - self.acknowledged >= 2 * u64::from(self.counts.mss));
             if let Some(round) = &mut self.round {
                 let whole = time + rtt.sender_last;
                 round.rtt = if round.rtt == 0 { whole } else { round.rtt.min(whole) };
@@ -527,13 +631,27 @@ impl Half {
             self.rounds.push(*round);
             self.round = None;
             self.drained = Some(ack.due);
-            self.request = None;
             self.exchanges.drained(ack.due, rtt.base(), self.counts.mss, has_timeout);
         } else if self.known >= self.mark {
             round.end = ack.due;
             self.rounds.push(*round);
             self.mark = self.next;
             self.round = Some(Round { start: ack.due, end: ack.due, count: 1, ..Round::default() });
+        }
+    }
+
+    /// Records a pause after which identifications are missing: the packets of the pause were lost before the capture.
+    fn note_jump(&mut self, packet: &DataPacket) {
+        let (Some(id), Some(last)) = (packet.ip_id, self.last_ip_id) else { return };
+        let pause = packet.at.saturating_sub(self.last_sent);
+        let jump = u64::from(id.wrapping_sub(last));
+        let expected = packets(u64::from(self.last_payload), self.counts.mss);
+        if pause >= MIN_OUTAGE && jump > expected + 1 && jump < MAX_JUMP {
+            self.counts.add_jump(self.last_sent, packet.at);
+            if let Some(round) = &mut self.round {
+                round.timeout += pause;
+                round.full = round.full.saturating_sub(pause);
+            }
         }
     }
 
@@ -545,17 +663,17 @@ impl Half {
         let mut pause = Pause::default();
         // Data leaves the sender before it reaches the capture point.
         if let Some(drained) = self.drained.take() {
-            match self.request.take() {
+            match self.request {
                 Some(request) => {
-                    let heard = drained.saturating_sub(rtt.sender_last);
-                    pause.receiver = request.saturating_sub(heard);
-                    pause.sender = at.saturating_sub(request.max(heard) + rtt.sender_min);
+                    pause.receiver = request.saturating_sub(self.heard_all);
+                    pause.sender = at.saturating_sub(request + rtt.sender_min);
                 }
                 None => pause.idle = at.saturating_sub(drained),
             }
-            let limit = (rtt.base() / 8).max(5_000_000);
+            let limit = (rtt.base() / 20).max(5_000_000);
             self.exchanges.resumed(at, pause.sender + pause.idle, limit);
         }
+        (self.request, self.heard_all) = (None, 0);
         self.mark = self.next + 1;
         self.round = Some(Round { start: at, end: at, pause, count: 1, ..Round::default() });
     }
@@ -566,7 +684,11 @@ impl Half {
 
     fn is_full(&self) -> bool {
         let in_flight = self.in_flight();
-        in_flight > 0 && self.window != u64::MAX && in_flight + u64::from(self.counts.mss) > self.window
+        // Away from the sender, the bytes in flight are an estimate.
+        let tolerance = if self.is_at_sender { 0 } else { self.window / 16 };
+        in_flight > 0
+            && self.window != u64::MAX
+            && in_flight.saturating_add(tolerance.max(u64::from(self.counts.mss))) > self.window
     }
 
     /// Ends the direction at the end of the connection.
@@ -594,8 +716,9 @@ fn is_late(gap: &Gap, packet: &DataPacket, rtt: &PathRtt) -> bool {
     let age = packet.at.saturating_sub(gap.at);
     if let (Some(after), Some(own)) = (gap.timestamp, packet.timestamp) {
         let newer = own.wrapping_sub(after) as i32;
-        if newer != 0 {
-            return newer < 0;
+        // A retransmission cannot follow within a tick of the clock on a path that is longer.
+        if newer != 0 || rtt.base() > MAX_TICK {
+            return newer <= 0;
         }
     }
     let expected = rtt.base();

@@ -18,7 +18,8 @@ pub(crate) struct Run {
     /// Time of the last retransmission.
     pub(crate) resent_at: u64,
     pub(crate) resends: u8,
-    pub(crate) after_timeout: bool,
+    /// Payload of the last retransmission.
+    pub(crate) resent_size: u32,
     /// The bytes filled a gap in the capture, so their first transmission was not seen.
     pub(crate) fills_gap: bool,
     /// The receiver has the bytes (SACK).
@@ -73,7 +74,7 @@ impl SentRuns {
     }
 
     /// Marks the bytes from `start` to `end` as sent again, and returns the marked bytes that the receiver may lack.
-    pub(crate) fn resend(&mut self, start: u64, end: u64, at: u64, after_timeout: bool, mut each: impl FnMut(&Run)) {
+    pub(crate) fn resend(&mut self, start: u64, end: u64, at: u64, size: u32, mut each: impl FnMut(&Run)) {
         self.split_at(start);
         self.split_at(end);
         let first = self.runs.partition_point(|run| run.start < start);
@@ -81,7 +82,7 @@ impl SentRuns {
             each(run);
             run.resends = run.resends.saturating_add(1);
             run.resent_at = at;
-            run.after_timeout = after_timeout;
+            run.resent_size = size;
         }
     }
 
@@ -97,7 +98,8 @@ impl SentRuns {
     pub(crate) fn acknowledge(&mut self, end: u64, mut each: impl FnMut(&Run)) {
         while let Some(front) = self.runs.front_mut().filter(|run| run.start < end) {
             if front.end > end {
-                let acknowledged = Run { end, ..*front };
+                // A merged run does not have the times of its packets. A later time would make the RTT too short.
+                let acknowledged = Run { end, last_at: front.first_at, ..*front };
                 front.start = end;
                 each(&acknowledged);
                 return;
@@ -162,7 +164,7 @@ mod tests {
         let mut sent = SentRuns::default();
         sent.insert(run(0, 100));
         let mut resent = 0;
-        sent.resend(30, 50, 7, false, |run| resent += run.length());
+        sent.resend(30, 50, 7, 20, |run| resent += run.length());
         assert_eq!(resent, 20);
         let parts: Vec<_> = sent.iter().map(|run| (run.start, run.end, run.resends)).collect();
         assert_eq!(parts, [(0, 30, 0), (30, 50, 1), (50, 100, 0)]);

@@ -7,11 +7,14 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::text_anchor::HPos;
+
+use crate::print::svg::{
+    BLUE, Canvas, Drawn, FONT, INK, ORANGE, PictureText, Pixel, RED, SMALL_FONT, TITLE_FONT, picture, text_style, write,
+};
 
 /// Data of the chart. Windows are in bytes, rates in bit/s.
 #[derive(Debug)]
@@ -53,37 +56,23 @@ const MARK_LINE: i32 = 22;
 const MAX_LINE: usize = 66;
 /// Height of the legend.
 const LEGEND: i32 = 104;
-const TITLE_FONT: f64 = 26.0;
-const FONT: f64 = 18.0;
-const SMALL_FONT: f64 = 16.0;
 /// Pixels between a window and the points on either side of it.
 const SHIFT: i32 = 8;
 const MEGA: f64 = 1e6;
-// Colours that colour-blind readers can distinguish (Okabe and Ito). RED is darker, for text on white.
-const BLUE: RGBColor = RGBColor(0, 114, 178);
-const ORANGE: RGBColor = RGBColor(213, 94, 0);
-const INK: RGBColor = RGBColor(30, 30, 30);
-const RED: RGBColor = RGBColor(176, 0, 32);
 
-type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Plot<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
-type Pixel = (i32, i32);
 
 impl Chart<'_> {
     /// Returns the chart as SVG. The same data gives the same text.
     pub fn svg(&self) -> Result<String> {
-        let mut svg = String::new();
-        self.draw(&mut svg).map_err(|e| anyhow::anyhow!("cannot draw the chart: {e}"))?;
-        Ok(with_description(&svg, self.title, &self.description()))
+        let text = PictureText { title: self.title, description: &self.description() };
+        picture(&text, SIZE, |canvas| self.draw(canvas))
     }
 
-    fn draw(&self, svg: &mut String) -> Drawn {
-        let canvas = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-        canvas.fill(&WHITE)?;
-        self.draw_header(&canvas)?;
+    fn draw(&self, canvas: &Canvas<'_>) -> Drawn {
+        self.draw_header(canvas)?;
         let (width, height) = self.extent();
-        let mut plot = ChartBuilder::on(&canvas)
+        let mut plot = ChartBuilder::on(canvas)
             .margin_top(HEADER + MARK_LINE * self.mark().len() as i32)
             .margin_bottom(LEGEND)
             .margin_left(12)
@@ -104,13 +93,12 @@ impl Chart<'_> {
             .x_label_formatter(&|x| format!("{x:.0}"))
             .y_label_formatter(&|y| format!("{y:.0}"))
             .draw()?;
-        self.draw_windows(&canvas, &plot, height)?;
+        self.draw_windows(canvas, &plot, height)?;
         let line = self.predicted.iter().map(|(x, y)| (x / MEGA, y / MEGA));
         plot.draw_series(LineSeries::new(line, BLUE.stroke_width(3)))?;
-        self.draw_published(&canvas, &plot)?;
-        self.draw_measured(&canvas, &plot)?;
-        self.draw_legend(&canvas)?;
-        canvas.present()
+        self.draw_published(canvas, &plot)?;
+        self.draw_measured(canvas, &plot)?;
+        self.draw_legend(canvas)
     }
 
     fn draw_header(&self, canvas: &Canvas<'_>) -> Drawn {
@@ -269,37 +257,10 @@ fn megabits(rate: f64) -> String {
     format!("{:.1}", rate / MEGA)
 }
 
-/// Returns the style of a text whose font has this size in pixels.
-fn text_style(size: f64, color: RGBColor) -> TextStyle<'static> {
-    // The SVG backend divides the size of a font by 1.24.
-    ("sans-serif", size * 1.24).into_font().color(&color)
-}
-
-/// Writes a text. `at` is the left end, the centre or the right end, at half the height of the text.
-fn write(canvas: &Canvas<'_>, text: &str, at: Pixel, size: f64, color: RGBColor, side: HPos) -> Drawn {
-    let style = text_style(size, color).pos(Pos::new(side, VPos::Center));
-    canvas.draw(&Text::new(text.to_owned(), at, style))
-}
-
-/// Inserts `<title>` and `<desc>`, which screen readers read and browsers show.
-fn with_description(svg: &str, title: &str, description: &str) -> String {
-    let names = format!(r#"<title id="title">{}</title><desc id="desc">{}</desc>"#, escape(title), escape(description));
-    let opened = svg.replacen("<svg ", r#"<svg role="img" aria-labelledby="title desc" "#, 1);
-    // The first tag ends before its content begins.
-    match opened.split_once('>') {
-        Some((tag, content)) => format!("{tag}>\n{names}{content}"),
-        None => opened,
-    }
-}
-
-/// Escapes a text for XML.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::print::svg::check::{no_text_leaves, texts};
 
     fn chart(inaccuracy: Option<&str>) -> Chart<'static> {
         Chart {
@@ -312,12 +273,6 @@ mod tests {
             measured: vec![MeasuredPoint { window: 4.5e6, min: 66.5e6, median: 67.1e6, max: 67.6e6 }],
             inaccuracy: inaccuracy.map(str::to_owned),
         }
-    }
-
-    /// Returns the texts of the picture, without title and description.
-    fn texts(svg: &str) -> Vec<&str> {
-        let texts = svg.split("<text ").skip(1);
-        texts.filter_map(|text| Some(text.split_once('>')?.1.split_once("</text>")?.0.trim())).collect()
     }
 
     #[test]
@@ -362,25 +317,7 @@ mod tests {
     fn no_text_leaves_the_picture() {
         let long = "far to near: 123456 packets dropped by the kernel before the emulator could read them";
         for inaccuracy in [None, Some("far to near: p99 lateness 12.53 ms is above 5.39 ms"), Some(long)] {
-            let svg = chart(inaccuracy).svg().unwrap();
-            for element in svg.split("<text ").skip(1) {
-                let number = |name: &str| {
-                    let (_, rest) = element.split_once(&format!("{name}=\"")).unwrap();
-                    rest.split_once('"').unwrap().0.parse::<f64>().unwrap()
-                };
-                if element.contains("rotate") {
-                    continue;
-                }
-                let text = element.split_once('>').unwrap().1.split_once("</text>").unwrap().0.trim();
-                // The mean width of a character of a sans-serif font is less than 0.6 of its height.
-                let width = 0.6 * number("font-size") * text.chars().count() as f64;
-                let left = match element {
-                    e if e.contains("\"start\"") => number("x"),
-                    e if e.contains("\"end\"") => number("x") - width,
-                    _ => number("x") - width / 2.0,
-                };
-                assert!(left >= 0.0 && left + width <= f64::from(SIZE.0), "{text}: {left} + {width}");
-            }
+            no_text_leaves(&chart(inaccuracy).svg().unwrap());
         }
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use lfn_base::units::{Bytes, Ratio, parse_duration};
 use lfn_results::measure::{
-    DEFAULT_READ, DEFAULT_RECORD, MAX_STREAMS, PayloadData, TestDirection, TestLoad, TestRequest,
+    DEFAULT_LOCKSTEP_RECORD, DEFAULT_READ, DEFAULT_RECORD, MAX_STREAMS, PayloadData, TestDirection, TestLoad,
+    TestRequest,
 };
 
 use super::values::{count, duration, read, value_error};
@@ -60,6 +61,11 @@ pub(super) struct LoadArgs {
     /// delay of the first.
     #[arg(long)]
     block_timing: bool,
+    /// Wait for an answer to each record before the next one is sent
+    ///
+    /// The receiver answers when the whole record has arrived. --length is then 64KiB by default.
+    #[arg(long)]
+    lockstep: bool,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default)]
@@ -141,6 +147,7 @@ impl LoadArgs {
         };
         request.check = self.check_data;
         request.blocks = self.block_timing;
+        request.lockstep = self.lockstep;
         Ok(())
     }
 
@@ -170,6 +177,7 @@ impl LoadArgs {
     }
 
     pub(super) fn record(&self) -> Result<Bytes, Failure> {
-        Ok(read("length", &self.length, "--length 120KiB")?.unwrap_or(DEFAULT_RECORD))
+        let usual = if self.lockstep { DEFAULT_LOCKSTEP_RECORD } else { DEFAULT_RECORD };
+        Ok(read("length", &self.length, "--length 120KiB")?.unwrap_or(usual))
     }
 }

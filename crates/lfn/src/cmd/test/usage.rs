@@ -81,6 +81,7 @@ impl TestArgs {
             TcpOption::Zeros => one_of_two("--data zero with --udp: datagrams carry random bytes".to_owned()),
             TcpOption::PayloadCheck => measured("check-data"),
             TcpOption::BlockTiming => measured("block-timing"),
+            TcpOption::Lockstep => measured("lockstep"),
             TcpOption::Precision => measured("precision"),
         }
     }
@@ -110,6 +111,7 @@ fn iperf3_failure(limit: Iperf3Limit) -> Failure {
             (Some("--check-data, --block-timing and --data"), "remove --check-data, --block-timing and --data")
         }
         Iperf3Limit::Probes => (Some("--latency, --ramp and --fragment"), "remove --latency, --ramp and --fragment"),
+        Iperf3Limit::Lockstep => (Some("--lockstep"), "remove --lockstep"),
         Iperf3Limit::Record(_) => (None, "use --length 1MiB or less"),
         Iperf3Limit::FractionalTime => (None, "use whole seconds, such as --time 10s"),
     };

@@ -12,6 +12,7 @@ use crate::cli::output::{OutputArgs, PlotArgs, TextOrLines};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::OutputFormat;
+use crate::print::trace::plot::{PictureFiles, TimeRange};
 use crate::print::trace::{FlaggedPacketPrinter, TracePrinter};
 
 /// Points of each curve of a picture.
@@ -39,6 +40,8 @@ pub struct TraceArgs {
     #[command(flatten)]
     plot: PlotArgs,
     #[command(flatten)]
+    range: RangeArgs,
+    #[command(flatten)]
     output: OutputArgs<TextOrLines>,
 }
 
@@ -60,6 +63,18 @@ struct SourceArgs {
     /// Set the time of a live capture [default: until Ctrl-C]
     #[arg(short, long, value_name = "DURATION", requires = "live", allow_hyphen_values = true)]
     time: Option<String>,
+}
+
+/// Flags for the time that the pictures show.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Output")]
+struct RangeArgs {
+    /// Draw from this time since the first packet of a connection [default: 0s]
+    #[arg(long, value_name = "DURATION", requires = "plot", allow_hyphen_values = true)]
+    from: Option<String>,
+    /// Draw to this time since the first packet of a connection [default: its end]
+    #[arg(long, value_name = "DURATION", requires = "plot", allow_hyphen_values = true)]
+    to: Option<String>,
 }
 
 /// Flags for the connections and packets of the result.
@@ -86,6 +101,7 @@ const EXAMPLES: &str = "Examples:
   lfn trace slow.pcap.gz --json
   lfn trace slow.pcap --flags --connections 1
   lfn trace slow.pcap --plot pictures
+  lfn trace slow.pcap --plot slow.svg --from 2s --to 3s
   ssh far.example tcpdump -i eth0 -s 128 -w - tcp | lfn trace -
   lfn trace --live eth0 --filter far.example --time 30s
   lfn trace --near near.pcap --far far.pcap
@@ -104,6 +120,8 @@ pub fn run(args: TraceArgs) -> Result<Exit, Failure> {
         let text = "--flags cannot be used with --output json";
         return Err(Failure::usage(text).hint("use --output ndjson: one line for each packet"));
     }
+    let range = args.range()?;
+    let pictures = args.plot.plot.as_deref().map(PictureFiles::create).transpose()?;
     let stop = listen()?;
     let mut flagged = FlaggedPacketPrinter::new(args.selection.flags, output.format());
     let traced = trace(&options, &stop, &mut |packet| {
@@ -112,8 +130,8 @@ pub fn run(args: TraceArgs) -> Result<Exit, Failure> {
         }
     })?;
     let has_flags = flagged.finish()?;
-    if let Some(path) = &args.plot.plot {
-        print::trace::plot::draw(path, &traced)?;
+    if let Some(pictures) = pictures {
+        pictures.draw(&traced, range)?;
     }
     let exit = args.exit(&traced, stop.load(Ordering::Relaxed));
     for file in &traced.document.files {
@@ -142,7 +160,28 @@ impl TraceArgs {
         if self.plot.plot.is_some() {
             options.analysis.series_points = SERIES_POINTS;
         }
+        if let Some(range) = self.range()? {
+            options.analysis.series_from = range.from;
+            options.analysis.series_to = range.to;
+        }
         Ok(options)
+    }
+
+    /// Returns the time that the pictures show; none for the whole connection.
+    fn range(&self) -> Result<Option<TimeRange>, Failure> {
+        let parse = |flag: &str, text: &Option<String>| {
+            let time = text.as_deref().map(parse_duration).transpose();
+            time.map_err(|error| Failure::usage(format!("{flag}: {error}")).hint("--from 2s --to 3s"))
+        };
+        let (from, to) = (parse("--from", &self.range.from)?, parse("--to", &self.range.to)?);
+        if from.is_none() && to.is_none() {
+            return Ok(None);
+        }
+        let range = TimeRange { from: from.unwrap_or_default(), to: to.unwrap_or(Duration::MAX) };
+        if range.to <= range.from {
+            return Err(Failure::usage("--to must be later than --from").hint("--from 2s --to 3s"));
+        }
+        Ok(Some(range))
     }
 
     fn time(&self) -> Result<Option<Duration>, Failure> {

@@ -25,7 +25,7 @@ pub(in crate::tester) fn serve(session: &mut ServerSession, request: &TestReques
     let datagrams = session.expect_datagrams(0..request.streams);
     let _echo = ProbeEcho::of(session, request)?;
     let limit = session.allowed().rate;
-    let ready = Ready { port: None, kernel: options::read_kernel(), rate_limit: session.rate_limit() };
+    let ready = Ready { port: None, kernel: options::read_kernel(), rate_limit: session.rate_limit(), lockstep: false };
     session.control.send(&ServerMessage::Ready(Box::new(ready)))?;
     let streams = receive_streams(session, &datagrams, request.streams)?;
     let end = UdpEnd::start(

@@ -12,20 +12,26 @@ use crate::evidence::figures::Figures;
 
 /// Minimum share of the time in pauses.
 pub(in crate::diagnose) const MIN_PAUSE_SHARE: f64 = 0.2;
+/// Minimum time in pauses.
+pub(in crate::diagnose) const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// Exchanges with at least so many packets on average are bulk data: pauses between them are ranked last.
 pub(in crate::diagnose) const MIN_BULK_PACKETS: u64 = 200;
+/// Minimum share of packets below the MSS of an application that writes less than the path carries.
+pub(in crate::diagnose) const MIN_SHORT_SHARE: f64 = 0.05;
 /// Minimum share of the time that waits in lock-step take.
 pub(in crate::diagnose) const MIN_LOCKSTEP_SHARE: f64 = 0.4;
 /// Minimum number of blocks in lock-step.
 pub(in crate::diagnose) const MIN_LOCKSTEP_BLOCKS: u64 = 5;
 /// Minimum number of stalls for delayed acknowledgements.
 pub(in crate::diagnose) const MIN_STALLS: u64 = 3;
+/// Minimum stalls as a share of the blocks in lock-step, for stalls that are the cause.
+pub(in crate::diagnose) const MIN_STALLED_BLOCKS: f64 = 0.3;
 /// Minimum share of the time in these stalls.
 pub(in crate::diagnose) const MIN_STALL_SHARE: f64 = 0.1;
 /// Share by which a cause of the path comes before pauses between parts of bulk data.
 const BULK_PAUSE_WEIGHT: f64 = 0.05;
 
-fn pauses(capture: &CaptureEvidence) -> Duration {
+pub(super) fn pauses(capture: &CaptureEvidence) -> Duration {
     capture.application.receiver_waits + capture.application.sender_waits + capture.application.idle
 }
 
@@ -38,8 +44,8 @@ fn is_bulk(capture: &CaptureEvidence) -> bool {
 pub(in crate::diagnose) fn slow_writer(figures: &Figures) -> Option<Finding> {
     let capture = figures.capture.as_deref()?;
     let share = capture.share(pauses(capture));
-    if share < MIN_PAUSE_SHARE || capture.data_packets < 3 {
-        return None;
+    if share < MIN_PAUSE_SHARE || pauses(capture) < MIN_PAUSE || capture.data_packets < 3 {
+        return slow_stream(figures, capture);
     }
     let application = &capture.application;
     let waits = [
@@ -68,12 +74,38 @@ pub(in crate::diagnose) fn slow_writer(figures: &Figures) -> Option<Finding> {
     Some(found.finding(figures))
 }
 
+fn slow_stream(figures: &Figures, capture: &CaptureEvidence) -> Option<Finding> {
+    let share = steady_writer(capture).filter(|_| !super::faults::is_blind(capture))?;
+    let short = capture.application.short_packet_share;
+    let found = Found {
+        cause: Cause::SlowWriter,
+        share,
+        confidence: Confidence::Medium,
+        summary: format!(
+            "{} of the packets were smaller than the MSS, and nothing else limited the bytes in flight: {} writes less than \
+             the path carries",
+            percent(short),
+            capture.sender
+        ),
+        remedy: on(&capture.sender, "pidstat -dru 1   # find the slow part of the application"),
+        evidence: figures_map([("short_packet_share", json!(short))]),
+    };
+    Some(found.finding(figures))
+}
+
+/// Finds a sender that writes less than the path carries, in parts smaller than a packet.
+fn steady_writer(capture: &CaptureEvidence) -> Option<f64> {
+    let path = capture.path_share();
+    let is_free = capture.lost() == 0 && capture.window.binding_share < 0.3 && capture.queue.standing_share < 0.5;
+    (is_free && path >= 0.5 && capture.application.short_packet_share >= MIN_SHORT_SHARE).then_some(path)
+}
+
 /// Finds an application that sends each block only after the acknowledgement of the block before.
 pub(in crate::diagnose) fn lock_step(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let application = &capture.application;
     let share = capture.share(application.lockstep);
-    if share < MIN_LOCKSTEP_SHARE || application.lockstep_blocks < MIN_LOCKSTEP_BLOCKS {
+    if share < MIN_LOCKSTEP_SHARE || application.lockstep_blocks < MIN_LOCKSTEP_BLOCKS || has_stalls(capture) {
         return None;
     }
     let found = Found {
@@ -98,6 +130,14 @@ pub(in crate::diagnose) fn lock_step(figures: &Figures) -> Option<Finding> {
     Some(found.finding(figures))
 }
 
+/// Returns true if many of the waits are for delayed acknowledgements.
+fn has_stalls(capture: &CaptureEvidence) -> bool {
+    let application = &capture.application;
+    application.delayed_ack_stalls >= MIN_STALLS
+        && capture.share(application.delayed_ack) >= MIN_STALL_SHARE
+        && application.delayed_ack_stalls as f64 >= MIN_STALLED_BLOCKS * application.lockstep_blocks as f64
+}
+
 /// Finds waits for delayed acknowledgements.
 pub(in crate::diagnose) fn delayed_ack(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
@@ -108,8 +148,7 @@ pub(in crate::diagnose) fn delayed_ack(figures: &Figures) -> Option<Finding> {
     }
     let found = Found {
         cause: Cause::DelayedAck,
-        // The rest of each exchange is lock-step, which this remedy removes too.
-        share: share.max(capture.share(application.lockstep)) + 0.001,
+        share: if has_stalls(capture) { share.max(capture.share(application.lockstep)) } else { share },
         confidence: Confidence::Medium,
         summary: format!(
             "the sender waited {} times for a delayed acknowledgement of a short segment, {} in total",

@@ -11,26 +11,34 @@ use crate::evidence::capture::PeriodLimit;
 use crate::evidence::figures::Figures;
 
 /// Minimum share of packets that arrive out of order or twice.
-pub(in crate::diagnose) const MIN_DISTURBED_SHARE: f64 = 0.01;
+pub(in crate::diagnose) const MIN_DISTURBED_SHARE: f64 = 0.005;
 /// Minimum number of such packets.
 pub(in crate::diagnose) const MIN_DISTURBED: u64 = 10;
 /// Minimum time without answers that is an outage.
 pub(in crate::diagnose) const MIN_OUTAGE: Duration = Duration::from_secs(1);
 /// Minimum share of the time in an outage.
 pub(in crate::diagnose) const MIN_OUTAGE_SHARE: f64 = 0.1;
+/// Waits for timeouts relative to the longest one, from which many losses are the cause and not one outage.
+pub(in crate::diagnose) const MAX_OTHER_WAITS: f64 = 1.6;
 /// Minimum share of lost acknowledgements.
 pub(in crate::diagnose) const MIN_LOST_ACKS_SHARE: f64 = 0.05;
-/// MSS below which a path has a small MTU: tunnels and PPPoE take up to 100 bytes of 1460.
-pub(in crate::diagnose) const MAX_SMALL_MSS: u32 = 1300;
+/// Minimum share of acknowledgements that waited on their way.
+pub(in crate::diagnose) const MIN_DELAYED_SHARE: f64 = 0.5;
+/// Minimum median RTT in base RTTs of a queue on the return path.
+pub(in crate::diagnose) const MIN_INFLATION: f64 = 1.25;
+/// Minimum difference between the offered MSS and the largest payload, bytes: tunnels and PPPoE take less.
+pub(in crate::diagnose) const MIN_MSS_DIFFERENCE: u32 = 100;
+/// Maximum share of short packets of bulk data.
+pub(in crate::diagnose) const MAX_SHORT_SHARE: f64 = 0.5;
 /// Minimum marked share of the data packets, or echoes as a share of the acknowledgements.
 pub(in crate::diagnose) const MIN_MARKED_SHARE: f64 = 0.001;
 
 /// Finds packets that arrive in another order.
 pub(in crate::diagnose) fn reordering(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    let late = capture.delivery.reordered.max(capture.loss.spurious.min(capture.delivery.duplicate_reports));
+    let late = capture.delivery.reordered;
     let share = late as f64 / capture.data_packets.max(1) as f64;
-    if late < MIN_DISTURBED || share < MIN_DISTURBED_SHARE || capture.loss.spurious > late * 4 {
+    if late < MIN_DISTURBED || share < MIN_DISTURBED_SHARE {
         return None;
     }
     let found = Found {
@@ -56,8 +64,7 @@ pub(in crate::diagnose) fn reordering(figures: &Figures) -> Option<Finding> {
 /// Finds packets that the network delivers twice.
 pub(in crate::diagnose) fn duplicates(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    let reports = capture.delivery.duplicate_reports.saturating_sub(capture.loss.spurious);
-    let twice = capture.delivery.duplicated.max(reports);
+    let twice = capture.delivery.duplicated;
     let share = twice as f64 / capture.data_packets.max(1) as f64;
     if twice < MIN_DISTURBED || share < MIN_DISTURBED_SHARE {
         return None;
@@ -81,7 +88,8 @@ pub(in crate::diagnose) fn outage(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let outage = capture.path.outage;
     let share = capture.share(outage);
-    if outage < MIN_OUTAGE || share < MIN_OUTAGE_SHARE || capture.path.is_silent_peer {
+    let has_other_waits = capture.loss.timeout.as_secs_f64() > MAX_OTHER_WAITS * outage.as_secs_f64();
+    if outage < MIN_OUTAGE || share < MIN_OUTAGE_SHARE || capture.path.is_silent_peer || has_other_waits {
         return None;
     }
     let found = Found {
@@ -144,20 +152,25 @@ pub(in crate::diagnose) fn black_hole(figures: &Figures) -> Option<Finding> {
 /// Finds a path with small packets.
 pub(in crate::diagnose) fn small_mtu(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    let offered = capture.handshake.receiver_mss.map_or(0, u32::from);
-    let is_reduced = offered >= capture.mss_bytes + 100 || capture.path.too_big_messages > 0;
-    if capture.mss_bytes > MAX_SMALL_MSS || !is_reduced || capture.data_packets < 20 || capture.path.black_hole.is_some()
-    {
+    let offers = [capture.handshake.receiver_mss, capture.handshake.sender_mss];
+    let offered = offers.into_iter().map(|mss| mss.map_or(0, u32::from)).min().unwrap_or(0);
+    let size = match capture.path.largest_passed_bytes {
+        0 => capture.mss_bytes,
+        passed => passed.min(capture.mss_bytes),
+    };
+    let is_reduced = offered >= size + MIN_MSS_DIFFERENCE || capture.path.too_big_messages > 0;
+    let is_bulk = capture.application.short_packet_share < MAX_SHORT_SHARE && capture.data_packets >= 20;
+    if !is_reduced || !is_bulk || capture.path.is_silent_peer {
         return None;
     }
     let found = Found {
         cause: Cause::SmallMtu,
         share: 0.03,
         confidence: Confidence::Medium,
-        summary: format!("packets carried at most {} B of payload, and both ends offered more", capture.mss_bytes),
+        summary: format!("packets carried at most {size} B of payload, and both ends offered more"),
         remedy: on(&capture.sender, "lfn test HOST --path   # find the hop with the small MTU"),
         evidence: figures_map([
-            ("mss_bytes", json!(capture.mss_bytes)),
+            ("mss_bytes", json!(size)),
             ("offered_mss_bytes", json!(capture.handshake.receiver_mss)),
             ("reported_mtu_bytes", json!(capture.path.reported_mtu)),
         ]),
@@ -170,17 +183,26 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let lost = capture.delivery.lost_acknowledgements;
     let share = lost as f64 / (lost + capture.delivery.acknowledgements).max(1) as f64;
-    let bursts = capture.delivery.acknowledgement_burst_share;
-    if (lost < MIN_DISTURBED || share < MIN_LOST_ACKS_SHARE) && bursts < 0.5 {
+    let inflation = capture.rtt.median.as_secs_f64() / capture.rtt.base.as_secs_f64().max(1e-9);
+    let waited = capture.delivery.acknowledgement_delay_share.filter(|_| inflation >= MIN_INFLATION).unwrap_or(0.0);
+    if (lost < MIN_DISTURBED || share < MIN_LOST_ACKS_SHARE) && waited < MIN_DELAYED_SHARE {
         return None;
     }
     let found = Found {
         cause: Cause::ReturnPath,
-        share: capture.path_share(),
+        share: capture.path_share() * 1.02,
         confidence: Confidence::Medium,
-        summary: format!("{lost} acknowledgements were lost ({}), or waited in a queue on their way", percent(share)),
+        summary: format!(
+            "on the way back, {lost} acknowledgements were lost ({}) and {} waited in a queue",
+            percent(share),
+            percent(waited)
+        ),
         remedy: on(&capture.receiver, "lfn test HOST --reverse   # measure the return path"),
-        evidence: figures_map([("lost_acknowledgements", json!(lost)), ("lost_share", json!(share))]),
+        evidence: figures_map([
+            ("lost_acknowledgements", json!(lost)),
+            ("lost_share", json!(share)),
+            ("delayed_share", json!(waited)),
+        ]),
     };
     Some(found.finding(figures))
 }
@@ -202,10 +224,7 @@ pub(in crate::diagnose) fn ecn_marks(figures: &Figures) -> Option<Finding> {
             capture.path.ecn_marked, capture.path.ecn_echoes
         ),
         remedy: on(&capture.sender, "lfn test HOST --streams 4   # the marks show a full queue with AQM, as intended"),
-        evidence: figures_map([
-            ("marked", json!(capture.path.ecn_marked)),
-            ("echoes", json!(capture.path.ecn_echoes)),
-        ]),
+        evidence: figures_map([("marked", json!(capture.path.ecn_marked)), ("echoes", json!(capture.path.ecn_echoes))]),
     };
     Some(found.finding(figures))
 }

@@ -14,7 +14,7 @@ pub(in crate::diagnose) const MIN_DATA_PACKETS: u64 = 10;
 
 /// Returns true if the capture shows too little for any judgement of the path.
 pub(super) fn is_blind(capture: &CaptureEvidence) -> bool {
-    capture.faults.is_one_way || lacks_acknowledgements(capture)
+    (capture.faults.is_one_way && capture.packets >= MIN_DATA_PACKETS) || lacks_acknowledgements(capture)
 }
 
 fn lacks_acknowledgements(capture: &CaptureEvidence) -> bool {
@@ -42,7 +42,10 @@ pub(in crate::diagnose) fn captured_twice(figures: &Figures) -> Option<Finding> 
             "{copies} of {} packets are copies with the same IP identification; they are not retransmissions",
             capture.packets
         ),
-        remedy: on("the capturing host", "tcpdump -i eth0 -w FILE   # one interface instead of -i any, one mirror port"),
+        remedy: on(
+            "the capturing host",
+            "tcpdump -i eth0 -w FILE   # one interface instead of -i any, one mirror port",
+        ),
         evidence: figures_map([("copies", json!(copies)), ("packets", json!(capture.packets))]),
     };
     Some(found.finding(figures))
@@ -52,7 +55,7 @@ pub(in crate::diagnose) fn captured_twice(figures: &Figures) -> Option<Finding> 
 pub(in crate::diagnose) fn incomplete(figures: &Figures) -> Option<Finding> {
     let capture = figures.capture.as_deref()?;
     let missed = missed_share(capture);
-    let blind = is_blind(capture) && capture.data_packets + capture.packets > 1;
+    let blind = is_blind(capture);
     if !blind && (missed < MIN_MISSED_SHARE || capture.data_packets < MIN_DATA_PACKETS) {
         return None;
     }
@@ -62,11 +65,7 @@ pub(in crate::diagnose) fn incomplete(figures: &Figures) -> Option<Finding> {
         "the capture has no acknowledgements without payload and no handshake: RTT, window and losses cannot be judged"
             .to_owned()
     } else {
-        format!(
-            "{} of payload was acknowledged and is not in the capture ({})",
-            capture.faults.missed,
-            percent(missed)
-        )
+        format!("{} of payload was acknowledged and is not in the capture ({})", capture.faults.missed, percent(missed))
     };
     let found = Found {
         cause: Cause::IncompleteCapture,

@@ -22,11 +22,35 @@ pub(in crate::diagnose) const MIN_TIMEOUT_SHARE: f64 = 0.3;
 pub(in crate::diagnose) const MIN_POLICED: u64 = 10;
 /// Minimum share of lost and of passed packets that the token bucket explains.
 pub(in crate::diagnose) const MIN_EXPLAINED_SHARE: f64 = 0.93;
+/// The same for many losses, which a wrong bucket explains less often by chance.
+pub(in crate::diagnose) const MIN_EXPLAINED_OF_MANY: f64 = 0.88;
+/// Losses that are many.
+pub(in crate::diagnose) const MANY_POLICED: u64 = 60;
+
+/// Maximum delay before the losses of a policer, relative to the delay of a queue with the size of its bucket.
+pub(in crate::diagnose) const MAX_DELAY_SHARE: f64 = 0.35;
+
+/// Maximum delay before the losses of a policer, in base RTTs.
+pub(in crate::diagnose) const MAX_POLICED_DELAY: f64 = 0.25;
 
 /// Returns the fit of a token bucket if it explains the losses.
 pub(super) fn explained(capture: &CaptureEvidence) -> Option<&PolicerFit> {
     let fit = capture.policer.as_ref()?;
-    (fit.losses >= MIN_POLICED && fit.explained_share >= MIN_EXPLAINED_SHARE).then_some(fit)
+    let needed = if fit.losses >= MANY_POLICED { MIN_EXPLAINED_OF_MANY } else { MIN_EXPLAINED_SHARE };
+    (fit.losses >= MIN_POLICED && fit.explained_share >= needed).then_some(fit)
+}
+
+/// Returns the delay before the losses, relative to the delay of a queue of the size of the bucket.
+fn delay_share(capture: &CaptureEvidence, fit: &PolicerFit) -> f64 {
+    let of_queue = fit.bucket.0 as f64 * 8.0 / fit.rate.as_f64().max(1.0);
+    capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64() / of_queue.max(1e-9)
+}
+
+/// Returns true if the losses are those of a bucket without a queue.
+pub(super) fn is_policed(capture: &CaptureEvidence) -> bool {
+    let delay = capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64();
+    let is_short = is_flat(capture) || delay <= MAX_POLICED_DELAY * capture.rtt.base.as_secs_f64();
+    is_short && explained(capture).is_some_and(|fit| delay_share(capture, fit) <= MAX_DELAY_SHARE)
 }
 
 pub(super) fn is_flat(capture: &CaptureEvidence) -> bool {
@@ -34,17 +58,23 @@ pub(super) fn is_flat(capture: &CaptureEvidence) -> bool {
 }
 
 fn is_lossy(capture: &CaptureEvidence) -> bool {
-    capture.lost() >= MIN_LOSSES && capture.loss.share >= MIN_LOST_SHARE
+    let flat = capture.loss.flat_losses;
+    flat >= MIN_LOSSES && flat as f64 >= MIN_LOST_SHARE * capture.data_packets as f64
+}
+
+/// Returns the share of the time that losses took, without the waits for timeouts.
+fn loss_share(capture: &CaptureEvidence) -> f64 {
+    (capture.path_share() - capture.share(capture.loss.timeout)).max(0.0)
 }
 
 fn burst(capture: &CaptureEvidence) -> f64 {
-    capture.lost() as f64 / capture.loss.events.max(1) as f64
+    capture.loss.flat_losses as f64 / capture.loss.flat_events.max(1) as f64
 }
 
 /// Finds a token bucket without a queue.
 pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    let fit = explained(capture).filter(|_| is_flat(capture))?;
+    let fit = explained(capture).filter(|_| is_policed(capture))?;
     let found = Found {
         cause: Cause::Policer,
         share: capture.path_share(),
@@ -79,7 +109,7 @@ pub(in crate::diagnose) fn random_loss(figures: &Figures) -> Option<Finding> {
     }
     let found = Found {
         cause: Cause::Loss,
-        share: capture.path_share(),
+        share: loss_share(capture),
         confidence: if capture.lost() >= 10 { Confidence::High } else { Confidence::Medium },
         summary: format!(
             "{} of {} packets were lost ({}), mostly single ones and without a queue before them: RTT {} median, {} base",
@@ -103,7 +133,7 @@ pub(in crate::diagnose) fn loss_bursts(figures: &Figures) -> Option<Finding> {
     }
     let found = Found {
         cause: Cause::LossBursts,
-        share: capture.path_share(),
+        share: loss_share(capture),
         confidence: Confidence::Medium,
         summary: format!(
             "{} packets were lost in {} bursts of up to {} packets, without a queue before them",

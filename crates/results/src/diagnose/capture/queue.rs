@@ -5,13 +5,15 @@ use std::time::Duration;
 use lfn_base::units::show_duration;
 use serde_json::json;
 
-use super::losses::{explained, is_flat, loss_figures};
-use super::{Found, judged, on, percent};
-use crate::diagnose::path::{MIN_QUEUEING_DELAY, STANDING_QUEUE_RTT_FACTOR};
+use super::losses::{is_flat, is_policed, loss_figures};
+use super::{Found, judged, on};
+use crate::diagnose::path::MIN_QUEUEING_DELAY;
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
 use crate::evidence::capture::CaptureEvidence;
 use crate::evidence::figures::Figures;
 
+/// RTT at 95 % in base RTTs that shows a standing queue: more than the BDP that a queue needs for one connection.
+pub(in crate::diagnose) const STANDING_QUEUE_RTT_FACTOR: f64 = 2.5;
 /// Minimum share of the active time with a queue.
 pub(in crate::diagnose) const MIN_STANDING_SHARE: f64 = 0.3;
 /// Maximum queueing delay of a short queue before its losses, in base RTTs.
@@ -59,7 +61,13 @@ pub(in crate::diagnose) fn short_queue(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let at_loss = capture.queue.delay_at_loss?;
     let short = MAX_SHORT_QUEUE * capture.rtt.base.as_secs_f64();
-    if is_flat(capture) || capture.lost() < MIN_LOSSES || is_standing(capture) || at_loss.as_secs_f64() > short {
+    let others = capture.lost().saturating_sub(capture.loss.startup_losses);
+    if others < MIN_LOSSES
+        || is_flat(capture)
+        || is_policed(capture)
+        || is_standing(capture)
+        || at_loss.as_secs_f64() > short
+    {
         return None;
     }
     let mut evidence = queue_figures(capture);
@@ -80,28 +88,21 @@ pub(in crate::diagnose) fn short_queue(figures: &Figures) -> Option<Finding> {
     Some(found.finding(figures))
 }
 
-/// Finds a token bucket with a queue.
+/// Finds a token bucket with a queue: a burst passes, then the rate is steady and the packets wait.
 pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    let fit = explained(capture).filter(|_| !is_flat(capture))?;
+    let (burst, rate) = (capture.queue.burst?, capture.queue.plateau?);
+    if is_policed(capture) || capture.queue.competing.is_some() || capture.queue.standing_share < MIN_STANDING_SHARE {
+        return None;
+    }
     let mut evidence = queue_figures(capture);
-    evidence.extend(figures_map([
-        ("rate_bits_per_second", json!(fit.rate.0)),
-        ("queue_bytes", json!(fit.bucket.0)),
-        ("explained_share", json!(fit.explained_share)),
-    ]));
+    evidence.extend(figures_map([("burst_bytes", json!(burst.0)), ("rate_bits_per_second", json!(rate.0))]));
     let found = Found {
         cause: Cause::Shaper,
-        share: capture.path_share() * 0.99,
+        share: capture.path_share() * 1.01,
         confidence: Confidence::Medium,
-        summary: format!(
-            "a queue of {} that is drained at {} explains {} of {} losses, and the RTT grew before them",
-            fit.bucket,
-            fit.rate,
-            percent(fit.explained_share),
-            fit.losses
-        ),
-        remedy: on(&capture.sender, format!("tc qdisc replace dev eth0 root fq maxrate {}", fit.rate.to_argument())),
+        summary: format!("{burst} passed faster, then the rate was steady at {rate} and packets waited in a queue"),
+        remedy: on(&capture.sender, format!("tc qdisc replace dev eth0 root fq maxrate {}", rate.to_argument())),
         evidence,
     };
     Some(found.finding(figures))

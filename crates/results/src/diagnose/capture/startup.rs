@@ -13,9 +13,15 @@ pub(in crate::diagnose) const MIN_STARTUP_SHARE: f64 = 0.4;
 /// Minimum RTTs of a connection whose slow start matters.
 pub(in crate::diagnose) const MIN_ROUND_TRIPS: f64 = 2.0;
 /// Bytes in flight after slow start, relative to its end, that show an early end.
-pub(in crate::diagnose) const MIN_LATER_GROWTH: f64 = 2.0;
+pub(in crate::diagnose) const MIN_LATER_GROWTH: f64 = 1.3;
+/// Maximum share of the time with a queue of a path that slow start left too early.
+pub(in crate::diagnose) const MAX_STANDING_SHARE: f64 = 0.4;
 /// Minimum losses of an overshoot.
 pub(in crate::diagnose) const MIN_OVERSHOOT: u64 = 10;
+/// Minimum share of the possible rate that is unused afterwards. A smaller cost is part of any slow start.
+pub(in crate::diagnose) const MIN_UNUSED_SHARE: f64 = 0.15;
+/// Maximum share of pauses: each pause starts another slow start.
+pub(in crate::diagnose) const MAX_PAUSE_SHARE: f64 = 0.3;
 /// Minimum share of all losses in slow start.
 pub(in crate::diagnose) const MIN_OVERSHOOT_SHARE: f64 = 0.7;
 
@@ -30,7 +36,8 @@ pub(in crate::diagnose) fn slow_start(figures: &Figures) -> Option<Finding> {
     }
     let found = Found {
         cause: Cause::StartUp,
-        share: capture.share(time),
+        // A loss that ended slow start is a limit of its own.
+        share: capture.share(time) * if capture.startup.is_unfinished { 1.0 } else { 0.5 },
         confidence: Confidence::Medium,
         summary: format!(
             "handshake and slow start took {} of {} active ({}): {} is short for RTT {}",
@@ -55,7 +62,11 @@ pub(in crate::diagnose) fn early_exit(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let startup = &capture.startup;
     let growth = startup.later_in_flight.0 as f64 / startup.peak_in_flight.0.max(1) as f64;
-    if !startup.is_early_exit || growth < MIN_LATER_GROWTH || capture.lost() > capture.data_packets / 100 {
+    if !startup.is_early_exit
+        || growth < MIN_LATER_GROWTH
+        || capture.lost() > capture.data_packets / 100
+        || capture.queue.standing_share > MAX_STANDING_SHARE
+    {
         return None;
     }
     let found = Found {
@@ -89,11 +100,20 @@ pub(in crate::diagnose) fn overshoot(figures: &Figures) -> Option<Finding> {
     if startup < MIN_OVERSHOOT || (startup as f64) < MIN_OVERSHOOT_SHARE * lost as f64 {
         return None;
     }
+    let unused = capture.queue.unused_share;
+    let pauses = capture.share(super::application::pauses(capture));
+    if unused < MIN_UNUSED_SHARE || pauses > MAX_PAUSE_SHARE || capture.queue.competing.is_some() {
+        return None;
+    }
     let found = Found {
         cause: Cause::Overshoot,
-        share: capture.share(capture.time_of(PeriodLimit::Recovery)).max(0.01),
+        share: capture.path_share() * unused,
         confidence: Confidence::Medium,
-        summary: format!("the end of slow start lost {startup} packets of {lost} in total"),
+        summary: format!(
+            "the end of slow start lost {startup} packets of {lost} in total, and {} of the possible rate was unused \
+             afterwards",
+            percent(unused)
+        ),
         remedy: on(&capture.sender, "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr"),
         evidence: figures_map([("startup_losses", json!(startup)), ("lost_packets", json!(lost))]),
     };

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Found, buffer_for, judged, on, percent};
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
-use crate::evidence::capture::CaptureEvidence;
+use crate::evidence::capture::{CaptureEvidence, PeriodLimit};
 use crate::evidence::figures::Figures;
 
 /// Minimum share of the active time with a full window and no queue.
@@ -14,11 +14,16 @@ pub(in crate::diagnose) const MIN_BINDING_SHARE: f64 = 0.3;
 pub(in crate::diagnose) const MIN_UNSCALED_WINDOW: u64 = 32_768;
 /// Minimum share of the time with a closed window.
 pub(in crate::diagnose) const MIN_CLOSED_SHARE: f64 = 0.05;
+/// Minimum bytes by which the window shrank, relative to the acknowledged bytes. A fast reader leaves less than 0.25.
+pub(in crate::diagnose) const MIN_UNREAD_SHARE: f64 = 0.4;
+/// Minimum data packets for a judgement of the reader.
+pub(in crate::diagnose) const MIN_PACKETS: u64 = 50;
 /// Minimum share of the active time with a window below half its maximum, and full.
 pub(in crate::diagnose) const MIN_SHRUNK_SHARE: f64 = 0.2;
 
 fn is_slow_reader(capture: &CaptureEvidence) -> bool {
     capture.share(capture.window.zero) >= MIN_CLOSED_SHARE
+        || (capture.window.unread_share >= MIN_UNREAD_SHARE && capture.data_packets >= MIN_PACKETS)
         || (capture.window.shrunk_share >= MIN_SHRUNK_SHARE && capture.window.full_share >= MIN_SHRUNK_SHARE)
 }
 
@@ -33,10 +38,14 @@ pub(in crate::diagnose) fn slow_reader(figures: &Figures) -> Option<Finding> {
     if !is_slow_reader(capture) {
         return None;
     }
-    let binding = capture.share(capture.active) * capture.window.binding_share;
+    let full = capture.share(capture.active) * capture.window.full_share;
+    let unread = match capture.window.unread_share >= MIN_UNREAD_SHARE {
+        true => capture.path_share() + capture.share(capture.time_of(PeriodLimit::Receiver)),
+        false => 0.0,
+    };
     let found = Found {
         cause: Cause::SlowReader,
-        share: binding.max(capture.share(capture.window.zero)),
+        share: full.max(unread).max(capture.share(capture.window.zero)),
         confidence: if capture.window.zero_windows > 0 { Confidence::High } else { Confidence::Medium },
         summary: format!(
             "the receive window was closed for {} ({} times) and shrunk for {} of the active time: the receiving \

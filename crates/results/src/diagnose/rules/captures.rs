@@ -3,14 +3,15 @@
 use super::rule::Bound::{MaxCount, MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinShare, MinTime};
 use super::rule::{ANY, Rule, Threshold, of};
 use crate::diagnose::capture::{application, delivery, faults, losses, queue, startup, window};
-use crate::diagnose::path::{MIN_QUEUEING_DELAY, STANDING_QUEUE_RTT_FACTOR};
+use crate::diagnose::path::MIN_QUEUEING_DELAY;
 use crate::diagnose::{Cause, Finding};
 use crate::evidence::LoadKind::Capture;
 use crate::evidence::figures::Figures;
 use lfn_base::units::Bytes;
 
 const TRAINED: &str = "tuned on half of the captures of bench/trace and scored on the other half";
-const POLICING: &str = "Flach et al., An Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016; own fit of the bucket";
+const POLICING: &str =
+    "Flach et al., An Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016; own fit of the bucket";
 
 const FLAT: Threshold = of("losses without a queueing delay before them", MinShare(losses::MIN_FLAT_SHARE));
 const NOT_FLAT: Threshold = of("losses without a queueing delay before them", MaxShare(losses::MIN_FLAT_SHARE));
@@ -50,6 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         window::slow_reader,
         &[
             of("time with a closed window / time", MinShare(window::MIN_CLOSED_SHARE)),
+            of("or bytes by which the window shrank / acknowledged bytes", MinShare(window::MIN_UNREAD_SHARE)),
             of("or time with a window below half its maximum / active time", MinShare(window::MIN_SHRUNK_SHARE)),
             of("with a full window / active time", MinShare(window::MIN_SHRUNK_SHARE)),
         ],
@@ -110,7 +112,12 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("losses", MinCount(losses::MIN_POLICED)),
             of("losses and passed packets that a token bucket explains", MinShare(losses::MIN_EXPLAINED_SHARE)),
-            FLAT,
+            of("the same with 60 losses and more", MinShare(losses::MIN_EXPLAINED_OF_MANY)),
+            of("queueing delay before losses / bucket at the rate", MaxShare(losses::MAX_DELAY_SHARE)),
+            of(
+                "queueing delay before losses / base RTT, unless most losses have none",
+                MaxShare(losses::MAX_POLICED_DELAY),
+            ),
         ],
         POLICING,
     ),
@@ -118,7 +125,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::Queueing,
         queue::queueing,
         &[
-            of("RTT at 95 % / base RTT", MinFactor(STANDING_QUEUE_RTT_FACTOR)),
+            of("RTT at 95 % / base RTT", MinFactor(queue::STANDING_QUEUE_RTT_FACTOR)),
             of("RTT at 95 % minus base RTT", MinTime(MIN_QUEUEING_DELAY)),
             of("time with a queue / active time", MinShare(queue::MIN_STANDING_SHARE)),
         ],
@@ -128,11 +135,10 @@ pub(super) const RULES: &[Rule] = &[
         Cause::Shaper,
         queue::shaper,
         &[
-            of("losses", MinCount(losses::MIN_POLICED)),
-            of("losses and passed packets that a queue explains", MinShare(losses::MIN_EXPLAINED_SHARE)),
-            NOT_FLAT,
+            of("rate of the first burst / later steady rate", MinFactor(1.4)),
+            of("time with a queue / active time", MinShare(queue::MIN_STANDING_SHARE)),
         ],
-        POLICING,
+        "RFC 2475 section 2.3.3.3; tuned with bench/trace",
     ),
     rule(
         Cause::ShortQueue,
@@ -168,6 +174,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("losses in slow start", MinCount(startup::MIN_OVERSHOOT)),
             of("losses in slow start / losses", MinShare(startup::MIN_OVERSHOOT_SHARE)),
+            of("unused share of the possible rate", MinShare(startup::MIN_UNUSED_SHARE)),
         ],
         TRAINED,
     ),
@@ -195,6 +202,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("time without answers to retransmissions", MinTime(delivery::MIN_OUTAGE)),
             of("this time / time", MinShare(delivery::MIN_OUTAGE_SHARE)),
+            of("all waits for timeouts / this time", MaxFactor(delivery::MAX_OTHER_WAITS)),
         ],
         TRAINED,
     ),
@@ -214,8 +222,11 @@ pub(super) const RULES: &[Rule] = &[
         Cause::SmallMtu,
         delivery::small_mtu,
         &[
-            of("largest payload / 1300 B", MaxFactor(1.0)),
-            of("offered MSS minus largest payload", MinBytes(Bytes(100))),
+            of(
+                "MSS that both ends offered minus largest payload",
+                MinBytes(Bytes(delivery::MIN_MSS_DIFFERENCE as u64)),
+            ),
+            of("short packets / data packets", MaxShare(delivery::MAX_SHORT_SHARE)),
         ],
         "RFC 4821",
     ),
@@ -225,6 +236,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("lost acknowledgements", MinCount(delivery::MIN_DISTURBED)),
             of("lost acknowledgements / acknowledgements", MinShare(delivery::MIN_LOST_ACKS_SHARE)),
+            of("or acknowledgements that waited by the receiver's timestamps", MinShare(delivery::MIN_DELAYED_SHARE)),
         ],
         "RFC 3449",
     ),
@@ -240,16 +252,18 @@ pub(super) const RULES: &[Rule] = &[
         &[of("data packets with an ECN field, after both ends agreed on ECN", MaxCount(0))],
         "RFC 3168 section 18; RFC 9331",
     ),
-    rule(
-        Cause::Proxy,
-        delivery::proxy,
-        &[of("signs of another host", MinCount(ANY))],
-        "RFC 3135",
-    ),
+    rule(Cause::Proxy, delivery::proxy, &[of("signs of another host", MinCount(ANY))], "RFC 3135"),
     rule(
         Cause::SlowWriter,
         application::slow_writer,
-        &[of("pauses of the applications / time", MinShare(application::MIN_PAUSE_SHARE))],
+        &[
+            of("pauses of the applications / time", MinShare(application::MIN_PAUSE_SHARE)),
+            of("pauses of the applications", MinTime(application::MIN_PAUSE)),
+            of(
+                "or, without losses, queue and full window: packets below the MSS",
+                MinShare(application::MIN_SHORT_SHARE),
+            ),
+        ],
         "Siekkinen et al., CoNEXT 2005",
     ),
 ];

@@ -4,7 +4,9 @@ use lfn_base::units::Bytes;
 
 use super::rule::Bound::{MaxCount, MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinRate, MinShare, MinTime};
 use super::rule::{ANY, EQUAL, MEASURED, NOT_FULL, Rule, Threshold, of};
-use crate::diagnose::{Cause, buffers, drops, host, limit, path, processor, standstill, startup, unexplained, window};
+use crate::diagnose::{
+    Cause, buffers, drops, host, limit, lockstep, path, processor, standstill, startup, unexplained, window,
+};
 use crate::evidence::LoadKind::Tcp;
 use crate::evidence::figures::EvidenceKind::*;
 use crate::evidence::figures::{FULL_SHARE, standstill as silence};
@@ -39,6 +41,19 @@ pub(super) const RULES: &[Rule] = &[
         needs: &[],
         needs_one_of: &[],
         source: "comparison of two figures; 95 % is chosen: retransmissions and the ends of a test take the rest",
+    },
+    Rule {
+        load: Tcp,
+        cause: Cause::LockStep,
+        find: lockstep::lockstep,
+        thresholds: &[
+            of("requests for lock-step (--lockstep)", MinCount(ANY)),
+            NOT_FULL,
+            of("base RTT / time of a block and its answer", MinShare(lockstep::MIN_WAIT_SHARE)),
+        ],
+        needs: &[],
+        needs_one_of: &[],
+        source: "the request of the test; SC2000 report of the DisCom2 project, figure 4",
     },
     Rule {
         load: Tcp,

@@ -77,6 +77,8 @@ pub struct Figures {
     pub probed_mtu: Option<u32>,
     /// Rate limit of the server for all streams together.
     pub rate_limit: Option<BitRate>,
+    /// Block after which each stream waits for the receiver's answer (`--lockstep`).
+    pub lockstep: Option<Bytes>,
     /// Figures of each stream.
     pub streams: Vec<StreamFigures>,
     /// Longest time in which nothing arrived although the sender had data in flight.
@@ -151,6 +153,7 @@ impl Figures {
             no_gso: udp.is_some_and(|udp| udp.no_gso),
             probed_mtu: evidence.path_report.as_ref().and_then(|report| report.probed_mtu(evidence.request.direction)),
             rate_limit: sender.rate_limit.or(receiver.rate_limit),
+            lockstep: evidence.request.lockstep.then_some(evidence.request.record),
             streams: sender
                 .streams
                 .iter()

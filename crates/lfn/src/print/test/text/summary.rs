@@ -39,6 +39,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
             GoodputLimit::SendBuffer => "the send buffer",
             GoodputLimit::Pacing => "pacing",
             GoodputLimit::Loss => "loss",
+            GoodputLimit::Lockstep => "lock-step",
             GoodputLimit::RequestedRate => "the requested rate",
         };
         let between =
