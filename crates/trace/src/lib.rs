@@ -11,6 +11,7 @@
 //! | `shared_path` | connections between the same hosts |
 //! | `bucket` | the fit of a token bucket to the losses |
 //! | `evidence` | the figures of a finished connection |
+//! | `pair` | the comparison of two captures of the same packets |
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ mod half;
 mod histogram;
 mod judge;
 mod report;
+mod pair;
 mod round_trip;
 mod sender_clock;
 mod sequence;
@@ -33,4 +35,5 @@ mod shared_path;
 pub use analysis::Analysis;
 pub use flags::{PacketFlag, PacketFlags};
 pub use report::{AnalysisOptions, CaptureTotals, Connection, Finished};
+pub use pair::{CaptureSide, OffsetEstimate, PairMatcher};
 pub use series::{AcknowledgedRange, Extent, Point, RttSamples, SentKind, SentRange, Series};

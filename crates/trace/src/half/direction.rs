@@ -329,7 +329,7 @@ impl Half {
         self.start_at(packet.acknowledgement);
         self.advance(at, rtt);
         let acknowledged = self.offsets.of(packet.acknowledgement);
-        self.note_window(packet, acknowledged, &mut flags);
+        self.note_window(packet, &mut flags);
         self.note_sack(packet, acknowledged);
         if acknowledged > self.next {
             flags.insert(PacketFlag::AckLostSegment);
@@ -393,7 +393,7 @@ impl Half {
         self.counts.unanswered_timeouts = 0;
     }
 
-    fn note_window(&mut self, packet: &AckPacket<'_>, acknowledged: u64, flags: &mut PacketFlags) {
+    fn note_window(&mut self, packet: &AckPacket<'_>, flags: &mut PacketFlags) {
         if packet.is_control || !packet.is_window_known {
             return;
         }
