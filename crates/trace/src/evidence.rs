@@ -136,7 +136,7 @@ fn handshake(state: &ConnectionState, sender: usize) -> Handshake {
     let lost = [own.hello, other.hello].into_iter().flatten().map(|hello| hello.at - hello.first_at).max();
     let scale = state.window_scale(1 - sender);
     Handshake {
-        is_complete: matches!(hello, (Some(_), Some(_))),
+        is_complete: matches!(hello, (Some(a), Some(b)) if !a.options.is_truncated && !b.options.is_truncated),
         rtt: syn.zip(state.established).map(|(syn, at)| Duration::from_nanos(at.saturating_sub(syn.at))),
         lost_syn: Duration::from_nanos(lost.unwrap_or(0)),
         window_scale: scale.or((other.inferred_scale > 0).then_some(other.inferred_scale)),
@@ -391,9 +391,8 @@ fn path(own: &End, other: &End, state: &ConnectionState, point: CapturePoint) ->
     let stuck_size = unanswered.map_or(0, |(_, _, size)| size.min(mss));
     let largest_lost = stuck_size.max(if counts.lost_after >= 3 { counts.lost_size } else { 0 });
     let has_message = state.too_big > 0;
-    let black_hole = !has_message
-        && (counts.passed_size > 0 || unanswered.is_some())
-        && largest_lost > counts.passed_size + MIN_SIZE_STEP;
+    let has_silence = unanswered.is_some() || counts.outage.time() > 0;
+    let black_hole = !has_message && has_silence && largest_lost > counts.passed_size + MIN_SIZE_STEP;
     let last_answer = Silence { start: other.last_at, end: state.last };
     let jump = if own.ids.is_counter() { counts.jump } else { Silence::default() };
     let silence = if stuck.is_some() { last_answer } else { counts.outage.longer(jump) };
@@ -413,7 +412,7 @@ fn path(own: &End, other: &End, state: &ConnectionState, point: CapturePoint) ->
             && point != CapturePoint::Sender
             && own.ecn.data >= MIN_ECN_PACKETS
             && own.ecn.capable * 10 < own.ecn.data,
-        is_proxied: is_proxied(own) || is_proxied(other),
+        is_proxied: is_proxied(other),
         fragments: 0,
     }
 }

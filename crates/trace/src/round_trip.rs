@@ -21,9 +21,9 @@ const MIN_SAMPLES: u64 = 100;
 pub(crate) struct EndRtt {
     pub(crate) min: Option<u64>,
     pub(crate) last: Option<u64>,
-    /// Minimum of the handshake and of the samples of data.
+    /// Time of the handshake, and minimum of the data whose acknowledgement was not delayed.
     pub(crate) handshake: Option<u64>,
-    pub(crate) data_min: Option<u64>,
+    prompt_min: Option<u64>,
     pub(crate) max: u64,
     pub(crate) samples: u64,
     /// The last two samples, and the last two that no delayed acknowledgement made.
@@ -55,7 +55,6 @@ impl EndRtt {
             self.delays = None;
         }
         self.min = Some(min);
-        self.data_min = Some(self.data_min.map_or(nanos, |least| least.min(nanos)));
         self.last = Some(nanos);
         self.max = self.max.max(nanos);
         self.samples += 1;
@@ -68,6 +67,7 @@ impl EndRtt {
         self.add(nanos);
         self.prompt_samples += 1;
         self.prompt = [nanos, self.prompt[0]];
+        self.prompt_min = Some(self.prompt_min.map_or(nanos, |least| least.min(nanos)));
     }
 
     /// Adds the time of the handshake.
@@ -91,13 +91,13 @@ impl EndRtt {
 
     /// Returns true if the handshake was far faster than each answer to data: another host answered the handshake.
     pub(crate) fn has_faster_handshake(&self) -> bool {
-        let Some((handshake, data)) = self.handshake.zip(self.data_min) else { return false };
-        self.samples >= MIN_PROXY_SAMPLES && data > MIN_PROXY_RTT && handshake * 3 < data
+        let Some((handshake, data)) = self.handshake.zip(self.prompt_min) else { return false };
+        self.prompt_samples >= MIN_PROXY_SAMPLES && data > MIN_PROXY_RTT && handshake * 3 < data
     }
 
     /// Returns the minimum of the usual path. A few packets with a much smaller RTT, and none between, took another path.
     pub(crate) fn usual_min(&self) -> Option<u64> {
-        let min = match (self.handshake, self.data_min) {
+        let min = match (self.handshake, self.prompt_min) {
             (Some(_), Some(data)) if self.has_faster_handshake() => data,
             _ => self.min?,
         };

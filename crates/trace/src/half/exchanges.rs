@@ -60,7 +60,8 @@ impl Exchanges {
         self.count += 1;
         let wait = at.saturating_sub(exchange.last_sent);
         let excess = wait.saturating_sub(rtt);
-        let is_short = exchange.last_size < mss || exchange.packets == 1;
+        // The end of a long block waits behind its own packets.
+        let is_short = exchange.packets <= 2 && (exchange.last_size < mss || exchange.packets == 1);
         if is_short && !has_timeout && DELAYED_ACK.iter().any(|range| range.contains(&excess)) {
             self.delayed_acks += 1;
             self.delayed_ack += excess;

@@ -552,7 +552,9 @@ impl Half {
                 return;
             }
             counts.lost_after += lost;
-            counts.passed_size = counts.passed_size.max(run.resent_size.min(counts.mss));
+            if run.resent_size <= counts.mss {
+                counts.passed_size = counts.passed_size.max(run.resent_size);
+            }
             counts.lost_size = counts.lost_size.max(run.size.min(counts.mss));
             counts.add_loss(run.first_at, lost, rtt.last(), rtt.base());
             arrivals.push(Arrival { at: run.first_at, length, is_lost: true });
@@ -646,6 +648,10 @@ impl Half {
         let expected = packets(u64::from(self.last_payload), self.counts.mss);
         if pause >= MIN_OUTAGE && jump > expected + 1 && jump < MAX_JUMP {
             self.counts.add_jump(self.last_sent, packet.at);
+            if let Some(round) = &mut self.round {
+                round.timeout += pause;
+                round.full = round.full.saturating_sub(pause);
+            }
         }
     }
 
@@ -664,7 +670,7 @@ impl Half {
                 }
                 None => pause.idle = at.saturating_sub(drained),
             }
-            let limit = (rtt.base() / 4).max(5_000_000);
+            let limit = (rtt.base() / 20).max(5_000_000);
             self.exchanges.resumed(at, pause.sender + pause.idle, limit);
         }
         (self.request, self.heard_all) = (None, 0);

@@ -96,10 +96,7 @@ fn slow_stream(figures: &Figures, capture: &CaptureEvidence) -> Option<Finding> 
 /// Finds a sender that writes less than the path carries, in parts smaller than a packet.
 fn steady_writer(capture: &CaptureEvidence) -> Option<f64> {
     let path = capture.path_share();
-    let is_free = capture.lost() == 0
-        && capture.window.binding_share < 0.3
-        && capture.queue.standing_share < 0.5
-        && capture.startup.later_in_flight.0 <= capture.startup.peak_in_flight.0.saturating_mul(2);
+    let is_free = capture.lost() == 0 && capture.window.binding_share < 0.3 && capture.queue.standing_share < 0.5;
     (is_free && path >= 0.5 && capture.application.short_packet_share >= MIN_SHORT_SHARE).then_some(path)
 }
 

@@ -18,14 +18,16 @@ pub(in crate::diagnose) const MIN_DISTURBED: u64 = 10;
 pub(in crate::diagnose) const MIN_OUTAGE: Duration = Duration::from_secs(1);
 /// Minimum share of the time in an outage.
 pub(in crate::diagnose) const MIN_OUTAGE_SHARE: f64 = 0.1;
+/// Waits for timeouts relative to the longest one, from which many losses are the cause and not one outage.
+pub(in crate::diagnose) const MAX_OTHER_WAITS: f64 = 1.6;
 /// Minimum share of lost acknowledgements.
 pub(in crate::diagnose) const MIN_LOST_ACKS_SHARE: f64 = 0.05;
 /// Minimum share of acknowledgements that waited on their way.
 pub(in crate::diagnose) const MIN_DELAYED_SHARE: f64 = 0.5;
 /// Minimum median RTT in base RTTs of a queue on the return path.
 pub(in crate::diagnose) const MIN_INFLATION: f64 = 1.25;
-/// MSS below which a path has a small MTU: tunnels and PPPoE take up to 100 bytes of 1460.
-pub(in crate::diagnose) const MAX_SMALL_MSS: u32 = 1300;
+/// Minimum difference between the offered MSS and the largest payload, bytes: tunnels and PPPoE take less.
+pub(in crate::diagnose) const MIN_MSS_DIFFERENCE: u32 = 100;
 /// Maximum share of short packets of bulk data.
 pub(in crate::diagnose) const MAX_SHORT_SHARE: f64 = 0.5;
 /// Minimum marked share of the data packets, or echoes as a share of the acknowledgements.
@@ -86,7 +88,8 @@ pub(in crate::diagnose) fn outage(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let outage = capture.path.outage;
     let share = capture.share(outage);
-    if outage < MIN_OUTAGE || share < MIN_OUTAGE_SHARE || capture.path.is_silent_peer {
+    let has_other_waits = capture.loss.timeout.as_secs_f64() > MAX_OTHER_WAITS * outage.as_secs_f64();
+    if outage < MIN_OUTAGE || share < MIN_OUTAGE_SHARE || capture.path.is_silent_peer || has_other_waits {
         return None;
     }
     let found = Found {
@@ -149,14 +152,15 @@ pub(in crate::diagnose) fn black_hole(figures: &Figures) -> Option<Finding> {
 /// Finds a path with small packets.
 pub(in crate::diagnose) fn small_mtu(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    let offered = capture.handshake.receiver_mss.map_or(0, u32::from);
+    let offers = [capture.handshake.receiver_mss, capture.handshake.sender_mss];
+    let offered = offers.into_iter().map(|mss| mss.map_or(0, u32::from)).min().unwrap_or(0);
     let size = match capture.path.largest_passed_bytes {
         0 => capture.mss_bytes,
         passed => passed.min(capture.mss_bytes),
     };
-    let is_reduced = offered >= size + 100 || capture.path.too_big_messages > 0;
+    let is_reduced = offered >= size + MIN_MSS_DIFFERENCE || capture.path.too_big_messages > 0;
     let is_bulk = capture.application.short_packet_share < MAX_SHORT_SHARE && capture.data_packets >= 20;
-    if size > MAX_SMALL_MSS || !is_reduced || !is_bulk || capture.path.is_silent_peer {
+    if !is_reduced || !is_bulk || capture.path.is_silent_peer {
         return None;
     }
     let found = Found {

@@ -30,6 +30,9 @@ pub(in crate::diagnose) const MANY_POLICED: u64 = 60;
 /// Maximum delay before the losses of a policer, relative to the delay of a queue with the size of its bucket.
 pub(in crate::diagnose) const MAX_DELAY_SHARE: f64 = 0.35;
 
+/// Maximum delay before the losses of a policer, in base RTTs.
+pub(in crate::diagnose) const MAX_POLICED_DELAY: f64 = 0.25;
+
 /// Returns the fit of a token bucket if it explains the losses.
 pub(super) fn explained(capture: &CaptureEvidence) -> Option<&PolicerFit> {
     let fit = capture.policer.as_ref()?;
@@ -45,7 +48,9 @@ fn delay_share(capture: &CaptureEvidence, fit: &PolicerFit) -> f64 {
 
 /// Returns true if the losses are those of a bucket without a queue.
 pub(super) fn is_policed(capture: &CaptureEvidence) -> bool {
-    explained(capture).is_some_and(|fit| delay_share(capture, fit) <= MAX_DELAY_SHARE)
+    let delay = capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64();
+    let is_short = is_flat(capture) || delay <= MAX_POLICED_DELAY * capture.rtt.base.as_secs_f64();
+    is_short && explained(capture).is_some_and(|fit| delay_share(capture, fit) <= MAX_DELAY_SHARE)
 }
 
 pub(super) fn is_flat(capture: &CaptureEvidence) -> bool {

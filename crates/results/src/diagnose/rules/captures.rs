@@ -114,6 +114,10 @@ pub(super) const RULES: &[Rule] = &[
             of("losses and passed packets that a token bucket explains", MinShare(losses::MIN_EXPLAINED_SHARE)),
             of("the same with 60 losses and more", MinShare(losses::MIN_EXPLAINED_OF_MANY)),
             of("queueing delay before losses / bucket at the rate", MaxShare(losses::MAX_DELAY_SHARE)),
+            of(
+                "queueing delay before losses / base RTT, unless most losses have none",
+                MaxShare(losses::MAX_POLICED_DELAY),
+            ),
         ],
         POLICING,
     ),
@@ -198,6 +202,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("time without answers to retransmissions", MinTime(delivery::MIN_OUTAGE)),
             of("this time / time", MinShare(delivery::MIN_OUTAGE_SHARE)),
+            of("all waits for timeouts / this time", MaxFactor(delivery::MAX_OTHER_WAITS)),
         ],
         TRAINED,
     ),
@@ -217,8 +222,11 @@ pub(super) const RULES: &[Rule] = &[
         Cause::SmallMtu,
         delivery::small_mtu,
         &[
-            of("largest payload / 1300 B", MaxFactor(1.0)),
-            of("offered MSS minus largest payload", MinBytes(Bytes(100))),
+            of(
+                "MSS that both ends offered minus largest payload",
+                MinBytes(Bytes(delivery::MIN_MSS_DIFFERENCE as u64)),
+            ),
+            of("short packets / data packets", MaxShare(delivery::MAX_SHORT_SHARE)),
         ],
         "RFC 4821",
     ),
