@@ -23,12 +23,14 @@ mod flags;
 mod half;
 mod histogram;
 mod judge;
+mod report;
 mod round_trip;
 mod sender_clock;
 mod sequence;
 mod series;
 mod shared_path;
 
-pub use analysis::{Analysis, AnalysisOptions, CaptureTotals, Connection, Finished};
+pub use analysis::Analysis;
 pub use flags::{PacketFlag, PacketFlags};
+pub use report::{AnalysisOptions, CaptureTotals, Connection, Finished};
 pub use series::{AcknowledgedRange, Extent, Point, RttSamples, SentKind, SentRange, Series};

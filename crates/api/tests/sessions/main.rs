@@ -6,6 +6,7 @@ mod datagrams;
 mod fault_proxy;
 mod hostile_copies;
 mod hostile_streams;
+mod lockstep;
 mod outages;
 mod protocol_faults;
 mod queue;

@@ -21,6 +21,7 @@ mod iperf3;
 mod killed_server;
 mod library;
 mod load;
+mod lockstep;
 mod other_programs;
 mod path;
 #[path = "../support/mod.rs"]
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         iperf3::tests(),
         emulate_faults::tests(),
         load::tests(),
+        lockstep::tests(),
         udp::tests(),
         path::tests(),
         emulate_attached::tests(),

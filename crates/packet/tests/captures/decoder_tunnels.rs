@@ -145,6 +145,6 @@ fn layers_have_a_limit() {
     assert!(segment_of(LinkLayer::Ethernet, &ethernet(IPV4, &packet)).is_some());
     packet = ipv4(4, &packet);
     assert_eq!(other(&ethernet(IPV4, &packet)), OtherPacket::Malformed);
-    let tags = vec![0x81, 0].repeat(20_000);
+    let tags = [0x81, 0].repeat(20_000);
     assert_eq!(other(&ethernet(0x8100, &tags)), OtherPacket::Malformed);
 }

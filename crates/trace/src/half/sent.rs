@@ -47,16 +47,8 @@ impl SentRuns {
         self.runs.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Run> {
-        self.runs.iter()
-    }
-
     pub(crate) fn front(&self) -> Option<&Run> {
         self.runs.front()
-    }
-
-    pub(crate) fn back(&self) -> Option<&Run> {
-        self.runs.back()
     }
 
     /// Adds a run. Most runs come last.
@@ -166,7 +158,7 @@ mod tests {
         let mut resent = 0;
         sent.resend(30, 50, 7, 20, |run| resent += run.length());
         assert_eq!(resent, 20);
-        let parts: Vec<_> = sent.iter().map(|run| (run.start, run.end, run.resends)).collect();
+        let parts: Vec<_> = sent.runs.iter().map(|run| (run.start, run.end, run.resends)).collect();
         assert_eq!(parts, [(0, 30, 0), (30, 50, 1), (50, 100, 0)]);
         let mut acknowledged = Vec::new();
         sent.acknowledge(40, |run| acknowledged.push((run.start, run.end, run.resends)));

@@ -63,11 +63,14 @@ impl Table {
         let request = &test.request;
         let (sender, receiver) = Side::sender_and_receiver(request.direction);
         let (from, to) = (hosts.name(sender), hosts.name(receiver));
+        let lockstep = if request.lockstep { " in lock-step" } else { "" };
         let load = match request.load {
             _ if request.udp.is_some() => super::udp::load(request),
-            TestLoad::TimeSeconds(time) => format!("{} of records of {}", show_duration(time), request.record),
-            TestLoad::Records(count) => format!("{count} records of {}", request.record),
-            TestLoad::Bytes(bytes) => format!("{bytes} in records of {}", request.record),
+            TestLoad::TimeSeconds(time) => {
+                format!("{} of records of {}{lockstep}", show_duration(time), request.record)
+            }
+            TestLoad::Records(count) => format!("{count} records of {}{lockstep}", request.record),
+            TestLoad::Bytes(bytes) => format!("{bytes} in records of {}{lockstep}", request.record),
         };
         let streams = if request.streams == 1 { "1 stream".into() } else { format!("{} streams", request.streams) };
         let (ways, each) = if at_once {
