@@ -174,3 +174,15 @@ impl Analysis {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_open_connections_share_the_points() {
+        let options = AnalysisOptions { series_points: 2000, ..AnalysisOptions::default() };
+        let points = |open| options.for_one_of(open).series_points;
+        assert_eq!([points(1), points(25), points(500), points(1_000_000)], [2000, 2000, 100, 50]);
+    }
+}

@@ -185,4 +185,14 @@ mod tests {
         }
         assert!(sent.runs.len() <= MAX_RUNS);
     }
+
+    #[test]
+    fn part_of_a_run_has_the_time_of_the_first_packet() {
+        let mut sent = SentRuns::default();
+        sent.insert(run(0, 100));
+        let mut times = Vec::new();
+        sent.acknowledge(40, |run| times.push((run.end, run.last_at)));
+        sent.acknowledge(100, |run| times.push((run.end, run.last_at)));
+        assert_eq!(times, [(40, 0), (100, 100)]);
+    }
 }
