@@ -21,7 +21,7 @@ use lfn_trace::Series;
 
 pub use error::TraceError;
 pub use filter::ConnectionFilter;
-pub use options::{LiveOptions, TraceInput, TraceOptions};
+pub use options::{LiveOptions, LiveProgress, TraceInput, TraceOptions};
 pub use reading::{FlaggedPacket, FrameSource};
 pub use result::{endpoint_text, limit_phrase};
 
@@ -67,7 +67,7 @@ pub fn trace(
             Ok(reading.finish(None))
         }
         TraceInput::Live(live) => {
-            let mut source = live::open(live, stop)?;
+            let mut source = live::open(live, &options.filter, stop)?;
             reading.read_live(&live.interface, &mut source)?;
             Ok(reading.finish(Some(live.interface.clone())))
         }
