@@ -24,8 +24,8 @@ mod flags;
 mod half;
 mod histogram;
 mod judge;
-mod report;
 mod pair;
+mod report;
 mod round_trip;
 mod sender_clock;
 mod sequence;
@@ -34,6 +34,6 @@ mod shared_path;
 
 pub use analysis::Analysis;
 pub use flags::{PacketFlag, PacketFlags};
-pub use report::{AnalysisOptions, CaptureTotals, Connection, Finished};
 pub use pair::{CaptureSide, OffsetEstimate, PairMatcher};
+pub use report::{AnalysisOptions, CaptureTotals, Connection, Finished};
 pub use series::{AcknowledgedRange, Extent, Point, RttSamples, SentKind, SentRange, Series};

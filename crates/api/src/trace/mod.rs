@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 
 pub use error::TraceError;
 pub use filter::ConnectionFilter;
-pub use options::{LiveOptions, TraceInput, TraceOptions};
+pub use options::{LiveOptions, LiveProgress, TraceInput, TraceOptions};
 pub use reading::{FlaggedPacket, FrameSource};
 pub use result::{Traced, endpoint_text, limit_phrase};
 
@@ -44,7 +44,7 @@ pub fn trace(
             Ok(reading.finish(None))
         }
         TraceInput::Live(live) => {
-            let mut source = live::open(live, stop)?;
+            let mut source = live::open(live, &options.filter, stop)?;
             reading.read_live(&live.interface, &mut source)?;
             Ok(reading.finish(Some(live.interface.clone())))
         }

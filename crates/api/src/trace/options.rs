@@ -34,6 +34,21 @@ pub struct LiveOptions {
     pub interface: String,
     /// Time after which the capture ends; none until it is stopped.
     pub time: Option<Duration>,
+    /// Called about every second with the progress.
+    pub on_progress: fn(&LiveProgress),
+}
+
+/// Progress of a live capture.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LiveProgress {
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// Packets that were captured.
+    pub packets: u64,
+    /// Bytes of these packets with their headers.
+    pub bytes: u64,
+    /// Packets that the kernel dropped because they arrived faster than they were read.
+    pub dropped: u64,
 }
 
 impl TraceOptions {
