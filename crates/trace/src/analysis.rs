@@ -6,6 +6,7 @@ use lfn_base::time::Instant;
 use lfn_packet::{TcpEndpoint, TcpSegment};
 
 use crate::connection::ConnectionState;
+use crate::evidence;
 use crate::flags::{PacketFlag, PacketFlags};
 use crate::report::{AnalysisOptions, CaptureTotals, Connection, Finished};
 use crate::shared_path::SharedPaths;
@@ -105,7 +106,7 @@ impl Analysis {
         &self.totals
     }
 
-    /// Ends the analysis.
+    /// Ends the analysis and returns its result.
     pub fn finish(mut self) -> Finished {
         let open: Vec<ConnectionState> = std::mem::take(&mut self.open).into_values().collect();
         for state in open {
@@ -118,7 +119,7 @@ impl Analysis {
     }
 
     fn finish_one(&mut self, state: ConnectionState) {
-        let (connection, arrivals) = state.finish();
+        let (connection, arrivals) = evidence::finish(state);
         self.shared.add(&connection, arrivals);
         self.finished_series += usize::from(connection.series.is_some());
         self.finished.push(connection);

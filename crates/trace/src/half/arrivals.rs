@@ -8,7 +8,7 @@ const MAX_ENTRIES: usize = 8192;
 pub(crate) struct Arrival {
     /// Time of sending, nanoseconds since 1970.
     pub(crate) at: u64,
-    /// Payload bytes.
+    /// Bytes of payload together.
     pub(crate) length: u32,
     pub(crate) is_lost: bool,
 }

@@ -8,9 +8,9 @@ const MAX_ROUNDS: usize = 1024;
 pub(crate) struct Round {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Bytes acknowledged.
+    /// Bytes that were acknowledged.
     pub(crate) acknowledged: u64,
-    /// New bytes sent.
+    /// Bytes that were sent first.
     pub(crate) sent: u64,
     /// Minimum of the RTT between both ends; 0 without a sample.
     pub(crate) rtt: u64,
