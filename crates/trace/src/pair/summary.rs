@@ -1,6 +1,6 @@
 //! Result of a comparison: the orientation of each connection, the clock offset and the sums of all connections.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::time::Duration;
 
 use lfn_base::figure::Figure;
