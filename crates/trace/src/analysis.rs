@@ -1,5 +1,8 @@
 //! All connections of a capture.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 
 use std::time::Duration;
