@@ -1,15 +1,14 @@
-//! Writes a large capture of made-up TCP connections, for measurements of speed and memory.
+//! Writes to standard output a large capture of made-up TCP connections, for measurements of speed and memory.
 //!
 //! ```console
-//! $ cargo run --release --package lfn-packet --example generate_capture -- FILE SIZE [CONNECTIONS [SNAP-LENGTH]]
+//! $ cargo run --release --package lfn-packet --example generate_capture -- SIZE [CONNECTIONS [SNAP-LENGTH]] > FILE
 //! ```
 //!
 //! All connections are open at the same time and take turns, so neighbouring packets belong to different connections. In
 //! each round trip (50 ms, or 20 µs per connection) a connection sends a flight of segments, and gets an acknowledgement for every second segment.
 //! Some connections lose a segment in some flights, and get selective acknowledgements; some fill a fixed receive window.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, StdoutLock, Write};
 
 const PAYLOAD: u32 = 1448;
 const HEADERS: usize = 66;
@@ -36,7 +35,7 @@ struct Connection {
 
 /// Writes a capture in the classic format with nanoseconds.
 struct Writer {
-    out: BufWriter<File>,
+    out: BufWriter<StdoutLock<'static>>,
     snap: usize,
     written: u64,
     packets: u64,
@@ -58,8 +57,8 @@ struct Segment {
 }
 
 impl Writer {
-    fn create(path: &str, snap: usize, round_trip: u64) -> std::io::Result<Self> {
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    fn new(snap: usize, round_trip: u64) -> std::io::Result<Self> {
+        let mut out = BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
         // Magic number of nanoseconds, version 2.4, zone, accuracy, snap length, Ethernet.
         for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, snap as u32, 1] {
             out.write_all(&word.to_le_bytes())?;
@@ -189,9 +188,9 @@ fn take_turn(writer: &mut Writer, number: u32, turn: u32, connection: &mut Conne
         connection.packets = connection.packets.wrapping_add(1);
         writer.write(tick(), &data(lost, connection.packets))?;
     }
-    connection.flight = (10 + turn).min(if number % 7 == 0 { 17 } else { 24 });
+    connection.flight = (10 + turn).min(if number.is_multiple_of(7) { 17 } else { 24 });
     // Every fifth connection loses a segment in every sixteenth flight.
-    if number % 5 == 0 && turn % 16 == 7 {
+    if number.is_multiple_of(5) && turn % 16 == 7 {
         connection.lost = Some(4);
     }
     for _ in 0..connection.flight {
@@ -203,19 +202,20 @@ fn take_turn(writer: &mut Writer, number: u32, turn: u32, connection: &mut Conne
 }
 
 fn main() -> std::io::Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number =
-        |index: usize, default: u64| arguments.get(index).and_then(|text| text.parse().ok()).unwrap_or(default);
-    let Some(path) = arguments.first() else {
-        eprintln!("usage: generate_capture FILE SIZE [CONNECTIONS [SNAP-LENGTH]]");
+    let arguments: Vec<u64> = std::env::args_os()
+        .skip(1)
+        .filter_map(|argument| argument.to_str().and_then(|text| text.parse().ok()))
+        .collect();
+    let Some(&size) = arguments.first() else {
+        eprintln!("usage: generate_capture SIZE [CONNECTIONS [SNAP-LENGTH]] > FILE");
         std::process::exit(2);
     };
-    let (size, count) = (number(1, 100_000_000), number(2, 10_000).clamp(1, 1_000_000) as u32);
-    let snap = number(3, 65_535).max(HEADERS as u64) as usize;
+    let count = arguments.get(1).map_or(10_000, |count| (*count).clamp(1, 1_000_000) as u32);
+    let snap = arguments.get(2).map_or(65_535, |snap| (*snap).max(HEADERS as u64) as usize);
     // The turns of all connections share a round trip.
     let step = (MIN_ROUND_TRIP / u64::from(count)).max(MAX_TURN);
     let round_trip = step * u64::from(count);
-    let mut writer = Writer::create(path, snap, round_trip)?;
+    let mut writer = Writer::new(snap, round_trip)?;
     for number in 0..count {
         shake(&mut writer, number, SYN, START + u64::from(number) * step)?;
     }
@@ -230,6 +230,6 @@ fn main() -> std::io::Result<()> {
         }
     }
     writer.out.flush()?;
-    println!("{} packets, {} bytes, {count} connections", writer.packets, writer.written);
+    eprintln!("{} packets, {} bytes, {count} connections", writer.packets, writer.written);
     Ok(())
 }

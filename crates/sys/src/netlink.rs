@@ -97,6 +97,19 @@ impl Netlink {
         self.link(name).map(|link| link.header.index)
     }
 
+    /// Returns the names of all interfaces.
+    pub fn interface_names(&mut self) -> io::Result<Vec<String>> {
+        let links = self.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+        let name = |message| match message {
+            RouteNetlinkMessage::NewLink(link) => link.attributes.into_iter().find_map(|attribute| match attribute {
+                LinkAttribute::IfName(name) => Some(name),
+                _ => None,
+            }),
+            _ => None,
+        };
+        Ok(links.into_iter().filter_map(name).collect())
+    }
+
     /// Returns the properties of an interface.
     pub fn interface(&mut self, name: &str) -> io::Result<Interface> {
         let link = self.link(name)?;

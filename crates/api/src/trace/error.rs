@@ -60,9 +60,10 @@ impl TraceError {
             }
             TraceError::UnknownHost { .. } => "use the address of the host".to_owned(),
             TraceError::Live { interface, source } => match source.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    format!("capture as root: sudo lfn trace --live {interface}")
-                }
+                io::ErrorKind::PermissionDenied => format!(
+                    "capture as root: sudo lfn trace --live {interface}; or permit it once: sudo setcap cap_net_raw+ep lfn"
+                ),
+                io::ErrorKind::NetworkDown => format!("sudo ip link set {interface} up"),
                 _ => "list the interfaces with: ip link".to_owned(),
             },
         })

@@ -11,7 +11,7 @@ use super::filter::ConnectionFilter;
 #[derive(Debug, Clone)]
 pub struct TraceOptions {
     pub input: TraceInput,
-    /// Connections to analyse.
+    /// Hosts and ports whose connections are analysed.
     pub filter: ConnectionFilter,
     /// Limits of the analysis, and the points of the pictures.
     pub analysis: AnalysisOptions,
@@ -34,6 +34,21 @@ pub struct LiveOptions {
     pub interface: String,
     /// Time after which the capture ends; none until it is stopped.
     pub time: Option<Duration>,
+    /// Called about every second with the progress.
+    pub on_progress: fn(&LiveProgress),
+}
+
+/// Progress of a live capture.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LiveProgress {
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// Packets that were captured.
+    pub packets: u64,
+    /// Bytes of these packets with their headers.
+    pub bytes: u64,
+    /// Packets that the kernel dropped because they arrived faster than they were read.
+    pub dropped: u64,
 }
 
 impl TraceOptions {

@@ -117,7 +117,7 @@ impl RxQueue<'_> {
             (_, long) => long.is_some(),
         };
         let received = if is_long { self.long.take()? } else { self.short.take()? };
-        Ok(received.map(|ReceivedFrame { slot, timestamp, is_complete }| RxFrame {
+        Ok(received.map(|ReceivedFrame { slot, timestamp, is_complete, .. }| RxFrame {
             slot: RxSlot { is_long, index: slot },
             timestamp,
             is_complete,

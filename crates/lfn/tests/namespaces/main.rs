@@ -27,6 +27,7 @@ mod path;
 #[path = "../support/mod.rs"]
 mod support;
 mod test_emulated;
+mod trace_live;
 mod udp;
 
 use std::env;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         emulate_paths::tests(),
         emulate_settings::tests(),
         library::tests(),
+        trace_live::tests(),
     ];
     support::harness::run(tests.into_iter().flatten().collect())
 }
@@ -84,6 +86,7 @@ fn act(role: &str) {
         "load" => load::act(role),
         "other_programs" => other_programs::act(role),
         "path" => path::act(role),
+        "trace_live" => trace_live::act(role),
         other => panic!("module '{other}' has no roles"),
     }
 }

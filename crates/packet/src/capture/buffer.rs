@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use super::CaptureError;
+use super::error::CaptureError;
 
 /// Maximum bytes of a packet or block, and of the buffer. The largest snap length of tcpdump is 256 KiB.
 pub const MAX_BLOCK: usize = 16 << 20;

@@ -3,9 +3,9 @@
 /// Format of a compressed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// gzip (RFC 1952).
+    /// Format of gzip (RFC 1952).
     Gzip,
-    /// Zstandard (RFC 8878).
+    /// Format of zstd (RFC 8878).
     Zstandard,
     Xz,
 }

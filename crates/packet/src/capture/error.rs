@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Compression;
+use super::compression::Compression;
 
 /// Failure to read a capture file. Packets are counted from 1.
 #[derive(Debug, thiserror::Error)]

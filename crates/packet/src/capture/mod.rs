@@ -13,6 +13,7 @@ mod compression;
 mod error;
 mod interface;
 mod pcap;
+mod record;
 mod sections;
 mod time_scale;
 
@@ -60,19 +61,6 @@ pub struct CaptureReader<R> {
 enum Format {
     Pcap(Pcap),
     Pcapng(Sections),
-}
-
-/// Packet of the buffer: a record or a block, with the position of the frame in it.
-struct Record {
-    /// Bytes of the record or block.
-    length: usize,
-    /// Position of the frame in the record.
-    frame_at: usize,
-    captured: usize,
-    original_length: u32,
-    at: u64,
-    interface: u32,
-    link: LinkLayer,
 }
 
 impl<R: Read> CaptureReader<R> {

@@ -8,10 +8,10 @@ use pcap_parser::pcap::{
 };
 use pcap_parser::{PcapError, PcapHeader};
 
-use super::Record;
 use super::buffer::{Buffer, MAX_BLOCK};
 use super::error::CaptureError;
 use super::interface::CapturedInterface;
+use super::record::Record;
 use super::time_scale::TimeScale;
 use crate::LinkLayer;
 

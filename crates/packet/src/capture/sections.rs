@@ -10,10 +10,10 @@ use pcap_parser::pcapng::{
 };
 use pcap_parser::{OptionCode, PcapError, PcapNGOption};
 
-use super::Record;
 use super::buffer::{Buffer, MAX_BLOCK};
 use super::error::{CaptureError, DamageReason};
 use super::interface::{CapturedInterface, MAX_INTERFACES};
+use super::record::Record;
 use super::time_scale::TimeScale;
 use crate::LinkLayer;
 

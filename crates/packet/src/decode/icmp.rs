@@ -1,8 +1,8 @@
 //! ICMP messages about packets that are too big for a link.
 
+use super::decoded::{EmbeddedSegment, PacketTooBig};
 use super::ip::{self, FragmentKind, IpHeader};
 use super::rest::Rest;
-use super::{EmbeddedSegment, PacketTooBig};
 use crate::TcpEndpoint;
 
 /// Bytes of an ICMP header before the quoted packet.

@@ -7,7 +7,7 @@ use crate::{MAX_SACK_RANGES, MptcpOption, SackRange, TcpEndpoint, TcpFlags, TcpO
 const FIXED_HEADER: usize = 20;
 const FLAGS: u16 = 0x01ff;
 
-/// Option kinds (IANA).
+/// IANA numbers of options.
 const END: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const MSS: u8 = 2;

@@ -1,9 +1,10 @@
 //! Content of an IP packet: a segment, another packet, or a tunnel.
 
+use super::decoded::{Decoded, OtherPacket};
 use super::ip::IpHeader;
 use super::link::{Layer, LayerKind, mpls};
 use super::rest::Rest;
-use super::{Decoded, OtherPacket, icmp, tcp, tunnel};
+use super::{icmp, tcp, tunnel};
 
 /// IANA numbers of protocols.
 const ICMP: u8 = 1;

@@ -5,12 +5,15 @@
 //! as if it came directly from the sending stack. Frames are received through a [`ReceiveRing`] shared with the kernel,
 //! and sent one per call. No function here blocks.
 
+mod capture;
+mod host_filter;
 mod ring;
 
 use std::io::{self, IoSlice};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+pub use capture::{LiveCapture, LiveFilter, LiveFrame};
 pub use ring::{ReceiveRing, ReceivedFrame, SlotSize};
 
 /// Length of the virtio-net header before each frame.
@@ -30,6 +33,10 @@ pub enum LengthFilter {
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
+    /// Bytes of the virtio-net header before each frame.
+    vnet_header: usize,
+    /// The frames begin with their link-layer header.
+    has_link_header: bool,
 }
 
 impl PacketSocket {
@@ -52,16 +59,23 @@ impl PacketSocket {
     }
 
     fn new() -> io::Result<Self> {
+        let socket = PacketSocket { vnet_header: VNET_HEADER, ..Self::without_vnet(true)? };
+        socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1_i32)?;
+        Ok(socket)
+    }
+
+    /// Creates a socket without virtio-net headers. Without the link-layer header, each frame begins with its IP header
+    /// (`SOCK_DGRAM`).
+    fn without_vnet(has_link_header: bool) -> io::Result<Self> {
+        let kind = if has_link_header { libc::SOCK_RAW } else { libc::SOCK_DGRAM };
         // With protocol 0, no frame is received before bind() has set the interface.
         // SAFETY: socket takes integers, and the descriptor is checked before it is owned.
-        let raw =
-            unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+        let raw = unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is new and has no other owner.
-        let socket = PacketSocket { socket: unsafe { OwnedFd::from_raw_fd(raw) } };
-        socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1_i32)?;
+        let socket = PacketSocket { socket: unsafe { OwnedFd::from_raw_fd(raw) }, vnet_header: 0, has_link_header };
         // Timestamps of the arrival at the interface, not of the copy into a ring.
         socket.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1_i32)?;
         socket.set(libc::SOL_PACKET, libc::PACKET_TIMESTAMP, libc::SOF_TIMESTAMPING_SOFTWARE)?;
@@ -119,8 +133,24 @@ impl PacketSocket {
             code(libc::BPF_RET | libc::BPF_K, 0, 0, above),
             code(libc::BPF_RET | libc::BPF_K, 0, 0, otherwise),
         ];
-        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        self.attach(&mut program)
+    }
+
+    /// Attaches a filter program. The kernel copies and checks it.
+    fn attach(&self, program: &mut [libc::sock_filter]) -> io::Result<()> {
+        let len = u16::try_from(program.len()).map_err(io::Error::other)?;
+        let filter = libc::sock_fprog { len, filter: program.as_mut_ptr() };
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, filter)
+    }
+
+    /// Returns the hardware type of the bound interface (`ARPHRD_`).
+    fn hardware_type(&self) -> io::Result<u16> {
+        // SAFETY: sockaddr_ll is plain data, for which all zeros is a valid value.
+        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+        let mut length = mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the address and its length are live, and the kernel writes at most `length` bytes.
+        check(unsafe { libc::getsockname(self.socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length) })?;
+        Ok(address.sll_hatype)
     }
 
     fn bind(&self, interface: u32) -> io::Result<()> {

@@ -11,7 +11,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{MAX_FRAME, PacketSocket, VNET_HEADER};
+use super::{MAX_FRAME, PacketSocket};
 
 /// Receive ring of one packet socket.
 #[derive(Debug)]
@@ -20,6 +20,10 @@ pub struct ReceiveRing {
     length: usize,
     slot: usize,
     slots_per_block: usize,
+    /// Bytes of the virtio-net header before each frame: [`VNET_HEADER`](super::VNET_HEADER) or 0.
+    vnet_header: usize,
+    /// The frames have a link-layer header, into which a removed VLAN tag is inserted.
+    has_link_header: bool,
     /// Offset and length of the frame in each slot. The length is zero while the kernel owns the slot.
     taken: Vec<(u32, u32)>,
     /// The slot that the kernel fills next, or has already filled.
@@ -45,6 +49,12 @@ pub struct ReceivedFrame {
     pub timestamp: u64,
     /// False if the frame was longer than the slot, which then holds only its start.
     pub is_complete: bool,
+    /// Length of the whole frame in bytes, without virtio-net header and without a VLAN tag that the kernel removed.
+    pub length: u32,
+    /// The frame was sent from the interface (`PACKET_OUTGOING`).
+    pub is_outgoing: bool,
+    /// The frame passed the loopback interface.
+    pub is_loopback: bool,
 }
 
 // SAFETY: the ring is the only owner of its mapping, and the status words order the kernel's writes to it.
@@ -90,6 +100,8 @@ impl ReceiveRing {
             length,
             slot,
             slots_per_block,
+            vnet_header: socket.vnet_header,
+            has_link_header: socket.has_link_header,
             taken: vec![(0, 0); blocks * slots_per_block],
             next: 0,
             oldest: 0,
@@ -120,25 +132,32 @@ impl ReceiveRing {
         if !self.is_filled() {
             return Ok(None);
         }
-        let (slot, header) = (self.next, self.header());
+        let (slot, header, vnet_header) = (self.next, self.header(), self.vnet_header);
         let (length, captured, start_offset) =
             (header.tp_len as usize, header.tp_snaplen as usize, usize::from(header.tp_mac));
-        if start_offset < VNET_HEADER + VLAN_TAG || start_offset + captured > self.slot {
+        if start_offset < vnet_header + VLAN_TAG || start_offset + captured > self.slot {
             let message = format!("a frame of {captured} bytes from {start_offset} on in a slot of {}", self.slot);
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        let tag = (header.tp_status & libc::TP_STATUS_VLAN_VALID != 0).then(|| vlan_tag(&header));
-        self.taken[slot] = match tag {
-            Some(tag) if captured >= ADDRESSES => {
-                let start_offset = start_offset - VNET_HEADER - VLAN_TAG;
-                self.taken[slot] = (start_offset as u32, (VLAN_TAG + VNET_HEADER + captured) as u32);
-                insert_vlan_tag(self.bytes_mut(slot), tag);
-                self.taken[slot]
-            }
-            _ => ((start_offset - VNET_HEADER) as u32, (VNET_HEADER + captured) as u32),
+        let sender = self.sender();
+        let has_tag = self.has_link_header && header.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
+        self.taken[slot] = if has_tag && captured >= ADDRESSES {
+            let start_offset = start_offset - vnet_header - VLAN_TAG;
+            self.taken[slot] = (start_offset as u32, (VLAN_TAG + vnet_header + captured) as u32);
+            insert_vlan_tag(self.bytes_mut(slot), vnet_header, vlan_tag(&header));
+            self.taken[slot]
+        } else {
+            ((start_offset - vnet_header) as u32, (vnet_header + captured) as u32)
         };
         self.next = (slot + 1) % self.slots();
-        Ok(Some(ReceivedFrame { slot, timestamp: timestamp(&header), is_complete: captured >= length }))
+        Ok(Some(ReceivedFrame {
+            slot,
+            timestamp: timestamp(&header),
+            is_complete: captured >= length,
+            length: header.tp_len,
+            is_outgoing: sender.sll_pkttype == libc::PACKET_OUTGOING,
+            is_loopback: sender.sll_hatype == libc::ARPHRD_LOOPBACK,
+        }))
     }
 
     /// Returns virtio-net header and frame of a taken slot, or an empty slice for a free slot.
@@ -187,6 +206,13 @@ impl ReceiveRing {
         unsafe { self.slot_start(self.next).cast::<libc::tpacket2_hdr>().read() }
     }
 
+    /// Returns the address of the sender, which follows the header of a filled slot (`packet_mmap.rst`).
+    fn sender(&self) -> libc::sockaddr_ll {
+        const OFFSET: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
+        // SAFETY: the kernel writes the address there for every frame, within the slot. It is plain data.
+        unsafe { self.slot_start(self.next).add(OFFSET).cast::<libc::sockaddr_ll>().read_unaligned() }
+    }
+
     /// Returns the first word of a slot's header, which shows its owner.
     fn status(&self, slot: usize) -> &AtomicU32 {
         // SAFETY: aligned, within the mapping, and both sides read and write it only as one word.
@@ -231,11 +257,15 @@ fn vlan_tag(header: &libc::tpacket2_hdr) -> [u8; VLAN_TAG] {
     [k0, k1, t0, t1]
 }
 
-/// Inserts a tag after the addresses of a frame. `VLAN_TAG` spare bytes precede the frame and its virtio-net header.
-fn insert_vlan_tag(bytes: &mut [u8], tag: [u8; VLAN_TAG]) {
-    let after = VNET_HEADER + ADDRESSES;
+/// Inserts a tag after the addresses of a frame. `VLAN_TAG` spare bytes precede the frame and its virtio-net header of
+/// `vnet_header` bytes.
+fn insert_vlan_tag(bytes: &mut [u8], vnet_header: usize, tag: [u8; VLAN_TAG]) {
+    let after = vnet_header + ADDRESSES;
     bytes.copy_within(VLAN_TAG..VLAN_TAG + after, 0);
     bytes[after..after + VLAN_TAG].copy_from_slice(&tag);
+    if vnet_header == 0 {
+        return;
+    }
     for at in OFFSETS {
         let offset = u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         let moved = if offset == 0 { 0 } else { offset.saturating_add(VLAN_TAG as u16) };
@@ -245,13 +275,14 @@ fn insert_vlan_tag(bytes: &mut [u8], tag: [u8; VLAN_TAG]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::VNET_HEADER;
     use super::*;
 
     #[test]
     fn vlan_tag_is_inserted_and_offsets_move() {
         let mut bytes: Vec<u8> = [0; VLAN_TAG].into_iter().chain([0; VNET_HEADER]).chain(10..40).collect();
         bytes[VLAN_TAG + 2..VLAN_TAG + 4].copy_from_slice(&54_u16.to_ne_bytes());
-        insert_vlan_tag(&mut bytes, [0x81, 0x00, 0x00, 0x05]);
+        insert_vlan_tag(&mut bytes, VNET_HEADER, [0x81, 0x00, 0x00, 0x05]);
         assert_eq!((&bytes[2..4], &bytes[6..8]), (&58_u16.to_ne_bytes()[..], &[0, 0][..]));
         assert_eq!(bytes[VNET_HEADER..VNET_HEADER + ADDRESSES], (10..22).collect::<Vec<u8>>());
         assert_eq!(bytes[22..26], [0x81, 0x00, 0x00, 0x05]);

@@ -1,12 +1,13 @@
 //! `lfn trace`: converts the flags to the options of `lfn_api::trace`, and prints its result.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lfn_api::trace::{ConnectionFilter, LiveOptions, TraceInput, TraceOptions, Traced, trace};
-use lfn_base::units::parse_duration;
+use lfn_api::trace::{ConnectionFilter, LiveOptions, LiveProgress, TraceInput, TraceOptions, Traced, trace};
+use lfn_base::units::{Bytes, parse_duration};
 
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrLines};
 use crate::exit::{Exit, Failure};
@@ -129,6 +130,9 @@ pub fn run(args: TraceArgs) -> Result<Exit, Failure> {
             stop.store(true, Ordering::Relaxed);
         }
     })?;
+    if args.source.live.is_some() && std::io::stderr().is_terminal() {
+        print::draw_stderr("\n");
+    }
     let has_flags = flagged.finish()?;
     if let Some(pictures) = pictures {
         pictures.draw(&traced, range)?;
@@ -151,7 +155,8 @@ impl TraceArgs {
         let input = match (&source.near, &source.far, &source.live) {
             (Some(near), Some(far), _) => TraceInput::Pair { near: near.clone(), far: far.clone() },
             (_, _, Some(interface)) => {
-                TraceInput::Live(LiveOptions { interface: interface.clone(), time: self.time()? })
+                let (interface, time) = (interface.clone(), self.time()?);
+                TraceInput::Live(LiveOptions { interface, time, on_progress: print_progress })
             }
             _ => TraceInput::Files(self.files.clone()),
         };
@@ -202,6 +207,15 @@ impl TraceArgs {
             (false, true) => Exit::Unreliable,
             (false, false) => Exit::Ok,
         }
+    }
+}
+
+/// Prints the progress of a live capture in one line of a terminal.
+fn print_progress(progress: &LiveProgress) {
+    if std::io::stderr().is_terminal() {
+        let (elapsed, packets, bytes) = (progress.elapsed.as_secs(), progress.packets, Bytes(progress.bytes));
+        let dropped = if progress.dropped > 0 { format!(", {} dropped", progress.dropped) } else { String::new() };
+        print::draw_stderr(format_args!("\r{elapsed} s: {packets} packets, {}{dropped}\x1b[K", bytes.decimal()));
     }
 }
 
