@@ -1,5 +1,8 @@
 //! All connections of a capture.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 
 use lfn_base::time::Instant;

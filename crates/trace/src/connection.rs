@@ -16,6 +16,11 @@ const MIN_OVERFULL: u32 = 8;
 /// Bytes that a packet after a gap acknowledges, relative to others, if the gap is lost acknowledgements.
 const MIN_GAP_ADVANCE: f64 = 1.4;
 
+/// Maximum time since 1970, nanoseconds: 146 years. Sums of later times would overflow.
+const MAX_TIME: u64 = 1 << 62;
+/// Maximum duration of a connection, nanoseconds: two years.
+const MAX_DURATION: u64 = 1 << 56;
+
 /// State of one end of a connection.
 #[derive(Debug)]
 pub(crate) struct End {
@@ -163,7 +168,7 @@ pub(crate) struct ConnectionState {
 impl ConnectionState {
     pub(crate) fn new(start: Instant, segment: &TcpSegment, options: &AnalysisOptions) -> Self {
         let end = |endpoint| End::new(endpoint, options.new_series(start));
-        let at = start.as_nanos();
+        let at = start.as_nanos().min(MAX_TIME);
         ConnectionState {
             ends: [segment.source, segment.destination].map(end),
             start: at,
@@ -225,7 +230,7 @@ impl ConnectionState {
 
     /// Adds a segment of this connection.
     pub(crate) fn add(&mut self, at: Instant, segment: &TcpSegment) -> PacketFlags {
-        let mut at = at.as_nanos();
+        let mut at = at.as_nanos().min(self.start + MAX_DURATION);
         if at < self.last {
             self.steps_back += u64::from(self.last - at > 1_000_000);
             at = self.last;

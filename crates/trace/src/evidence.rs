@@ -73,6 +73,7 @@ fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec
     let has_window = other.pure_acks + other.half.counts.packets > 0 && half.counts.max_window > 0;
     let direction = JudgedDirection {
         start: state.start,
+        end: state.last,
         base_rtt: base,
         mss: half.counts.mss,
         is_lockstep: application.lockstep.as_nanos() as f64 > 0.5 * active as f64,

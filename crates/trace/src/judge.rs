@@ -29,6 +29,8 @@ const MIN_PAUSE: u64 = 1_000_000;
 pub(crate) struct JudgedDirection {
     /// First packet of the connection, nanoseconds since 1970.
     pub(crate) start: u64,
+    /// Last packet of the connection.
+    pub(crate) end: u64,
     pub(crate) base_rtt: u64,
     pub(crate) mss: u32,
     /// Most of the time passed in lock-step.
@@ -68,7 +70,7 @@ impl JudgedDirection {
 /// Finds the limit of each round trip.
 pub(crate) fn judge(rounds: &[Round], direction: &JudgedDirection) -> Judged {
     let starts = slow_starts(rounds, direction);
-    let mut periods = Periods::new(direction.start);
+    let mut periods = Periods::new(direction.start, direction.end);
     if let Some(first) = rounds.first() {
         periods.add(PeriodLimit::StartUp, first.start.saturating_sub(first.pause.total()), 0);
     }
@@ -204,18 +206,20 @@ impl Growth {
 /// Builds periods from parts in order.
 struct Periods {
     start: u64,
+    /// Maximum end: the last acknowledgement reaches the sender after the last packet of the capture.
+    end: u64,
     at: u64,
     periods: Vec<Period>,
 }
 
 impl Periods {
-    fn new(start: u64) -> Self {
-        Periods { start, at: start, periods: Vec::new() }
+    fn new(start: u64, end: u64) -> Self {
+        Periods { start, end, at: start, periods: Vec::new() }
     }
 
     /// Adds a part from the end of the last one to `end`.
     fn add(&mut self, limit: PeriodLimit, end: u64, payload: u64) {
-        let end = end.max(self.at);
+        let end = end.min(self.end).max(self.at);
         let since = |at: u64| Duration::from_nanos(at - self.start);
         match self.periods.last_mut() {
             Some(last) if last.limit == limit => {

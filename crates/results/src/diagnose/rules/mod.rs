@@ -4,6 +4,10 @@
 //! runs them, and `--list-findings` prints them. The constants of the thresholds are next to the functions that use them.
 //! Each row has every condition of its function.
 
+#[cfg(test)]
+mod capture_cases;
+#[cfg(test)]
+mod capture_examples;
 mod captures;
 mod copies;
 mod datagram_tests;

@@ -1,0 +1,333 @@
+//! Cases of the rules of captures: just below and just above each threshold.
+
+use std::time::Duration;
+
+use lfn_base::units::{BitRate, Bytes};
+
+use super::capture_examples::{END, finds, fit, healthy, rule, startup_periods};
+use crate::diagnose::Cause;
+use crate::diagnose::capture::{application, delivery, faults, losses, queue, startup, window};
+use crate::diagnose::path::MIN_QUEUEING_DELAY;
+use crate::evidence::capture::CaptureEvidence;
+
+/// Distance from a threshold, as a share of the threshold.
+const STEP: f64 = 0.002;
+
+/// Change of a connection with a value near a threshold.
+type Case<'a> = &'a dyn Fn(&mut CaptureEvidence, f64);
+
+fn assert_bound(cause: Cause, finds_above: bool, bound: f64, case: Case<'_>) {
+    let found = [1.0 - STEP, 1.0 + STEP].map(|factor| {
+        let mut capture = healthy();
+        case(&mut capture, bound * factor);
+        finds(rule(cause), &capture)
+    });
+    assert_eq!(found, [!finds_above, finds_above], "{} at {bound}", cause.name());
+}
+
+fn assert_min(cause: Cause, bound: f64, case: Case<'_>) {
+    assert_bound(cause, true, bound, case);
+}
+
+fn assert_max(cause: Cause, bound: f64, case: Case<'_>) {
+    assert_bound(cause, false, bound, case);
+}
+
+#[test]
+fn bounds_of_capture_faults_are_those_of_their_rows() {
+    assert_min(Cause::IncompleteCapture, faults::MIN_MISSED_SHARE, &|capture, share| {
+        capture.faults.missed = Bytes((share * capture.payload.0 as f64) as u64);
+    });
+    assert_min(Cause::IncompleteCapture, faults::MIN_DATA_PACKETS as f64, &|capture, packets| {
+        capture.faults.missed = capture.payload;
+        capture.data_packets = packets as u64;
+    });
+    assert_min(Cause::IncompleteCapture, faults::MIN_DATA_PACKETS as f64, &|capture, packets| {
+        capture.faults.is_one_way = true;
+        capture.packets = packets as u64;
+    });
+    assert_min(Cause::IncompleteCapture, faults::MIN_DATA_PACKETS as f64, &|capture, packets| {
+        capture.faults.pure_acknowledgements = 0;
+        capture.handshake.is_complete = false;
+        capture.data_packets = packets as u64;
+    });
+}
+
+#[test]
+fn bounds_of_window_rules_are_those_of_their_rows() {
+    assert_min(Cause::SlowReader, window::MIN_CLOSED_SHARE, &|capture, share| {
+        capture.window.zero = END.mul_f64(share);
+    });
+    assert_min(Cause::SlowReader, window::MIN_UNREAD_SHARE, &|capture, share| capture.window.unread_share = share);
+    assert_min(Cause::SlowReader, window::MIN_PACKETS as f64, &|capture, packets| {
+        capture.window.unread_share = 1.0;
+        capture.data_packets = packets as u64;
+    });
+    assert_min(Cause::SlowReader, window::MIN_SHRUNK_SHARE, &|capture, share| {
+        (capture.window.shrunk_share, capture.window.full_share) = (share, 0.5);
+    });
+    assert_min(Cause::SlowReader, window::MIN_SHRUNK_SHARE, &|capture, share| {
+        (capture.window.shrunk_share, capture.window.full_share) = (0.5, share);
+    });
+    let unscaled = |capture: &mut CaptureEvidence| {
+        capture.handshake.receiver_offers_scaling = false;
+        capture.window.max = Bytes(65_535);
+        capture.window.binding_share = 0.9;
+    };
+    assert_min(Cause::WindowScaleAbsent, window::MIN_BINDING_SHARE, &|capture, share| {
+        unscaled(capture);
+        capture.window.binding_share = share;
+    });
+    assert_min(Cause::WindowScaleAbsent, window::MIN_UNSCALED_WINDOW as f64, &|capture, bytes| {
+        unscaled(capture);
+        capture.window.max = Bytes(bytes as u64);
+    });
+    // A small window without scaling is the setting of the receiver.
+    assert_max(Cause::ReceiveWindow, window::MIN_UNSCALED_WINDOW as f64, &|capture, bytes| {
+        unscaled(capture);
+        capture.window.max = Bytes(bytes as u64);
+    });
+    assert_min(Cause::ReceiveWindow, window::MIN_BINDING_SHARE, &|capture, share| {
+        capture.window.binding_share = share;
+    });
+}
+
+#[test]
+fn bounds_of_application_rules_are_those_of_their_rows() {
+    assert_min(Cause::LockStep, application::MIN_LOCKSTEP_SHARE, &|capture, share| {
+        capture.application.lockstep = END.mul_f64(share);
+        capture.application.lockstep_blocks = 100;
+    });
+    assert_min(Cause::LockStep, application::MIN_LOCKSTEP_BLOCKS as f64, &|capture, blocks| {
+        capture.application.lockstep = END;
+        capture.application.lockstep_blocks = blocks as u64;
+    });
+    assert_max(Cause::LockStep, application::MIN_STALLED_BLOCKS, &|capture, share| {
+        capture.application.lockstep = END;
+        capture.application.delayed_ack = END / 2;
+        capture.application.delayed_ack_stalls = 300;
+        capture.application.lockstep_blocks = (300.0 / share) as u64;
+    });
+    assert_min(Cause::DelayedAck, application::MIN_STALL_SHARE, &|capture, share| {
+        capture.application.delayed_ack = END.mul_f64(share);
+        capture.application.delayed_ack_stalls = 20;
+    });
+    assert_min(Cause::DelayedAck, application::MIN_STALLS as f64, &|capture, stalls| {
+        capture.application.delayed_ack = END / 2;
+        capture.application.delayed_ack_stalls = stalls as u64;
+    });
+    assert_min(Cause::SlowWriter, application::MIN_PAUSE_SHARE, &|capture, share| {
+        capture.application.idle = END.mul_f64(share);
+    });
+    assert_min(Cause::SlowWriter, application::MIN_PAUSE.as_secs_f64(), &|capture, seconds| {
+        capture.duration = Duration::from_millis(300);
+        capture.application.idle = Duration::from_secs_f64(seconds);
+    });
+    assert_min(Cause::SlowWriter, application::MIN_SHORT_SHARE, &|capture, share| {
+        capture.application.short_packet_share = share;
+    });
+}
+
+#[test]
+fn bounds_of_slow_start_rules_are_those_of_their_rows() {
+    assert_min(Cause::StartUp, startup::MIN_STARTUP_SHARE, &|capture, share| {
+        capture.periods = startup_periods(share);
+    });
+    assert_min(Cause::StartUp, startup::MIN_ROUND_TRIPS, &|capture, round_trips| {
+        capture.periods = startup_periods(1.0);
+        capture.active = capture.rtt.base.mul_f64(round_trips);
+    });
+    let early = |capture: &mut CaptureEvidence, growth: f64| {
+        capture.startup.is_early_exit = true;
+        capture.startup.peak_in_flight = Bytes(1_000_000);
+        capture.startup.later_in_flight = Bytes((1e6 * growth) as u64);
+    };
+    assert_min(Cause::EarlyExit, startup::MIN_LATER_GROWTH, &early);
+    assert_max(Cause::EarlyExit, startup::MAX_STANDING_SHARE, &|capture, share| {
+        early(capture, 3.0);
+        capture.queue.standing_share = share;
+    });
+    let overshoot = |capture: &mut CaptureEvidence| {
+        capture.loss.after_capture = 100;
+        capture.loss.startup_losses = 90;
+        capture.queue.unused_share = 0.4;
+    };
+    assert_min(Cause::Overshoot, startup::MIN_OVERSHOOT as f64, &|capture, losses| {
+        overshoot(capture);
+        (capture.loss.after_capture, capture.loss.startup_losses) = (losses as u64, losses as u64);
+    });
+    assert_min(Cause::Overshoot, startup::MIN_OVERSHOOT_SHARE, &|capture, share| {
+        overshoot(capture);
+        capture.loss.after_capture = 10_000;
+        capture.loss.startup_losses = (share * 1e4) as u64;
+    });
+    assert_min(Cause::Overshoot, startup::MIN_UNUSED_SHARE, &|capture, share| {
+        overshoot(capture);
+        capture.queue.unused_share = share;
+    });
+    assert_max(Cause::Overshoot, startup::MAX_PAUSE_SHARE, &|capture, share| {
+        overshoot(capture);
+        capture.application.idle = END.mul_f64(share);
+    });
+}
+
+fn flat_losses(capture: &mut CaptureEvidence, losses: u64, events: u64) {
+    capture.loss.after_capture = losses;
+    capture.loss.flat_losses = losses;
+    (capture.loss.events, capture.loss.flat_events) = (events, events);
+    capture.loss.at_flat_rtt_share = 1.0;
+}
+
+#[test]
+fn bounds_of_loss_rules_are_those_of_their_rows() {
+    for (cause, events) in [(Cause::Loss, 1000), (Cause::LossBursts, 100)] {
+        assert_min(cause, losses::MIN_LOST_SHARE, &|capture, share| {
+            flat_losses(capture, 1000, events);
+            capture.data_packets = (1000.0 / share) as u64;
+        });
+        assert_min(cause, losses::MIN_FLAT_SHARE, &|capture, share| {
+            flat_losses(capture, 1000, events);
+            capture.loss.at_flat_rtt_share = share;
+        });
+        assert_min(cause, losses::MIN_LOSSES as f64, &|capture, losses| {
+            flat_losses(capture, losses as u64, if cause == Cause::Loss { 3 } else { 1 });
+            capture.data_packets = 1000;
+        });
+    }
+    let burst = |capture: &mut CaptureEvidence, mean: f64| flat_losses(capture, (1e4 * mean) as u64, 10_000);
+    assert_min(Cause::LossBursts, losses::MIN_BURST, &burst);
+    assert_max(Cause::Loss, losses::MIN_BURST, &burst);
+    assert_min(Cause::Timeouts, losses::MIN_TIMEOUT_SHARE, &|capture, share| {
+        capture.loss.timeout = END.mul_f64(share);
+    });
+}
+
+#[test]
+fn bounds_of_the_policer_are_those_of_its_row() {
+    let policed = |capture: &mut CaptureEvidence, losses: u64, explained: f64| {
+        capture.loss.at_flat_rtt_share = 1.0;
+        capture.policer = Some(fit(losses, explained));
+    };
+    let check = |bound, case: Case<'_>| assert_min(Cause::Policer, bound, case);
+    check(losses::MIN_POLICED as f64, &|capture, losses| policed(capture, losses as u64, 1.0));
+    check(losses::MIN_EXPLAINED_SHARE, &|capture, share| policed(capture, losses::MANY_POLICED - 1, share));
+    check(losses::MIN_EXPLAINED_OF_MANY, &|capture, share| policed(capture, losses::MANY_POLICED, share));
+    check(losses::MANY_POLICED as f64, &|capture, losses| policed(capture, losses as u64, 0.9));
+    assert_max(Cause::Policer, losses::MAX_DELAY_SHARE, &|capture, share| {
+        policed(capture, 100, 1.0);
+        let fit = fit(100, 1.0);
+        capture.queue.delay_at_loss =
+            Some(Duration::from_secs_f64(share * fit.bucket.0 as f64 * 8.0 / fit.rate.as_f64()));
+    });
+    assert_max(Cause::Policer, losses::MAX_POLICED_DELAY, &|capture, share| {
+        policed(capture, 100, 1.0);
+        capture.loss.at_flat_rtt_share = 0.0;
+        capture.queue.delay_at_loss = Some(capture.rtt.base.mul_f64(share));
+    });
+}
+
+#[test]
+fn bounds_of_queue_rules_are_those_of_their_rows() {
+    let standing = |capture: &mut CaptureEvidence| {
+        capture.rtt.p95 = capture.rtt.base * 4;
+        capture.queue.standing_share = 0.9;
+    };
+    assert_min(Cause::Queueing, queue::STANDING_QUEUE_RTT_FACTOR, &|capture, factor| {
+        standing(capture);
+        capture.rtt.p95 = capture.rtt.base.mul_f64(factor);
+    });
+    assert_min(Cause::Queueing, MIN_QUEUEING_DELAY.as_secs_f64(), &|capture, seconds| {
+        standing(capture);
+        capture.rtt.base = Duration::from_micros(50);
+        capture.rtt.p95 = capture.rtt.base + Duration::from_secs_f64(seconds);
+    });
+    assert_min(Cause::Queueing, queue::MIN_STANDING_SHARE, &|capture, share| {
+        standing(capture);
+        capture.queue.standing_share = share;
+    });
+    assert_min(Cause::Shaper, queue::MIN_STANDING_SHARE, &|capture, share| {
+        capture.queue.burst = Some(Bytes(1_000_000));
+        capture.queue.plateau = Some(BitRate(90_000_000));
+        capture.queue.standing_share = share;
+    });
+    let short = |capture: &mut CaptureEvidence| {
+        capture.loss.after_capture = 50;
+        capture.loss.at_flat_rtt_share = 0.1;
+        capture.queue.delay_at_loss = Some(Duration::from_millis(5));
+    };
+    assert_min(Cause::ShortQueue, queue::MIN_LOSSES as f64, &|capture, losses| {
+        short(capture);
+        capture.loss.after_capture = losses as u64;
+    });
+    assert_max(Cause::ShortQueue, losses::MIN_FLAT_SHARE, &|capture, share| {
+        short(capture);
+        capture.loss.at_flat_rtt_share = share;
+    });
+    assert_max(Cause::ShortQueue, queue::MAX_SHORT_QUEUE, &|capture, factor| {
+        short(capture);
+        capture.queue.delay_at_loss = Some(capture.rtt.base.mul_f64(factor));
+    });
+}
+
+#[test]
+fn bounds_of_delivery_rules_are_those_of_their_rows() {
+    for cause in [Cause::Reordering, Cause::Duplicates] {
+        let disturb = |capture: &mut CaptureEvidence, packets: u64| match cause {
+            Cause::Reordering => capture.delivery.reordered = packets,
+            _ => capture.delivery.duplicated = packets,
+        };
+        assert_min(cause, delivery::MIN_DISTURBED as f64, &|capture, packets| {
+            capture.data_packets = 1000;
+            disturb(capture, packets as u64);
+        });
+        assert_min(cause, delivery::MIN_DISTURBED_SHARE, &|capture, share| {
+            capture.data_packets = (1000.0 / share) as u64;
+            disturb(capture, 1000);
+        });
+    }
+    assert_min(Cause::Standstill, delivery::MIN_OUTAGE.as_secs_f64(), &|capture, seconds| {
+        capture.duration = Duration::from_secs(2);
+        capture.path.outage = Duration::from_secs_f64(seconds);
+    });
+    assert_min(Cause::Standstill, delivery::MIN_OUTAGE_SHARE, &|capture, share| {
+        capture.duration = END * 10;
+        capture.path.outage = capture.duration.mul_f64(share);
+    });
+    assert_max(Cause::Standstill, delivery::MAX_OTHER_WAITS, &|capture, factor| {
+        capture.path.outage = END / 4;
+        capture.loss.timeout = capture.path.outage.mul_f64(factor);
+    });
+    let small = |capture: &mut CaptureEvidence, difference: f64| {
+        capture.mss_bytes = 1460 - difference as u32;
+        (capture.handshake.receiver_mss, capture.handshake.sender_mss) = (Some(1460), Some(1460));
+    };
+    assert_min(Cause::SmallMtu, f64::from(delivery::MIN_MSS_DIFFERENCE), &small);
+    assert_max(Cause::SmallMtu, delivery::MAX_SHORT_SHARE, &|capture, share| {
+        small(capture, 400.0);
+        capture.application.short_packet_share = share;
+    });
+    let lossy_return = |capture: &mut CaptureEvidence, lost: u64, share: f64| {
+        capture.delivery.lost_acknowledgements = lost;
+        capture.delivery.acknowledgements = (lost as f64 / share) as u64 - lost;
+    };
+    assert_min(Cause::ReturnPath, delivery::MIN_DISTURBED as f64, &|capture, lost| {
+        lossy_return(capture, lost as u64, 0.5);
+    });
+    assert_min(Cause::ReturnPath, delivery::MIN_LOST_ACKS_SHARE, &|capture, share| lossy_return(capture, 1000, share));
+    assert_min(Cause::ReturnPath, delivery::MIN_DELAYED_SHARE, &|capture, share| {
+        capture.rtt.median = capture.rtt.base * 2;
+        capture.delivery.acknowledgement_delay_share = Some(share);
+    });
+    assert_min(Cause::ReturnPath, delivery::MIN_INFLATION, &|capture, inflation| {
+        capture.rtt.median = capture.rtt.base.mul_f64(inflation);
+        capture.delivery.acknowledgement_delay_share = Some(0.9);
+    });
+    assert_min(Cause::EcnMarks, delivery::MIN_MARKED_SHARE, &|capture, share| {
+        capture.data_packets = 1_000_000;
+        capture.path.ecn_marked = (share * 1e6) as u64;
+    });
+    assert_min(Cause::EcnMarks, delivery::MIN_MARKED_SHARE, &|capture, share| {
+        capture.delivery.acknowledgements = 1_000_000;
+        capture.path.ecn_echoes = (share * 1e6) as u64;
+    });
+}

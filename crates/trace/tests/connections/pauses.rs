@@ -1,0 +1,82 @@
+//! Applications that wait, and which end waits for which.
+
+use std::time::Duration;
+
+use crate::support::{Analyzed, Flow, GAP, MS, MSS, RTT, START};
+
+/// Sends ten answers of ten packets. The receiver waits before each request, and the sender before each answer.
+fn answers(mut flow: Flow, receiver_waits: u64, sender_waits: u64) -> Analyzed {
+    let mut at = START;
+    for answer in 0..10 {
+        flow.send(at, answer * 10..(answer + 1) * 10);
+        let done = at + 9 * GAP + flow.receiver_rtt;
+        flow.request(done + receiver_waits, (answer + 1) * 10 * MSS);
+        at = done + receiver_waits + flow.sender_rtt + sender_waits;
+    }
+    flow.analyze()
+}
+
+fn assert_near(time: Duration, expected: u64) {
+    assert!(time.as_nanos().abs_diff(u128::from(expected)) < u128::from(20 * MS), "{time:?}");
+}
+
+#[test]
+fn pauses_before_requests_are_those_of_the_receiver() {
+    for flow in [Flow::at_sender(), Flow::at_receiver()] {
+        let application = answers(flow, 500 * MS, 0).evidence().application;
+        assert_near(application.receiver_waits, 9 * 500 * MS);
+        assert_near(application.sender_waits, 0);
+        assert_eq!(application.idle, Duration::ZERO);
+    }
+}
+
+#[test]
+fn pauses_before_answers_are_those_of_the_sender() {
+    for flow in [Flow::at_sender(), Flow::at_receiver()] {
+        let application = answers(flow, 0, 400 * MS).evidence().application;
+        assert_near(application.sender_waits, 9 * 400 * MS);
+        assert_near(application.receiver_waits, 0);
+        assert_eq!(application.idle, Duration::ZERO);
+    }
+}
+
+#[test]
+fn pauses_without_requests_are_idle_time() {
+    let mut flow = Flow::at_sender();
+    for burst in 0..10 {
+        flow.send(START + u64::from(burst) * 300 * MS, burst * 10..(burst + 1) * 10);
+    }
+    let application = flow.analyze().evidence().application;
+    assert_near(application.idle, 9 * (300 * MS - RTT - 9 * GAP));
+    assert_eq!((application.receiver_waits, application.sender_waits), (Duration::ZERO, Duration::ZERO));
+    assert_eq!((application.pauses, application.lockstep_blocks), (9, 0));
+}
+
+#[test]
+fn blocks_that_wait_for_an_acknowledgement_are_lock_step() {
+    let mut flow = Flow::at_sender();
+    for block in 0..20 {
+        flow.send(START + u64::from(block) * (RTT + 2 * GAP), block * 2..block * 2 + 2);
+    }
+    let application = flow.analyze().evidence().application;
+    assert_eq!((application.lockstep_blocks, application.lockstep_block.0), (19, u64::from(2 * MSS)));
+    assert_near(application.lockstep, 19 * RTT);
+    assert_eq!(application.delayed_ack_stalls, 0);
+}
+
+#[test]
+fn waits_of_40_ms_above_the_rtt_are_delayed_acks() {
+    for (delay, stalls) in [(40 * MS, 20), (200 * MS, 20), (15 * MS, 0), (100 * MS, 0)] {
+        let mut flow = Flow::at_sender();
+        // One full packet shows the MSS.
+        flow.send(START, 0..1);
+        for block in 0..20 {
+            let at = START + u64::from(block + 1) * (RTT + delay + GAP);
+            flow.data(at, MSS + block * 300, 300);
+            flow.ack(at + RTT + delay, MSS + (block + 1) * 300);
+        }
+        let application = flow.analyze().evidence().application;
+        assert_eq!(application.delayed_ack_stalls, stalls, "{delay}");
+        assert_eq!(application.delayed_ack.as_nanos(), u128::from(stalls * delay));
+    }
+}
