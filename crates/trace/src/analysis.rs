@@ -2,15 +2,12 @@
 
 use std::collections::HashMap;
 
-use std::time::Duration;
-
 use lfn_base::time::Instant;
 use lfn_packet::{TcpEndpoint, TcpSegment};
-use lfn_results::evidence::capture::CaptureEvidence;
 
 use crate::connection::ConnectionState;
 use crate::flags::{PacketFlag, PacketFlags};
-use crate::series::Series;
+use crate::report::{AnalysisOptions, CaptureTotals, Connection, Finished};
 use crate::shared_path::SharedPaths;
 
 /// Segments between two searches for closed connections.
@@ -18,54 +15,8 @@ const SWEEP_INTERVAL: u64 = 65_536;
 /// Time after which a closed connection is finished, nanoseconds.
 const CLOSED_FOR: u64 = 5_000_000_000;
 
-/// Points of the pictures of all open connections together, for each kind of points.
-const MAX_SERIES_POINTS: usize = 50_000;
-/// Points of a connection while many are open.
-const MIN_SERIES_POINTS: usize = 50;
 /// Finished connections that keep their points: those with the most payload.
 const MAX_FINISHED_SERIES: usize = 16;
-
-/// Limits of an analysis.
-#[derive(Clone, Copy, Debug)]
-pub struct AnalysisOptions {
-    /// Maximum number of connections that are followed at the same time. The one that is idle for the longest time is
-    /// closed for a new one.
-    pub max_open: usize,
-    /// Maximum number of connections in the result: those with the most payload.
-    pub max_finished: usize,
-    /// Maximum number of points of the pictures of each connection, for each kind of points; 0 keeps none. While many
-    /// connections are open, each has fewer points.
-    pub series_points: usize,
-    /// Time that the pictures show, since the first packet of the connection.
-    pub series_from: Duration,
-    pub series_to: Duration,
-}
-
-impl Default for AnalysisOptions {
-    fn default() -> Self {
-        AnalysisOptions {
-            max_open: 20_000,
-            max_finished: 20_000,
-            series_points: 0,
-            series_from: Duration::ZERO,
-            series_to: Duration::MAX,
-        }
-    }
-}
-
-impl AnalysisOptions {
-    /// Returns the options of a new connection, if so many are open. They share the points of the pictures.
-    fn for_one_of(self, open: usize) -> Self {
-        let share = (MAX_SERIES_POINTS / open.max(1)).max(MIN_SERIES_POINTS);
-        AnalysisOptions { series_points: self.series_points.min(share), ..self }
-    }
-
-    /// Returns an empty series of a connection that begins at `start`, if pictures are requested.
-    pub(crate) fn new_series(&self, start: Instant) -> Option<Series> {
-        let series = Series::new(self.series_points);
-        (self.series_points > 0).then(|| series.limited_to(start + self.series_from, start + self.series_to))
-    }
-}
 
 /// Follows the connections of a capture.
 #[derive(Debug)]
@@ -94,47 +45,6 @@ impl ConnectionKey {
     fn between(a: TcpEndpoint, b: TcpEndpoint) -> Self {
         if a <= b { ConnectionKey { low: a, high: b } } else { ConnectionKey { low: b, high: a } }
     }
-}
-
-/// A connection that has ended, or the capture has.
-#[derive(Debug)]
-pub struct Connection {
-    /// End that opened the connection; the end with the higher port if the handshake is missing.
-    pub client: TcpEndpoint,
-    pub server: TcpEndpoint,
-    /// The client sends most of the data, which `evidence` describes.
-    pub is_client_sender: bool,
-    /// Time of the first packet, since 1970.
-    pub start: Instant,
-    pub evidence: CaptureEvidence,
-    /// Points of the pictures, if requested.
-    pub series: Option<Series>,
-}
-
-/// Counts of the whole capture.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CaptureTotals {
-    /// TCP segments.
-    pub segments: u64,
-    /// Payload of all segments, as sent.
-    pub payload: u64,
-    /// Connections seen.
-    pub connections: u64,
-    /// Connections that were closed because too many were open.
-    pub evicted: u64,
-    /// Connections that the result does not list, because others have more payload.
-    pub unlisted: u64,
-    /// Time of the first and of the last segment, since 1970.
-    pub first: Option<Instant>,
-    pub last: Option<Instant>,
-}
-
-/// Result of an analysis.
-#[derive(Debug, Default)]
-pub struct Finished {
-    /// Connections, the largest payload first.
-    pub connections: Vec<Connection>,
-    pub totals: CaptureTotals,
 }
 
 impl Analysis {
@@ -262,5 +172,17 @@ impl Analysis {
                 self.finish_one(state);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_open_connections_share_the_points() {
+        let options = AnalysisOptions { series_points: 2000, ..AnalysisOptions::default() };
+        let points = |open| options.for_one_of(open).series_points;
+        assert_eq!([points(1), points(25), points(500), points(1_000_000)], [2000, 2000, 100, 50]);
     }
 }

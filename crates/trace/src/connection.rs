@@ -3,11 +3,11 @@
 use lfn_base::time::Instant;
 use lfn_packet::{MptcpOption, TcpEndpoint, TcpFlags, TcpOptions, TcpSegment};
 
-use crate::analysis::{AnalysisOptions, Connection};
 use crate::copies::{Copies, Fingerprint};
 use crate::evidence;
 use crate::flags::{PacketFlag, PacketFlags};
 use crate::half::{AckPacket, Arrival, DataPacket, Half, PathRtt};
+use crate::report::{AnalysisOptions, Connection};
 use crate::round_trip::EndRtt;
 use crate::sender_clock::SenderClock;
 use crate::series::Series;
@@ -352,7 +352,6 @@ impl ConnectionState {
             window: u64::from(segment.window) << scale,
             is_window_known: true,
             payload: segment.payload,
-            echo: segment.options.timestamps.map(|timestamps| timestamps.echo),
             sack: segment.options.sack(),
             is_control,
         };

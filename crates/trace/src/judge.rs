@@ -72,7 +72,11 @@ pub(crate) fn judge(rounds: &[Round], direction: &Direction) -> Judged {
     if let Some(first) = rounds.first() {
         periods.add(PeriodLimit::StartUp, first.start.saturating_sub(first.pause.total()), 0);
     }
+    let mut peak = 0;
     for (round, in_startup) in rounds.iter().zip(&starts.rounds) {
+        // In lock-step, the bytes in flight grow to the size of a block, and slow start has no visible end.
+        let is_growing = round.in_flight as f64 >= SLOW_START_GROWTH * peak as f64;
+        peak = peak.max(round.in_flight);
         if direction.is_pause(round.pause.total()) {
             periods.add(PeriodLimit::Application, round.start, 0);
         }
@@ -80,7 +84,7 @@ pub(crate) fn judge(rounds: &[Round], direction: &Direction) -> Judged {
             PeriodLimit::Recovery
         } else if direction.is_window_limited(round) {
             PeriodLimit::Receiver
-        } else if direction.is_lockstep && (round.is_drained || !*in_startup) {
+        } else if direction.is_lockstep && (round.is_drained || !is_growing) {
             PeriodLimit::Application
         } else if *in_startup {
             PeriodLimit::StartUp

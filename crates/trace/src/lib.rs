@@ -11,6 +11,7 @@
 //! | `shared_path` | connections between the same hosts |
 //! | `bucket` | the fit of a token bucket to the losses |
 //! | `evidence` | the figures of a finished connection |
+//! | `pair` | the comparison of two captures of the same packets |
 
 #![forbid(unsafe_code)]
 
@@ -23,12 +24,16 @@ mod flags;
 mod half;
 mod histogram;
 mod judge;
+mod report;
+mod pair;
 mod round_trip;
 mod sender_clock;
 mod sequence;
 mod series;
 mod shared_path;
 
-pub use analysis::{Analysis, AnalysisOptions, CaptureTotals, Connection, Finished};
+pub use analysis::Analysis;
 pub use flags::{PacketFlag, PacketFlags};
+pub use report::{AnalysisOptions, CaptureTotals, Connection, Finished};
+pub use pair::{CaptureSide, OffsetEstimate, PairMatcher};
 pub use series::{AcknowledgedRange, Extent, Point, RttSamples, SentKind, SentRange, Series};

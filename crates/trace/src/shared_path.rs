@@ -8,9 +8,9 @@ use core::net::IpAddr;
 use lfn_base::time::Instant;
 use lfn_base::units::{BitRate, Bytes};
 
-use crate::analysis::Connection;
 use crate::bucket::{self, Tolerance};
 use crate::half::Arrival;
+use crate::report::Connection;
 
 /// Maximum arrivals of all connections together. Later connections are judged alone.
 const MAX_ARRIVALS: usize = 200_000;

@@ -30,7 +30,7 @@ pub struct TraceDocument {
     pub pair: Option<PairEvidence>,
 }
 
-/// A capture file.
+/// File of a capture with its counts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TracedFile {
@@ -55,13 +55,13 @@ pub struct TracedFile {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CaptureCounts {
-    /// All packets.
+    /// Packets of all kinds.
     pub packets: u64,
     /// Bytes of these packets on the wire.
     pub bytes: u64,
     /// Bytes of these packets in the capture.
     pub captured_bytes: u64,
-    /// Packets of TCP.
+    /// Packets of TCP, with those that are excluded.
     pub tcp: u64,
     /// Packets of UDP without QUIC.
     pub udp: u64,
@@ -73,7 +73,7 @@ pub struct CaptureCounts {
     pub other_ip: u64,
     /// Fragments of IP packets. The first fragment also counts by its protocol.
     pub fragments: u64,
-    /// Frames without IP.
+    /// Frames without an IP packet.
     pub not_ip: u64,
     /// Frames whose headers are cut off or contradict each other.
     pub malformed: u64,
@@ -81,7 +81,7 @@ pub struct CaptureCounts {
     pub excluded: u64,
     /// Packets that the capture missed; null if the capture has no such count.
     pub dropped: Option<u64>,
-    /// Connections of TCP.
+    /// Connections of TCP that were analysed.
     pub connections: u64,
     /// Connections that were closed early, because too many were open.
     pub evicted_connections: u64,

@@ -25,7 +25,7 @@ pub struct CaptureFile {
     pub first: Option<Instant>,
 }
 
-/// An open capture.
+/// Reader of a capture whose header was read.
 pub struct OpenCapture {
     pub reader: CaptureReader<Bytes>,
     pub compression: Option<Compression>,

@@ -12,7 +12,7 @@ use super::reading::FrameSource;
 /// Packets of an interface.
 pub struct LiveCapture;
 
-/// Opens the interface.
+/// Opens the interface for a capture.
 pub fn open(options: &LiveOptions, _stop: &AtomicBool) -> Result<LiveCapture, TraceError> {
     let source = io::Error::from(io::ErrorKind::Unsupported);
     Err(TraceError::Live { interface: options.interface.clone(), source })

@@ -17,41 +17,18 @@ mod zstd;
 
 use std::sync::atomic::AtomicBool;
 
-use lfn_trace::Series;
-
 pub use error::TraceError;
 pub use filter::ConnectionFilter;
 pub use options::{LiveOptions, TraceInput, TraceOptions};
 pub use reading::{FlaggedPacket, FrameSource};
-pub use result::{endpoint_text, limit_phrase};
+pub use result::{Traced, endpoint_text, limit_phrase};
 
-use crate::documents::{TraceDocument, TracedFile};
 use reading::Reading;
-
-/// Result of an analysis.
-#[derive(Debug, Default)]
-pub struct Traced {
-    pub document: TraceDocument,
-    /// Points of the pictures of each connection, in the order of the document, if requested.
-    pub series: Vec<Option<Series>>,
-}
-
-impl Traced {
-    /// Reports whether a part of a capture could not be read.
-    pub fn is_incomplete(&self) -> bool {
-        self.damaged_file().is_some()
-    }
-
-    /// Returns the first file that could not be read to its end.
-    pub fn damaged_file(&self) -> Option<&TracedFile> {
-        self.document.files.iter().find(|file| file.damage.is_some())
-    }
-}
 
 /// Reads the captures and analyses their connections.
 ///
 /// Calls `on_flagged` for each packet with flags. `stop` ends a live capture, or the reading of files, with the result
-/// so far. A file that is damaged after its first packets gives a result with [`TracedFile::damage`].
+/// so far. A file that is damaged after its first packets gives a result with `damage` in its file.
 pub fn trace(
     options: &TraceOptions,
     stop: &AtomicBool,

@@ -11,7 +11,7 @@ use super::filter::ConnectionFilter;
 #[derive(Debug, Clone)]
 pub struct TraceOptions {
     pub input: TraceInput,
-    /// Connections to analyse.
+    /// Hosts and ports whose connections are analysed.
     pub filter: ConnectionFilter,
     /// Limits of the analysis, and the points of the pictures.
     pub analysis: AnalysisOptions,

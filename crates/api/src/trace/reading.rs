@@ -10,12 +10,11 @@ use lfn_packet::decode::{Decoded, OtherPacket, decode};
 use lfn_packet::{TcpEndpoint, TcpSegment};
 use lfn_trace::{Analysis, PacketFlags};
 
-use super::Traced;
 use super::error::TraceError;
 use super::filter::ConnectionFilter;
 use super::input::{self, CaptureFile};
 use super::options::TraceOptions;
-use super::result::{self, since_1970};
+use super::result::{self, Traced, since_1970};
 use crate::documents::{CaptureCounts, TracedFile};
 use crate::error_text::error_chain;
 
@@ -143,7 +142,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Ends the analysis.
+    /// Ends the analysis and makes its result.
     pub(super) fn finish(self, interface: Option<String>) -> Traced {
         let FrameCounts { mut counts, first, last } = self.counts;
         counts.first = first.map(since_1970);

@@ -12,10 +12,29 @@ use lfn_results::evidence::Evidence;
 use lfn_results::evidence::capture::PeriodLimit;
 use lfn_trace::{Connection, Finished, Series};
 
-use super::Traced;
 use crate::documents::{
     CaptureCounts, CauseTotal, LimitTotal, TraceDocument, TraceSchema, TraceTotals, TracedConnection, TracedFile,
 };
+
+/// Result of an analysis.
+#[derive(Debug, Default)]
+pub struct Traced {
+    pub document: TraceDocument,
+    /// Points of the pictures of each connection, in the order of the document, if requested.
+    pub series: Vec<Option<Series>>,
+}
+
+impl Traced {
+    /// Reports whether a part of a capture could not be read.
+    pub fn is_incomplete(&self) -> bool {
+        self.damaged_file().is_some()
+    }
+
+    /// Returns the first file that could not be read to its end.
+    pub fn damaged_file(&self) -> Option<&TracedFile> {
+        self.document.files.iter().find(|file| file.damage.is_some())
+    }
+}
 
 /// Makes the result of a finished analysis.
 pub(super) fn result(
@@ -36,7 +55,7 @@ pub(super) fn result(
     Traced { document, series }
 }
 
-/// Diagnoses one connection.
+/// Diagnoses a connection, and returns its pictures' points.
 fn traced_connection(connection: Connection, number: u64) -> (TracedConnection, Option<Series>) {
     let mut with_evidence = Evidence::of_capture(connection.evidence);
     let diagnosis = diagnose(&with_evidence);

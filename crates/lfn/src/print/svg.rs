@@ -28,7 +28,9 @@ const CHARACTER_WIDTH: f64 = 0.6;
 
 /// Area of a picture.
 pub type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// Result of drawing on a canvas.
 pub type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+/// Column and row of a point.
 pub type Pixel = (i32, i32);
 
 /// Title and description of a picture, for readers that cannot see it.
@@ -38,11 +40,18 @@ pub struct PictureText<'a> {
     pub description: &'a str,
 }
 
+/// Size of a picture in pixels.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    pub width: i32,
+    pub height: i32,
+}
+
 /// Returns a picture as SVG. The same drawing gives the same text.
-pub fn picture(text: &PictureText<'_>, size: (u32, u32), draw: impl FnOnce(&Canvas<'_>) -> Drawn) -> Result<String> {
+pub fn picture(text: &PictureText<'_>, size: Size, draw: impl FnOnce(&Canvas<'_>) -> Drawn) -> Result<String> {
     let mut svg = String::new();
     {
-        let canvas = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        let canvas = SVGBackend::with_string(&mut svg, (size.width as u32, size.height as u32)).into_drawing_area();
         let drawn = canvas.fill(&WHITE).and_then(|()| draw(&canvas)).and_then(|()| canvas.present());
         drawn.map_err(|error| anyhow::anyhow!("cannot draw the picture: {error}"))?;
     }
@@ -138,8 +147,10 @@ mod tests {
     #[test]
     fn hostile_texts_stay_texts() {
         let text = PictureText { title: "<script>&\u{1b}[2J", description: "a\u{ffff}\u{0}b\n</desc>" };
-        let svg =
-            picture(&text, (100, 50), |canvas| write(canvas, "</text>\u{8}", (1, 20), 10.0, INK, HPos::Left)).unwrap();
+        let svg = picture(&text, Size { width: 100, height: 50 }, |canvas| {
+            write(canvas, "</text>\u{8}", (1, 20), 10.0, INK, HPos::Left)
+        })
+        .unwrap();
         assert!(svg.contains(r#"<title id="title">&lt;script&gt;&amp;?[2J</title>"#), "{svg}");
         assert!(svg.contains(r#"<desc id="desc">a??b &lt;/desc&gt;</desc>"#), "{svg}");
         assert_eq!(check::texts(&svg), ["&lt;/text&gt;?"]);

@@ -312,3 +312,64 @@ fn list_of_findings_is_that_of_a_test() {
     assert_eq!(list, stdout(&lfn().args(["test", "--list-findings"]).output().unwrap()));
     assert!(list.contains("receive window"), "{list}");
 }
+
+#[test]
+fn pictures_are_one_file_or_a_directory() {
+    let home = tempfile::tempdir().unwrap();
+    let mut capture = Capture::new();
+    for number in 0..7 {
+        capture.transfer(10_000_000 * u64::from(number), 40000 + number, 20 + u64::from(number));
+    }
+    let file = capture.write(&home.path().join("a.pcap"));
+    let directory = home.path().join("new/pictures");
+    let output = trace(&["--plot", directory.to_str().unwrap()], &[&file]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("pictures: 20 files in"), "{}", stderr(&output));
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 20);
+    let goodput = fs::read_to_string(directory.join("connection-1-goodput.svg")).unwrap();
+    // The largest connection is the first one.
+    assert!(goodput.contains("192.0.2.1:40006") && goodput.contains("a.pcap, connection 1"), "{goodput}");
+
+    let picture = home.path().join("a.svg");
+    for _ in 0..2 {
+        let output = trace(&["--plot", picture.to_str().unwrap(), "--from", "200ms", "--to", "500ms"], &[&file]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let all = fs::read_to_string(&picture).unwrap();
+    for title in ["Goodput and its limit", "Data and acknowledgements", "Bytes in flight", "Round-trip time"] {
+        assert!(all.contains(title), "{title}: {all}");
+    }
+    assert!(all.contains("in 300 ms"), "{all}");
+}
+
+#[test]
+fn unusable_plot_flags_are_usage_errors() {
+    let home = tempfile::tempdir().unwrap();
+    let file = one_transfer().write(&home.path().join("a.pcap"));
+    let missing = home.path().join("missing/a.svg");
+    let svg = home.path().join("a.svg");
+    let (missing, svg) = (missing.to_str().unwrap(), svg.to_str().unwrap());
+    for (words, says) in [
+        (&["--plot", missing][..], "missing/a.svg"),
+        (&["--plot", svg, "--from", "3s", "--to", "3s"], "--to must be later than --from"),
+        (&["--plot", svg, "--from", "soon"], "--from"),
+        (&["--from", "3s"], "--plot"),
+    ] {
+        let output = trace(words, &[&file]);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{words:?}: {}", stderr(&output));
+    }
+    assert!(!Path::new(svg).exists());
+}
+
+#[test]
+fn capture_without_data_has_no_picture() {
+    let home = tempfile::tempdir().unwrap();
+    let mut capture = Capture::new();
+    capture.segment(0, 40000, From::Client, SYN, [999, 0], 0);
+    let file = capture.write(&home.path().join("a.pcap"));
+    let svg = home.path().join("a.svg");
+    let output = trace(&["--plot", svg.to_str().unwrap()], &[&file]);
+    assert!(output.status.success() && stderr(&output).contains("no picture"), "{}", stderr(&output));
+    assert!(!svg.exists());
+}

@@ -16,8 +16,8 @@ pub struct PairEvidence {
     pub far_packets: u64,
     /// Connections that are in both captures.
     pub connections: u64,
-    /// Connections that were not compared, because too many were open.
-    pub skipped_connections: u64,
+    /// Packets of connections that were not compared, because there were too many.
+    pub skipped_packets: u64,
     /// Offset of the clocks of both captures; absent if no packet of either direction is in both captures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<PairClock>,
@@ -111,7 +111,7 @@ pub struct PairLoss {
     pub time: Option<Duration>,
     /// First lost byte of the stream, from 0.
     pub offset_bytes: u64,
-    /// Lost payload.
+    /// Lost payload of the group.
     pub bytes: u64,
     /// Lost packets of one MSS.
     pub packets: u64,

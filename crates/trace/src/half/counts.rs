@@ -1,6 +1,6 @@
 //! Counters of one direction.
 
-use super::DataPacket;
+use super::packet::DataPacket;
 
 /// Maximum number of loss events that are kept. Later ones are only counted.
 const MAX_EVENTS: usize = 512;

@@ -80,7 +80,7 @@ impl Exchanges {
         self.lockstep += at.saturating_sub(exchange.start);
         self.lockstep_wait += end.saturating_sub(exchange.last_sent);
         self.stride = self.stride.max(1);
-        if self.lockstep_blocks % self.stride == 0 {
+        if self.lockstep_blocks.is_multiple_of(self.stride) {
             if self.sizes.len() >= MAX_SIZES {
                 let mut keep = false;
                 self.sizes.retain(|_| {

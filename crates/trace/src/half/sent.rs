@@ -47,16 +47,8 @@ impl SentRuns {
         self.runs.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Run> {
-        self.runs.iter()
-    }
-
     pub(crate) fn front(&self) -> Option<&Run> {
         self.runs.front()
-    }
-
-    pub(crate) fn back(&self) -> Option<&Run> {
-        self.runs.back()
     }
 
     /// Adds a run. Most runs come last.
@@ -166,7 +158,7 @@ mod tests {
         let mut resent = 0;
         sent.resend(30, 50, 7, 20, |run| resent += run.length());
         assert_eq!(resent, 20);
-        let parts: Vec<_> = sent.iter().map(|run| (run.start, run.end, run.resends)).collect();
+        let parts: Vec<_> = sent.runs.iter().map(|run| (run.start, run.end, run.resends)).collect();
         assert_eq!(parts, [(0, 30, 0), (30, 50, 1), (50, 100, 0)]);
         let mut acknowledged = Vec::new();
         sent.acknowledge(40, |run| acknowledged.push((run.start, run.end, run.resends)));
@@ -192,5 +184,15 @@ mod tests {
             sent.insert(Run { resends: 1, ..run(number * 20, number * 20 + 10) });
         }
         assert!(sent.runs.len() <= MAX_RUNS);
+    }
+
+    #[test]
+    fn part_of_a_run_has_the_time_of_the_first_packet() {
+        let mut sent = SentRuns::default();
+        sent.insert(run(0, 100));
+        let mut times = Vec::new();
+        sent.acknowledge(40, |run| times.push((run.end, run.last_at)));
+        sent.acknowledge(100, |run| times.push((run.end, run.last_at)));
+        assert_eq!(times, [(40, 0), (100, 100)]);
     }
 }

@@ -13,7 +13,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use crate::print::svg::{
-    BLUE, Canvas, Drawn, FONT, INK, ORANGE, PictureText, Pixel, RED, SMALL_FONT, TITLE_FONT, picture, text_style, write,
+    BLUE, Canvas, Drawn, FONT, INK, ORANGE, PictureText, Pixel, RED, SMALL_FONT, Size, TITLE_FONT, picture, text_style,
+    write,
 };
 
 /// Data of the chart. Windows are in bytes, rates in bit/s.
@@ -47,7 +48,7 @@ pub struct MeasuredPoint {
     pub max: f64,
 }
 
-const SIZE: (u32, u32) = (720, 600);
+const SIZE: Size = Size { width: 720, height: 600 };
 /// Height of the title and the path. The mark of an inaccurate run is below.
 const HEADER: i32 = 74;
 /// Height of a line of this mark.
@@ -109,7 +110,7 @@ impl Chart<'_> {
             return Ok(());
         }
         let bottom = HEADER - 6 + MARK_LINE * lines.len() as i32;
-        canvas.draw(&Rectangle::new([(0, HEADER - 8), (SIZE.0 as i32, bottom)], RED.mix(0.1).filled()))?;
+        canvas.draw(&Rectangle::new([(0, HEADER - 8), (SIZE.width, bottom)], RED.mix(0.1).filled()))?;
         for (number, line) in (0..).zip(&lines) {
             write(canvas, line, (16, HEADER + 4 + MARK_LINE * number), FONT, RED, HPos::Left)?;
         }
@@ -202,7 +203,7 @@ impl Chart<'_> {
     }
 
     fn draw_legend(&self, canvas: &Canvas<'_>) -> Drawn {
-        let row = |number: i32| SIZE.1 as i32 - LEGEND + 20 + 30 * number;
+        let row = |number: i32| SIZE.height - LEGEND + 20 + 30 * number;
         canvas.draw(&PathElement::new([(20, row(0)), (48, row(0))], BLUE.stroke_width(3)))?;
         write(canvas, &self.predicted_label, (62, row(0)), FONT, INK, HPos::Left)?;
         self.draw_dot(canvas, (34, row(1)))?;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Found, on, percent};
+use super::found::{Found, on, percent};
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
 use crate::evidence::capture::CaptureEvidence;
 use crate::evidence::figures::Figures;
@@ -11,6 +11,11 @@ use crate::evidence::figures::Figures;
 pub(in crate::diagnose) const MIN_MISSED_SHARE: f64 = 0.002;
 /// Minimum packets with payload of a direction whose acknowledgements are all missing.
 pub(in crate::diagnose) const MIN_DATA_PACKETS: u64 = 10;
+
+/// Returns the evidence of a capture with enough packets for a judgement.
+pub(super) fn judged(figures: &Figures) -> Option<&CaptureEvidence> {
+    figures.capture.as_deref().filter(|capture| !is_blind(capture))
+}
 
 /// Returns true if the capture shows too little for any judgement of the path.
 pub(super) fn is_blind(capture: &CaptureEvidence) -> bool {

@@ -3,7 +3,8 @@
 use lfn_base::units::show_duration;
 use serde_json::json;
 
-use super::{Found, judged, on, percent};
+use super::faults::judged;
+use super::found::{Found, on, percent};
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
 use crate::evidence::capture::{CaptureEvidence, PolicerFit};
 use crate::evidence::figures::Figures;

@@ -5,8 +5,9 @@ use std::time::Duration;
 use lfn_base::units::show_duration;
 use serde_json::json;
 
+use super::faults::judged;
+use super::found::{Found, on};
 use super::losses::{is_flat, is_policed, loss_figures};
-use super::{Found, judged, on};
 use crate::diagnose::path::MIN_QUEUEING_DELAY;
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
 use crate::evidence::capture::CaptureEvidence;

@@ -3,7 +3,8 @@
 use lfn_base::units::{BitRate, show_duration};
 use serde_json::json;
 
-use super::{Found, buffer_for, judged, on, percent};
+use super::faults::judged;
+use super::found::{Found, buffer_for, on, percent};
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
 use crate::evidence::capture::{CaptureEvidence, PeriodLimit};
 use crate::evidence::figures::Figures;

@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::WIDTH;
+use super::layout::{MARGIN, WIDTH};
 use super::view::View;
 use crate::print::svg::{self, Canvas, Drawn, INK, Pixel, SMALL_FONT};
 
@@ -141,7 +141,7 @@ impl<'a, 'b> Axes<'a, 'b> {
             HPos::Center,
         )?;
         let name = format!("{y_name}, {}", self.y.unit);
-        svg::write(self.canvas, &name, (super::MARGIN, TOP / 2 - 3), SMALL_FONT, INK, HPos::Left)
+        svg::write(self.canvas, &name, (MARGIN, TOP / 2 - 3), SMALL_FONT, INK, HPos::Left)
     }
 
     /// Writes that a panel has nothing to show.

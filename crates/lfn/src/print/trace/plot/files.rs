@@ -11,7 +11,8 @@ use lfn_base::time::Instant;
 use lfn_session::atomic_file::AtomicFile;
 use lfn_trace::Series;
 
-use super::{PlottedConnection, TimeRange, overview, pictures};
+use super::picture::{overview, pictures};
+use super::view::{PlottedConnection, TimeRange};
 use crate::exit::{Failure, without_error_number};
 use crate::print;
 

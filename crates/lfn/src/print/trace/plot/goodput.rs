@@ -19,7 +19,7 @@ const MAX_PEAK: f64 = 2.5;
 /// Maximum number of periods in the description.
 const MAX_DESCRIBED: usize = 20;
 
-/// Draws the panel.
+/// Draws the panel on its canvas.
 pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
     let steps = Steps::new(view);
     let peak = steps.peak();

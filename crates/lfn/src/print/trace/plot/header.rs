@@ -5,9 +5,9 @@ use std::time::Duration;
 use lfn_base::units::show_duration;
 use plotters::style::text_anchor::HPos;
 
+use super::layout::{MARGIN, WIDTH};
 use super::steps::idle_share;
 use super::view::View;
-use super::{MARGIN, WIDTH};
 use crate::print::svg::{self, Canvas, Drawn, INK, SMALL_FONT, TITLE_FONT};
 
 /// Height of the title and the three lines below it.
@@ -15,7 +15,7 @@ pub const HEADER: i32 = 112;
 /// Smallest font of a line that is too long for the picture. Beyond it, the line is cut.
 const MIN_FONT: f64 = 11.0;
 
-/// Draws the header.
+/// Draws the title and the three lines.
 pub fn draw(canvas: &Canvas<'_>, title: &str, view: &View<'_>) -> Drawn {
     svg::write(canvas, title, (MARGIN, 24), TITLE_FONT, INK, HPos::Left)?;
     write_fitted(canvas, &ends(view), 52)?;

@@ -13,7 +13,7 @@ use crate::print::svg::{self, BLUE, Canvas, Drawn, INK, SMALL_FONT};
 /// Highest window relative to the bytes in flight that the plot shows. A larger window does not limit.
 const MAX_WINDOW: f64 = 2.5;
 
-/// Draws the panel.
+/// Draws the panel on its canvas.
 pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
     let (in_flight, window) = (highest(view, Figure::InFlight), highest(view, Figure::Window));
     let high = (in_flight as f64 * 1.05).max((window as f64).min(in_flight as f64 * MAX_WINDOW)).max(1000.0);

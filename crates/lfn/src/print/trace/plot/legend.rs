@@ -6,7 +6,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::axes::Axes;
-use super::{MARGIN, WIDTH, bands};
+use super::bands;
+use super::layout::{MARGIN, WIDTH};
 use crate::print::svg::{self, Canvas, Drawn, INK, Pixel, SMALL_FONT};
 
 /// Width of a sample.
@@ -23,7 +24,7 @@ pub enum Sample {
     Dashes(RGBColor),
     /// Filled area below a line.
     Area(RGBColor),
-    /// Range of values.
+    /// Bar from a minimum to a maximum.
     Bar(RGBColor),
     Cross(RGBColor),
     Ring(RGBColor),

@@ -11,7 +11,7 @@ use super::legend::{self, Sample};
 use super::view::View;
 use crate::print::svg::{BLUE, Canvas, Drawn, INK, SKY};
 
-/// Draws the panel.
+/// Draws the panel on its canvas.
 pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
     let base = view.evidence.rtt.base;
     let highest = samples(view).map(|point| point.value.max).max().unwrap_or_default().max(base);

@@ -15,7 +15,7 @@ const MAX_ABOVE: f64 = 0.4;
 /// Side of the squares that have at most one mark of a kind.
 const MARK_GRID: i32 = 5;
 
-/// Draws the panel.
+/// Draws the panel on its canvas.
 pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
     let (low, data_high) = extent(view);
     let window_high = view.acknowledgements().map(|point| point.value.window_end as f64).fold(0.0, f64::max);

@@ -12,7 +12,7 @@ const MAX_IDLE_SPAN: f64 = 50.0;
 /// Steps of the base RTT that find idle time.
 const IDLE_STEPS: f64 = 25.0;
 /// Goodput below this share of the usual maximum is nearly idle.
-const IDLE_SHARE: f64 = 0.2;
+const IDLE_SHARE: f64 = 1.0 / 3.0;
 
 /// Goodput of successive steps.
 pub struct Steps {
@@ -81,7 +81,7 @@ fn step_length(view: &View<'_>) -> f64 {
     if is_short || rtt == 0.0 || rtts * rtt > span { length } else { rtts * rtt }
 }
 
-/// Returns the share of the shown time with a goodput below a fifth of its usual maximum. None if the base RTT is
+/// Returns the share of the shown time with a goodput below a third of its usual maximum. None if the base RTT is
 /// unknown, if the time is too long for single gaps, or if the points are too far apart.
 pub fn idle_share(view: &View<'_>) -> Option<f64> {
     let rtt = view.evidence.rtt.base.as_secs_f64();

@@ -7,13 +7,29 @@ use lfn_base::units::Bytes;
 use lfn_results::evidence::capture::CaptureEvidence;
 use lfn_trace::{AcknowledgedRange, Point, Series};
 
-use super::{PlottedConnection, TimeRange};
-
 /// Shortest time that a picture shows.
 const MIN_SPAN: Duration = Duration::from_millis(1);
 
 /// Shortest time that a picture shows, relative to its start, so that the labels of time stay short.
 const MIN_SPAN_OF_START: f64 = 1e-4;
+
+/// Time of a connection that pictures show, since its first packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    pub from: Duration,
+    pub to: Duration,
+}
+
+/// A connection with the points of its pictures.
+#[derive(Debug)]
+pub struct PlottedConnection<'a> {
+    pub evidence: &'a CaptureEvidence,
+    pub series: &'a Series,
+    /// Time of the first packet, since 1970.
+    pub start: Instant,
+    /// Name of the capture and of the connection.
+    pub name: &'a str,
+}
 
 /// The shown part of a connection.
 pub struct View<'a> {

@@ -1,0 +1,110 @@
+//! The view of the sender: acknowledgements that have reached it, its bytes in flight, and its round trips.
+
+use super::direction::{Half, MAX_JUMP, MAX_PENDING, MIN_OUTAGE, PendingAck, packets};
+use super::packet::{DataPacket, PathRtt};
+use super::rounds::{Pause, Round};
+
+impl Half {
+    /// Adds an acknowledgement that reaches the sender at `due`.
+    pub(super) fn pend(&mut self, due: u64, window: u64, is_window_known: bool) {
+        let window = if is_window_known { window } else { u64::MAX };
+        let joins = self.pending_is_full_within(due);
+        let last = self.pending.back().map_or(0, |last| last.due);
+        if joins {
+            self.pending.pop_back();
+        }
+        self.pending.push_back(PendingAck { due: due.max(last), acknowledged: self.acknowledged, window });
+    }
+
+    fn pending_is_full_within(&self, due: u64) -> bool {
+        let (Some(first), Some(last)) = (self.pending.front(), self.pending.back()) else { return false };
+        self.pending.len() >= MAX_PENDING
+            || (self.pending.len() > MAX_PENDING / 2
+                && due.saturating_sub(last.due) < last.due.saturating_sub(first.due) / MAX_PENDING as u64)
+    }
+
+    /// Applies the acknowledgements that have reached the sender by `at`, and accounts for the time.
+    pub(crate) fn advance(&mut self, at: u64, rtt: &PathRtt) {
+        while let Some(ack) = self.pending.front().copied().filter(|ack| ack.due <= at) {
+            self.pending.pop_front();
+            self.account(ack.due);
+            self.reach_sender(&ack, rtt);
+        }
+        self.account(at);
+    }
+
+    pub(super) fn account(&mut self, at: u64) {
+        let time = at.saturating_sub(self.accounted);
+        let is_full = self.is_full();
+        let is_closed = self.window == 0;
+        let is_shrunk = self.window.saturating_mul(2) < self.counts.max_window;
+        if let Some(round) = &mut self.round {
+            round.full += if is_full { time } else { 0 };
+            round.closed += if is_closed { time } else { 0 };
+            round.shrunk += if is_shrunk { time } else { 0 };
+        } else if is_closed && self.has_data() {
+            self.counts.closed_while_idle += time;
+        }
+        self.accounted = self.accounted.max(at);
+    }
+
+    pub(super) fn reach_sender(&mut self, ack: &PendingAck, rtt: &PathRtt) {
+        let before = self.known;
+        self.known = self.known.max(ack.acknowledged);
+        self.window = ack.window;
+        let Some(round) = &mut self.round else { return };
+        round.acknowledged += self.known - before;
+        if self.known >= self.next {
+            round.end = ack.due;
+            round.is_drained = true;
+            let has_timeout = round.timeout > 0;
+            self.rounds.push(*round);
+            self.round = None;
+            self.drained = Some(ack.due);
+            self.exchanges.drained(ack.due, rtt.base(), self.counts.mss, has_timeout);
+        } else if self.known >= self.mark {
+            round.end = ack.due;
+            self.rounds.push(*round);
+            self.mark = self.next;
+            self.round = Some(Round { start: ack.due, end: ack.due, count: 1, ..Round::default() });
+        }
+    }
+
+    /// Records a pause after which identifications are missing: the packets of the pause were lost before the capture.
+    pub(super) fn note_jump(&mut self, packet: &DataPacket) {
+        let (Some(id), Some(last)) = (packet.ip_id, self.last_ip_id) else { return };
+        let pause = packet.at.saturating_sub(self.last_sent);
+        let jump = u64::from(id.wrapping_sub(last));
+        let expected = packets(u64::from(self.last_payload), self.counts.mss);
+        if pause >= MIN_OUTAGE && jump > expected + 1 && jump < MAX_JUMP {
+            self.counts.add_jump(self.last_sent, packet.at);
+            if let Some(round) = &mut self.round {
+                round.timeout += pause;
+                round.full = round.full.saturating_sub(pause);
+            }
+        }
+    }
+
+    /// Begins a round trip with new data after a pause.
+    pub(super) fn begin_round(&mut self, at: u64, rtt: &PathRtt) {
+        if self.round.is_some() {
+            return;
+        }
+        let mut pause = Pause::default();
+        // Data leaves the sender before it reaches the capture point.
+        if let Some(drained) = self.drained.take() {
+            match self.request {
+                Some(request) => {
+                    pause.receiver = request.saturating_sub(self.heard_all);
+                    pause.sender = at.saturating_sub(request + rtt.sender_min);
+                }
+                None => pause.idle = at.saturating_sub(drained),
+            }
+            let limit = (rtt.base() / 20).max(5_000_000);
+            self.exchanges.resumed(at, pause.sender + pause.idle, limit);
+        }
+        (self.request, self.heard_all) = (None, 0);
+        self.mark = self.next + 1;
+        self.round = Some(Round { start: at, end: at, pause, count: 1, ..Round::default() });
+    }
+}

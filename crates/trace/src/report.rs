@@ -1,0 +1,97 @@
+//! Limits and results of an analysis.
+
+use std::time::Duration;
+
+use lfn_base::time::Instant;
+use lfn_packet::TcpEndpoint;
+use lfn_results::evidence::capture::CaptureEvidence;
+
+use crate::series::Series;
+
+/// Points of the pictures of all open connections together, for each kind of points.
+const MAX_SERIES_POINTS: usize = 50_000;
+/// Points of a connection while many are open.
+const MIN_SERIES_POINTS: usize = 50;
+
+/// Limits of an analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct AnalysisOptions {
+    /// Maximum number of connections that are followed at the same time. The one that is idle for the longest time is
+    /// closed for a new one.
+    pub max_open: usize,
+    /// Maximum number of connections in the result: those with the most payload.
+    pub max_finished: usize,
+    /// Maximum number of points of the pictures of each connection, for each kind of points; 0 keeps none. While many
+    /// connections are open, each has fewer points.
+    pub series_points: usize,
+    /// Time that the pictures show, since the first packet of the connection.
+    pub series_from: Duration,
+    pub series_to: Duration,
+}
+
+impl Default for AnalysisOptions {
+    fn default() -> Self {
+        AnalysisOptions {
+            max_open: 20_000,
+            max_finished: 20_000,
+            series_points: 0,
+            series_from: Duration::ZERO,
+            series_to: Duration::MAX,
+        }
+    }
+}
+
+impl AnalysisOptions {
+    /// Returns the options of a new connection, if so many are open. They share the points of the pictures.
+    pub(crate) fn for_one_of(self, open: usize) -> Self {
+        let share = (MAX_SERIES_POINTS / open.max(1)).max(MIN_SERIES_POINTS);
+        AnalysisOptions { series_points: self.series_points.min(share), ..self }
+    }
+
+    /// Returns an empty series of a connection that begins at `start`, if pictures are requested.
+    pub(crate) fn new_series(&self, start: Instant) -> Option<Series> {
+        let series = Series::new(self.series_points);
+        (self.series_points > 0).then(|| series.limited_to(start + self.series_from, start + self.series_to))
+    }
+}
+
+/// A connection that has ended, or the capture has.
+#[derive(Debug)]
+pub struct Connection {
+    /// End that opened the connection; the end with the higher port if the handshake is missing.
+    pub client: TcpEndpoint,
+    pub server: TcpEndpoint,
+    /// The client sends most of the data, which `evidence` describes.
+    pub is_client_sender: bool,
+    /// Time of the first packet, since 1970.
+    pub start: Instant,
+    pub evidence: CaptureEvidence,
+    /// Points of the pictures, if requested.
+    pub series: Option<Series>,
+}
+
+/// Counts of the whole capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CaptureTotals {
+    /// TCP segments.
+    pub segments: u64,
+    /// Payload of all segments, as sent.
+    pub payload: u64,
+    /// Connections seen.
+    pub connections: u64,
+    /// Connections that were closed because too many were open.
+    pub evicted: u64,
+    /// Connections that the result does not list, because others have more payload.
+    pub unlisted: u64,
+    /// Time of the first and of the last segment, since 1970.
+    pub first: Option<Instant>,
+    pub last: Option<Instant>,
+}
+
+/// Result of an analysis.
+#[derive(Debug, Default)]
+pub struct Finished {
+    /// Connections, the largest payload first.
+    pub connections: Vec<Connection>,
+    pub totals: CaptureTotals,
+}
