@@ -6,6 +6,11 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use lfn_packet::{TcpEndpoint, TcpFlags, TcpOptions, Timestamps};
 
+use lfn_base::time::Instant;
+use lfn_packet::TcpSegment;
+use lfn_results::evidence::pair::PairEvidence;
+use std::time::Duration;
+
 use super::*;
 
 const MSS: u32 = 1000;
