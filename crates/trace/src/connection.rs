@@ -228,6 +228,14 @@ impl ConnectionState {
         }
     }
 
+    /// Limits the round trips and the arrivals of each direction.
+    pub(crate) fn limit(&mut self, rounds: usize, arrivals: usize) {
+        for end in &mut self.ends {
+            end.half.rounds.limit = rounds;
+            end.half.arrivals.limit = arrivals;
+        }
+    }
+
     /// Adds a segment of this connection.
     pub(crate) fn add(&mut self, at: Instant, segment: &TcpSegment) -> PacketFlags {
         let mut at = at.as_nanos().min(self.start + MAX_DURATION);

@@ -28,8 +28,8 @@ impl SenderClock {
         if self.tick.is_none() && time >= MIN_TIME && ticks > 0 {
             let measured = time as f64 / f64::from(ticks);
             // A growing queue makes the first estimate too long; the next larger tick is far away.
-            let fits = |tick: &&u64| measured >= (1.0 - MAX_ERROR) * **tick as f64 && measured < 3.0 * **tick as f64;
-            self.tick = TICKS.iter().find(fits).copied();
+            let fits = |tick: &u64| measured >= (1.0 - MAX_ERROR) * *tick as f64;
+            self.tick = TICKS.into_iter().filter(fits).max();
         }
         let Some(tick) = self.tick else { return };
         let delay = time as i64 - (u64::from(ticks) * tick) as i64;
