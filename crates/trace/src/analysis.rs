@@ -1,8 +1,5 @@
 //! All connections of a capture.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::HashMap;
 
 use lfn_base::time::Instant;
@@ -189,7 +186,9 @@ impl Analysis {
 }
 
 #[cfg(test)]
-mod picture_tests {
+mod tests {
+    use lfn_packet::{TcpFlags, TcpOptions};
+
     use super::*;
 
     #[test]
@@ -197,5 +196,31 @@ mod picture_tests {
         let options = AnalysisOptions { series_points: 2000, ..AnalysisOptions::default() };
         let points = |open| options.for_one_of(open).series_points;
         assert_eq!([points(1), points(25), points(500), points(1_000_000)], [2000, 2000, 100, 50]);
+    }
+
+    #[test]
+    fn many_connections_stay_within_the_limits() {
+        let options = AnalysisOptions { max_open: 1000, max_finished: 400, ..AnalysisOptions::default() };
+        let mut analysis = Analysis::new(options);
+        let endpoint = |port| TcpEndpoint { address: core::net::Ipv4Addr::LOCALHOST.into(), port };
+        for number in 0..20_000_u16 {
+            let segment = TcpSegment {
+                source: endpoint(number),
+                destination: endpoint(50_000),
+                ip_id: None,
+                ttl: 64,
+                ecn: 0,
+                sequence: 1,
+                acknowledgement: 1,
+                flags: TcpFlags::ACK,
+                window: 100,
+                payload: 10,
+                options: TcpOptions::default(),
+            };
+            analysis.add(Instant::from_nanos(u64::from(number)), &segment);
+            assert!(analysis.open.len() <= 1000 && analysis.finished.len() <= 800);
+            let closed = analysis.totals.evicted + analysis.open.len() as u64;
+            assert_eq!(analysis.totals.connections, closed);
+        }
     }
 }

@@ -252,8 +252,8 @@ fn window(own: &End, direction: &JudgedDirection, active: u64) -> WindowEvidence
     let share = |time: u64| if active == 0 { 0.0 } else { time as f64 / active as f64 };
     let full: u64 = rounds.iter().map(|round| round.full).sum();
     let binding = rounds.iter().filter(|round| direction.is_window_limited(round)).map(Round::time).sum();
-    let mut windows: Vec<u64> =
-        rounds.iter().filter(|round| direction.is_window_limited(round)).map(|round| round.window).collect();
+    let limited = rounds.iter().filter(|round| direction.is_window_limited(round) && round.window < u64::MAX);
+    let mut windows: Vec<u64> = limited.map(|round| round.window).collect();
     windows.sort_unstable();
     WindowEvidence {
         typical: Bytes(windows.get(windows.len() / 2).copied().unwrap_or(counts.max_window)),

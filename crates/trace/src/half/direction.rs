@@ -258,7 +258,7 @@ impl Half {
             self.counts.add_timeout(packet.at, silence);
         }
         if let Some(round) = &mut self.round {
-            round.resent += lost as u32;
+            round.resent = round.resent.saturating_add(lost as u32);
             round.timeout += if is_timeout { silence } else { 0 };
         }
         let length = (gap.end - gap.start) as u32;
@@ -309,7 +309,7 @@ impl Half {
             }
         });
         if let Some(round) = &mut self.round {
-            round.resent += count as u32;
+            round.resent = round.resent.saturating_add(count as u32);
             round.timeout += if is_timeout { silence } else { 0 };
         }
         let is_fast = self.duplicate_acks >= 2 && start == self.acknowledged;
@@ -529,7 +529,7 @@ impl Half {
             self.reach_sender(&ack, rtt);
         }
         if let Some(mut round) = self.round.take() {
-            round.end = at.max(round.start);
+            round.end = at.max(round.start).max(self.accounted);
             self.rounds.push(round);
         }
     }

@@ -16,7 +16,7 @@ pub(crate) struct Round {
     pub(crate) rtt: u64,
     /// Maximum bytes in flight at the sender.
     pub(crate) in_flight: u64,
-    /// Window at that time; 0 if unknown.
+    /// Window at that time; `u64::MAX` if unknown.
     pub(crate) window: u64,
     /// Time with a full window.
     pub(crate) full: u64,
@@ -79,7 +79,7 @@ impl Round {
         self.full += next.full;
         self.closed += next.closed;
         self.shrunk += next.shrunk;
-        self.resent += next.resent;
+        self.resent = self.resent.saturating_add(next.resent);
         self.timeout += next.timeout;
         self.is_drained = next.is_drained;
         self.pause.receiver += next.pause.receiver;

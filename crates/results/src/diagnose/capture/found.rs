@@ -10,6 +10,8 @@ use crate::diagnose::{Cause, Confidence, Finding, Remedy};
 use crate::evidence::capture::{CaptureEvidence, PeriodLimit};
 use crate::evidence::figures::Figures;
 
+/// Maximum buffer of a socket that a remedy sets, bytes.
+const MAX_BUFFER: u64 = 1 << 30;
 /// Maximum share of the time that a single cause explains: the rest moves the data.
 const MAX_EXPLAINED_SHARE: f64 = 0.99;
 
@@ -103,5 +105,5 @@ pub(in crate::diagnose) fn percent(share: f64) -> String {
 /// Returns a window or a buffer with this number of bytes for `sysctl`: twice the bytes, because the kernel uses half of a
 /// buffer for its own structures.
 pub(in crate::diagnose) fn buffer_for(bytes: f64) -> u64 {
-    ((2.0 * bytes) as u64).next_multiple_of(65_536).max(65_536)
+    ((2.0 * bytes) as u64).clamp(1, MAX_BUFFER).next_multiple_of(65_536)
 }
