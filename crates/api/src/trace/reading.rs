@@ -167,7 +167,7 @@ impl<'a> Reading<'a> {
             part.packets += 1;
             part.first.get_or_insert(at);
             part.last = part.last.max(Some(at));
-            let Some(segment) = self.counts.add(&frame, at) else { continue };
+            let Some(segment) = self.counts.add(&frame, at, &mut self.analysis) else { continue };
             if !self.filter.matches(&segment) {
                 self.counts.counts.excluded += 1;
                 continue;
@@ -188,7 +188,7 @@ impl<'a> Reading<'a> {
 
 impl FrameCounts {
     /// Counts a frame, and returns its TCP segment.
-    fn add(&mut self, frame: &CapturedFrame<'_>, at: Instant) -> Option<TcpSegment> {
+    fn add(&mut self, frame: &CapturedFrame<'_>, at: Instant, analysis: &mut Analysis) -> Option<TcpSegment> {
         let counts = &mut self.counts;
         counts.packets += 1;
         counts.bytes += u64::from(frame.original_length);
@@ -212,7 +212,7 @@ impl FrameCounts {
                 if let Some(message) = too_big
                     && let Some(segment) = message.segment
                 {
-                    self.analysis.add_too_big(segment.source, segment.destination, message.mtu);
+                    analysis.add_too_big(segment.source, segment.destination, message.mtu);
                 }
             }
             OtherPacket::OtherIp { .. } => counts.other_ip += 1,

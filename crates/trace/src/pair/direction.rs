@@ -21,6 +21,29 @@ const MAX_IN_ORDER: usize = 512;
 /// Segments among which a second copy by the same capture is searched.
 const RECENT: usize = 32;
 
+/// Place of a waiting part: its first byte, and the number of its segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PieceKey {
+    start: u64,
+    number: u64,
+}
+
+/// Waiting part that matches a segment of the other capture.
+#[derive(Clone, Copy, Debug)]
+struct FoundPiece {
+    key: PieceKey,
+    piece: Piece,
+}
+
+/// Figures of the connection for payload without a counterpart.
+#[derive(Clone, Copy, Debug)]
+struct GiveUpContext {
+    mss: u64,
+    /// Highest acknowledged byte.
+    acknowledged: u64,
+    first: u64,
+}
+
 /// One direction of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Direction {
@@ -39,7 +62,7 @@ pub(super) struct Direction {
 #[derive(Debug, Default)]
 pub(super) struct Side {
     /// Payload without a counterpart, by its first byte and the number of its segment.
-    pieces: BTreeMap<(u64, u64), Piece>,
+    pieces: BTreeMap<PieceKey, Piece>,
     /// Segments with such payload, in order.
     waiting: VecDeque<WaitingSegment>,
     /// Segments without payload and without counterpart.
@@ -216,19 +239,25 @@ impl Direction {
             match found {
                 None => {
                     let own = &mut self.sides[side.index()];
-                    own.pieces.insert((at, number), Piece { end: until, ..new });
+                    own.pieces.insert(PieceKey { start: at, number }, Piece { end: until, ..new });
                     is_waiting = true;
                 }
-                Some((key, piece)) => {
+                Some(FoundPiece { key, piece }) => {
                     other.pieces.remove(&key);
-                    if key.0 < at {
+                    if key.start < at {
                         other.pieces.insert(key, Piece { end: at, ..piece });
                     }
                     if until < piece.end {
-                        other.pieces.insert((until, key.1), piece);
+                        other.pieces.insert(PieceKey { start: until, number: key.number }, piece);
                     }
                     self.matched_bytes += until - at;
-                    self.record(Counterparts { side, at: new.at, other_at: piece.at, other_number: key.1, number });
+                    self.record(Counterparts {
+                        side,
+                        at: new.at,
+                        other_at: piece.at,
+                        other_number: key.number,
+                        number,
+                    });
                 }
             }
             at = until;
@@ -307,7 +336,7 @@ impl Direction {
             let keys: Vec<_> = own.pieces_of(&segment).collect();
             for key in keys {
                 let Some(piece) = own.pieces.remove(&key) else { continue };
-                own.give_up(key, &piece, [mss, acknowledged, first]);
+                own.give_up(key, &piece, &GiveUpContext { mss, acknowledged, first });
             }
         }
         while let Some((at, key)) = own.waiting_controls.front().filter(|(at, _)| *at < end).copied() {
@@ -346,26 +375,28 @@ impl Side {
     }
 
     /// Returns the end of the next part from `at` on, and the payload that has the part; none if no payload has it.
-    fn find(&self, at: u64, new: &Piece) -> (u64, Option<((u64, u64), Piece)>) {
+    fn find(&self, at: u64, new: &Piece) -> (u64, Option<FoundPiece>) {
         let mut until = new.end;
-        let mut best: Option<((u64, u64), Piece)> = None;
-        for (key, piece) in self.pieces.range((at.saturating_sub(self.longest), 0)..(new.end, 0)) {
+        let mut best: Option<FoundPiece> = None;
+        for (key, piece) in self.pieces.range(
+            PieceKey { start: at.saturating_sub(self.longest), number: 0 }..PieceKey { start: new.end, number: 0 },
+        ) {
             let is_other = piece.timestamp.is_some() && new.timestamp.is_some() && piece.timestamp != new.timestamp;
             if is_other || piece.end <= at {
                 continue;
             }
-            if key.0 > at {
-                until = until.min(key.0);
+            if key.start > at {
+                until = until.min(key.start);
                 continue;
             }
             // A transmission that was lost has no counterpart, so the later one is more likely.
-            let rank = |key: &(u64, u64), piece: &Piece| (piece.ip_id.is_some() && piece.ip_id == new.ip_id, key.1);
-            if best.as_ref().is_none_or(|(other, found)| rank(key, piece) > rank(other, found)) {
-                best = Some((*key, *piece));
+            let rank = |key: &PieceKey, piece: &Piece| (piece.ip_id.is_some() && piece.ip_id == new.ip_id, key.number);
+            if best.as_ref().is_none_or(|best| rank(key, piece) > rank(&best.key, &best.piece)) {
+                best = Some(FoundPiece { key: *key, piece: *piece });
             }
         }
         match best {
-            Some((_, piece)) => (new.end.min(piece.end), best),
+            Some(found) => (new.end.min(found.piece.end), best),
             None => (until, None),
         }
     }
@@ -373,16 +404,18 @@ impl Side {
     /// Marks waiting payload that is sent again.
     fn mark_resent(&mut self, start: u64, end: u64) {
         let from = start.saturating_sub(self.longest);
-        for (_, piece) in self.pieces.range_mut((from, 0)..(end, 0)) {
+        for (_, piece) in self.pieces.range_mut(PieceKey { start: from, number: 0 }..PieceKey { start: end, number: 0 })
+        {
             piece.is_resent |= piece.end > start;
         }
     }
 
     /// Returns the waiting parts of a segment.
-    fn pieces_of(&self, segment: &WaitingSegment) -> impl Iterator<Item = (u64, u64)> + use<'_> {
+    fn pieces_of(&self, segment: &WaitingSegment) -> impl Iterator<Item = PieceKey> + use<'_> {
         let number = segment.number;
-        let parts = self.pieces.range((segment.start, 0)..(segment.end, 0));
-        parts.map(|(key, _)| *key).filter(move |key| key.1 == number)
+        let parts =
+            self.pieces.range(PieceKey { start: segment.start, number: 0 }..PieceKey { start: segment.end, number: 0 });
+        parts.map(|(key, _)| *key).filter(move |key| key.number == number)
     }
 
     /// Removes segments from the front of the queue that have found their counterparts.
@@ -410,14 +443,14 @@ impl Side {
         control
     }
 
-    /// Counts payload that has no counterpart. `context` has the MSS, the highest acknowledged byte and the first byte.
-    fn give_up(&mut self, key: (u64, u64), piece: &Piece, context: [u64; 3]) {
-        let [mss, acknowledged, first] = context;
+    /// Counts payload that has no counterpart.
+    fn give_up(&mut self, key: PieceKey, piece: &Piece, context: &GiveUpContext) {
+        let GiveUpContext { mss, acknowledged, first } = *context;
         // Before the first common packet, one of the captures may not have begun.
-        if self.first_matched.is_none_or(|number| key.1 < number) {
+        if self.first_matched.is_none_or(|number| key.number < number) {
             return;
         }
-        let bytes = piece.end - key.0;
+        let bytes = piece.end - key.start;
         let packets = bytes.div_ceil(mss);
         if !piece.is_resent && acknowledged >= piece.end {
             self.counts.missed += packets;
@@ -425,15 +458,15 @@ impl Side {
         }
         self.counts.lost += packets;
         self.counts.lost_bytes += bytes;
-        let is_next = self.last_lost.is_some_and(|last| key.1 <= last + 1);
-        self.last_lost = Some(key.1);
+        let is_next = self.last_lost.is_some_and(|last| key.number <= last + 1);
+        self.last_lost = Some(key.number);
         self.group = if is_next { self.group + packets } else { packets };
         self.counts.groups += u64::from(!is_next);
         self.counts.largest_group = self.counts.largest_group.max(self.group);
         let losses = &mut self.counts.losses;
         let is_listed = self.counts.groups == losses.len() as u64;
         if !is_next && losses.len() < MAX_GROUPS {
-            losses.push(LostGroup { at: piece.at, offset: key.0.saturating_sub(first), bytes, packets });
+            losses.push(LostGroup { at: piece.at, offset: key.start.saturating_sub(first), bytes, packets });
         } else if let Some(last) = losses.last_mut().filter(|_| is_next && is_listed) {
             last.bytes += bytes;
             last.packets += packets;

@@ -11,7 +11,7 @@ use super::side::CaptureSide;
 /// Maximum number of connections that are compared.
 const MAX_CONNECTIONS: usize = 2000;
 
-/// Compares two captures.
+/// Compares two captures of one transfer.
 #[derive(Debug)]
 pub struct PairMatcher {
     /// Clock of the far capture minus the clock of the near capture, nanoseconds; an estimate.

@@ -14,7 +14,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Adds a difference.
+    /// Adds a difference of two times.
     pub(super) fn add(&mut self, difference: i64) {
         let (min, max) = self.range.unwrap_or((difference, difference));
         self.range = Some((min.min(difference), max.max(difference)));

@@ -24,7 +24,7 @@ struct Oriented<'a> {
 }
 
 impl PairMatcher {
-    /// Ends the comparison.
+    /// Ends the comparison and returns its result.
     pub fn finish(mut self) -> PairEvidence {
         for connection in self.connections.values_mut() {
             for direction in &mut connection.directions {

@@ -1,6 +1,5 @@
 //! `lfn trace`: converts the flags to the options of `lfn_api::trace`, and prints its result.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -130,7 +129,7 @@ pub fn run(args: TraceArgs) -> Result<Exit, Failure> {
             stop.store(true, Ordering::Relaxed);
         }
     })?;
-    if args.source.live.is_some() && std::io::stderr().is_terminal() {
+    if args.source.live.is_some() && print::terminal::stderr_is_terminal() {
         print::draw_stderr("\n");
     }
     let has_flags = flagged.finish()?;
@@ -212,7 +211,7 @@ impl TraceArgs {
 
 /// Prints the progress of a live capture in one line of a terminal.
 fn print_progress(progress: &LiveProgress) {
-    if std::io::stderr().is_terminal() {
+    if print::terminal::stderr_is_terminal() {
         let (elapsed, packets, bytes) = (progress.elapsed.as_secs(), progress.packets, Bytes(progress.bytes));
         let dropped = if progress.dropped > 0 { format!(", {} dropped", progress.dropped) } else { String::new() };
         print::draw_stderr(format_args!("\r{elapsed} s: {packets} packets, {}{dropped}\x1b[K", bytes.decimal()));
