@@ -1,6 +1,6 @@
 //! Segments of a transfer, as a packet capture at one end shows them.
 
-use std::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr};
 
 use lfn_base::time::Instant;
 use lfn_link::{Ecn, Packet};

@@ -245,7 +245,7 @@ impl Trial {
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     trials: u64,
-    /// Connections with losses.
+    /// Connections that lost packets.
     connections: u64,
     /// Connections that are called policed exactly if they are.
     right: u64,

@@ -6,10 +6,17 @@ use lfn_base::time::Instant;
 use lfn_packet::{TcpEndpoint, TcpSegment};
 
 use crate::connection::ConnectionState;
+use crate::evidence;
 use crate::flags::{PacketFlag, PacketFlags};
+use crate::half::{MAX_ENTRIES, MAX_ROUNDS};
 use crate::report::{AnalysisOptions, CaptureTotals, Connection, Finished};
 use crate::shared_path::SharedPaths;
 
+/// Round trips and arrivals of all open connections together. Each connection has its share of these.
+const ALL_ROUNDS: usize = 150_000;
+const ALL_ARRIVALS: usize = 600_000;
+/// Minimum entries of each connection.
+const MIN_ENTRIES: usize = 16;
 /// Segments between two searches for closed connections.
 const SWEEP_INTERVAL: u64 = 65_536;
 /// Time after which a closed connection is finished, nanoseconds.
@@ -70,8 +77,11 @@ impl Analysis {
             self.finish_closed(at);
         }
         let key = ConnectionKey::of(segment);
+        let share = |all: usize, max: usize| (all / self.open.len().max(1)).clamp(MIN_ENTRIES, max);
+        let (rounds, arrivals) = (share(ALL_ROUNDS, MAX_ROUNDS), share(ALL_ARRIVALS, MAX_ENTRIES));
         let mut reused = false;
         if let Some(state) = self.open.get_mut(&key) {
+            state.limit(rounds, arrivals);
             if !state.is_replaced_by(segment) {
                 return state.add(at, segment);
             }
@@ -105,7 +115,7 @@ impl Analysis {
         &self.totals
     }
 
-    /// Ends the analysis.
+    /// Ends the analysis and returns its result.
     pub fn finish(mut self) -> Finished {
         let open: Vec<ConnectionState> = std::mem::take(&mut self.open).into_values().collect();
         for state in open {
@@ -118,7 +128,7 @@ impl Analysis {
     }
 
     fn finish_one(&mut self, state: ConnectionState) {
-        let (connection, arrivals) = state.finish();
+        let (connection, arrivals) = evidence::finish(state);
         self.shared.add(&connection, arrivals);
         self.finished_series += usize::from(connection.series.is_some());
         self.finished.push(connection);

@@ -12,7 +12,7 @@ use crate::half::Arrival;
 
 /// Minimum losses of a fit.
 const MIN_LOSSES: usize = 8;
-/// Minimum size of a bucket, packets. A smaller one cannot be told from single losses.
+/// Minimum size of a bucket, packets. A smaller bucket looks like single losses.
 const MIN_BUCKET_PACKETS: f64 = 2.5;
 /// Rates that are tried, relative to the goodput between the losses.
 const FACTORS: [f64; 15] = [0.7, 0.8, 0.87, 0.93, 0.97, 1.0, 1.03, 1.07, 1.15, 1.3, 1.6, 2.2, 3.5, 6.0, 12.0];

@@ -4,10 +4,9 @@ use lfn_base::time::Instant;
 use lfn_packet::{MptcpOption, TcpEndpoint, TcpFlags, TcpOptions, TcpSegment};
 
 use crate::copies::{Copies, Fingerprint};
-use crate::evidence;
 use crate::flags::{PacketFlag, PacketFlags};
-use crate::half::{AckPacket, Arrival, DataPacket, Half, PathRtt};
-use crate::report::{AnalysisOptions, Connection};
+use crate::half::{AckPacket, DataPacket, Half, PathRtt};
+use crate::report::AnalysisOptions;
 use crate::round_trip::EndRtt;
 use crate::sender_clock::SenderClock;
 use crate::series::Series;
@@ -147,7 +146,7 @@ impl End {
 /// State of a connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
-    /// The first end is the one that sent the first packet of the capture.
+    /// The first end sent the first packet of the capture.
     pub(crate) ends: [End; 2],
     pub(crate) start: u64,
     pub(crate) last: u64,
@@ -155,7 +154,7 @@ pub(crate) struct ConnectionState {
     pub(crate) steps_back: u64,
     pub(crate) truncated_options: u64,
     /// End that opened the connection.
-    client: Option<usize>,
+    pub(crate) client: Option<usize>,
     /// Time of the acknowledgement of the SYN-ACK.
     pub(crate) established: Option<u64>,
     pub(crate) is_reset: bool,
@@ -226,6 +225,14 @@ impl ConnectionState {
             receiver_last: other.settled().max(other.min.unwrap_or(0)),
             sender_min,
             sender_last: own.last.or(own.min).unwrap_or(0),
+        }
+    }
+
+    /// Limits the round trips and the arrivals of each direction.
+    pub(crate) fn limit(&mut self, rounds: usize, arrivals: usize) {
+        for end in &mut self.ends {
+            end.half.rounds.limit = rounds;
+            end.half.arrivals.limit = arrivals;
         }
     }
 
@@ -437,30 +444,6 @@ impl ConnectionState {
         if factor > 1 {
             self.ends[sender].half.forget_full_windows(factor);
         }
-    }
-
-    /// Ends the connection.
-    pub(crate) fn finish(mut self) -> (Connection, Vec<Arrival>) {
-        for number in 0..2 {
-            let rtt = self.path_rtt(number);
-            self.ends[number].half.finish(self.last, &rtt);
-        }
-        let client =
-            self.client.unwrap_or_else(|| usize::from(self.ends[0].endpoint.port < self.ends[1].endpoint.port));
-        let payload =
-            |number: usize| self.ends[number].half.counts.payload.max(self.ends[number].half.counts.acknowledged);
-        let sender = usize::from(payload(1) > payload(0));
-        let (evidence, arrivals) = evidence::evidence(&mut self, sender);
-        let series = self.ends[sender].half.series.take().map(|series| *series);
-        let connection = Connection {
-            client: self.ends[client].endpoint,
-            server: self.ends[1 - client].endpoint,
-            is_client_sender: sender == client,
-            start: Instant::from_nanos(self.start),
-            evidence,
-            series,
-        };
-        (connection, arrivals)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lfn_base::time::Instant;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_packet::TcpFlags;
 use lfn_results::evidence::capture::{
@@ -12,7 +13,8 @@ use lfn_results::evidence::capture::{
 use crate::bucket::{self, Tolerance};
 use crate::connection::{ConnectionState, End, Hello};
 use crate::half::{Arrival, Half, LossEvent, MIN_UNANSWERED, Round, Silence};
-use crate::judge::{self, Direction};
+use crate::judge::{self, JudgedDirection};
+use crate::report::Connection;
 
 /// Share of a round trip's RTT to one side, from which the capture is at the other side.
 const MIN_SIDE_SHARE: f64 = 0.9;
@@ -34,8 +36,31 @@ const STEADY_SPREAD: f64 = 1.15;
 /// Minimum rate of a burst, relative to the steady rate.
 const MIN_BURST_FACTOR: f64 = 1.4;
 
+/// Ends a connection. Returns also its arrivals, for connections that share a path.
+pub(crate) fn finish(mut state: ConnectionState) -> (Connection, Vec<Arrival>) {
+    for number in 0..2 {
+        let rtt = state.path_rtt(number);
+        state.ends[number].half.finish(state.last, &rtt);
+    }
+    let ports = [&state.ends[0], &state.ends[1]].map(|end| end.endpoint.port);
+    let client = state.client.unwrap_or_else(|| usize::from(ports[0] < ports[1]));
+    let payload = |end: &End| end.half.counts.payload.max(end.half.counts.acknowledged);
+    let sender = usize::from(payload(&state.ends[1]) > payload(&state.ends[0]));
+    let (evidence, arrivals) = evidence(&mut state, sender);
+    let series = state.ends[sender].half.series.take().map(|series| *series);
+    let connection = Connection {
+        client: state.ends[client].endpoint,
+        server: state.ends[1 - client].endpoint,
+        is_client_sender: sender == client,
+        start: Instant::from_nanos(state.start),
+        evidence,
+        series,
+    };
+    (connection, arrivals)
+}
+
 /// Returns the evidence of the data from one end, and its arrivals if packets were lost.
-pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec<Arrival>) {
+fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec<Arrival>) {
     let rtt = rtt(state, sender);
     let handshake = handshake(state, sender);
     let arrivals = std::mem::take(&mut state.ends[sender].half.arrivals);
@@ -46,7 +71,7 @@ pub(crate) fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEv
     let application = application(own, other);
     let base = nanos(rtt.base);
     let has_window = other.pure_acks + other.half.counts.packets > 0 && half.counts.max_window > 0;
-    let direction = Direction {
+    let direction = JudgedDirection {
         start: state.start,
         end: state.last,
         base_rtt: base,
@@ -177,7 +202,7 @@ fn application(own: &End, other: &End) -> ApplicationEvidence {
 
 /// Returns the maximum RTT before a loss without a queue. A short queue is visible by its rank only: most losses follow
 /// RTTs above those of most other packets.
-fn flat_limit(events: &[LossEvent], direction: &Direction, rtt: &CaptureRtt, fit: Option<&PolicerFit>) -> u64 {
+fn flat_limit(events: &[LossEvent], direction: &JudgedDirection, rtt: &CaptureRtt, fit: Option<&PolicerFit>) -> u64 {
     let near = direction.base_rtt + direction.base_rtt / 10 + 1_000_000;
     let most = direction.base_rtt + nanos(rtt.p95).saturating_sub(direction.base_rtt) / 2;
     let usual = most.max(direction.base_rtt + MIN_QUEUE);
@@ -189,7 +214,7 @@ fn flat_limit(events: &[LossEvent], direction: &Direction, rtt: &CaptureRtt, fit
 
 fn loss(
     own: &End,
-    direction: &Direction,
+    direction: &JudgedDirection,
     rtt: &CaptureRtt,
     startup_loss: Option<u64>,
     fit: Option<&PolicerFit>,
@@ -221,7 +246,7 @@ fn loss(
     }
 }
 
-fn window(own: &End, direction: &Direction, active: u64) -> WindowEvidence {
+fn window(own: &End, direction: &JudgedDirection, active: u64) -> WindowEvidence {
     let rounds = own.half.rounds.as_slice();
     let counts = &own.half.counts;
     let share = |time: u64| if active == 0 { 0.0 } else { time as f64 / active as f64 };
@@ -245,7 +270,7 @@ fn window(own: &End, direction: &Direction, active: u64) -> WindowEvidence {
 
 fn queue(
     rounds: &[Round],
-    direction: &Direction,
+    direction: &JudgedDirection,
     active: u64,
     half: &Half,
     startup_capacity: Option<f64>,
@@ -299,7 +324,7 @@ fn startup_capacity(half: &Half, startup_loss: Option<u64>) -> Option<f64> {
 }
 
 /// Returns the rate of a full path: the median of the round trips with a queue, bytes per second.
-fn capacity(rounds: &[&Round], direction: &Direction) -> Option<f64> {
+fn capacity(rounds: &[&Round], direction: &JudgedDirection) -> Option<f64> {
     let has_queue = |round: &&&Round| round.rtt > 0 && !direction.is_flat(round.rtt) && round.resent == 0;
     let mut rates: Vec<f64> = rounds.iter().filter(has_queue).map(|round| round.rate()).collect();
     rates.sort_by(f64::total_cmp);
@@ -307,7 +332,7 @@ fn capacity(rounds: &[&Round], direction: &Direction) -> Option<f64> {
 }
 
 /// Returns the payload that passed faster than the later steady rate, before the first round trip at this rate.
-fn burst(rounds: &[&Round], direction: &Direction) -> Option<Bytes> {
+fn burst(rounds: &[&Round], direction: &JudgedDirection) -> Option<Bytes> {
     let late = rounds.get(rounds.len() / 2..)?;
     if late.len() < MIN_LATE_ROUNDS {
         return None;

@@ -52,7 +52,7 @@ impl PacketFlags {
         self.0 == 0
     }
 
-    /// Adds a flag.
+    /// Adds a flag to the set.
     pub fn insert(&mut self, flag: PacketFlag) {
         self.0 |= 1 << flag as u32;
     }

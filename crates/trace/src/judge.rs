@@ -21,12 +21,12 @@ pub(crate) const MAX_FLAT_RTT: f64 = 1.25;
 pub(crate) const RTT_JITTER: u64 = 2_000_000;
 /// A pause that is longer than this share of the RTT is a limit of the application.
 const MIN_PAUSE_SHARE: f64 = 0.1;
-/// Minimum pause, nanoseconds.
+/// Minimum length of a pause, nanoseconds.
 const MIN_PAUSE: u64 = 1_000_000;
 
 /// Figures of the whole direction that the judgement of one round trip needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Direction {
+pub(crate) struct JudgedDirection {
     /// First packet of the connection, nanoseconds since 1970.
     pub(crate) start: u64,
     /// Last packet of the connection.
@@ -39,7 +39,7 @@ pub(crate) struct Direction {
     pub(crate) has_window: bool,
 }
 
-/// Judged round trips.
+/// Periods and slow start of a direction.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) periods: Vec<Period>,
@@ -49,7 +49,7 @@ pub(crate) struct Judged {
     pub(crate) startup_loss: Option<u64>,
 }
 
-impl Direction {
+impl JudgedDirection {
     /// Returns true if an RTT is near the base RTT; an unknown RTT is.
     pub(crate) fn is_flat(&self, rtt: u64) -> bool {
         rtt as f64 <= MAX_FLAT_RTT * self.base_rtt as f64 + RTT_JITTER as f64
@@ -68,7 +68,7 @@ impl Direction {
 }
 
 /// Finds the limit of each round trip.
-pub(crate) fn judge(rounds: &[Round], direction: &Direction) -> Judged {
+pub(crate) fn judge(rounds: &[Round], direction: &JudgedDirection) -> Judged {
     let starts = slow_starts(rounds, direction);
     let mut periods = Periods::new(direction.start, direction.end);
     if let Some(first) = rounds.first() {
@@ -106,7 +106,7 @@ struct SlowStarts {
 }
 
 /// Finds the slow start at the beginning, and those after pauses.
-fn slow_starts(rounds: &[Round], direction: &Direction) -> SlowStarts {
+fn slow_starts(rounds: &[Round], direction: &JudgedDirection) -> SlowStarts {
     let restart = direction.base_rtt * 2 + 200_000_000;
     let mut flags = Vec::with_capacity(rounds.len());
     let mut evidence = StartupEvidence::default();
@@ -177,7 +177,7 @@ enum GrowthEnd {
 }
 
 impl Growth {
-    fn update(&mut self, round: &Round, direction: &Direction) -> GrowthEnd {
+    fn update(&mut self, round: &Round, direction: &JudgedDirection) -> GrowthEnd {
         if round.resent > 0 {
             return GrowthEnd::Reason;
         }

@@ -16,7 +16,7 @@ const MIN_SERIES_POINTS: usize = 50;
 /// Limits of an analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct AnalysisOptions {
-    /// Maximum number of connections that are followed at the same time. The one that is idle for the longest time is
+    /// Maximum number of connections that are followed at the same time. The connection with the oldest packet is
     /// closed for a new one.
     pub max_open: usize,
     /// Maximum number of connections in the result: those with the most payload.
@@ -73,11 +73,11 @@ pub struct Connection {
 /// Counts of the whole capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaptureTotals {
-    /// TCP segments.
+    /// TCP segments of the capture.
     pub segments: u64,
     /// Payload of all segments, as sent.
     pub payload: u64,
-    /// Connections seen.
+    /// Connections of the capture.
     pub connections: u64,
     /// Connections that were closed because too many were open.
     pub evicted: u64,

@@ -27,8 +27,8 @@ impl SenderClock {
         let (ticks, time) = (value.wrapping_sub(first_value), at.saturating_sub(first_at));
         if self.tick.is_none() && time >= MIN_TIME && ticks > 0 {
             let measured = time as f64 / f64::from(ticks);
-            // A growing queue makes the first estimate too long. If two ticks fit, the longer one is nearer.
-            let fits = |tick: &u64| (1.0 - MAX_ERROR..3.0).contains(&(measured / *tick as f64));
+            // A growing queue makes the first estimate too long; the next larger tick is far away.
+            let fits = |tick: &u64| measured >= (1.0 - MAX_ERROR) * *tick as f64;
             self.tick = TICKS.into_iter().filter(fits).max();
         }
         let Some(tick) = self.tick else { return };

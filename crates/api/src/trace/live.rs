@@ -34,7 +34,7 @@ pub struct LiveCapture<'a> {
     dropped: u64,
 }
 
-/// Opens the interface.
+/// Opens the capture on the interface of the options, for the hosts of the filter.
 pub fn open<'a>(
     options: &LiveOptions,
     filter: &ConnectionFilter,

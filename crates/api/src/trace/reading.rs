@@ -207,7 +207,14 @@ impl FrameCounts {
         match other {
             OtherPacket::Udp => counts.udp += 1,
             OtherPacket::Quic => counts.quic += 1,
-            OtherPacket::Icmp { .. } => counts.icmp += 1,
+            OtherPacket::Icmp { too_big } => {
+                counts.icmp += 1;
+                if let Some(message) = too_big
+                    && let Some(segment) = message.segment
+                {
+                    self.analysis.add_too_big(segment.source, segment.destination, message.mtu);
+                }
+            }
             OtherPacket::OtherIp { .. } => counts.other_ip += 1,
             OtherPacket::Fragment => {}
             OtherPacket::NotIp => counts.not_ip += 1,

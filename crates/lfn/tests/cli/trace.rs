@@ -373,3 +373,66 @@ fn capture_without_data_has_no_picture() {
     assert!(output.status.success() && stderr(&output).contains("no picture"), "{}", stderr(&output));
     assert!(!svg.exists());
 }
+
+/// Both captures of a transfer of 200 packets on a path with 20 ms forward and 10 ms back. The packets in `lost` are
+/// sent again after 100 ms. The far clock is an hour ahead.
+fn both_captures(lost: &[u64]) -> [Capture; 2] {
+    const AHEAD: u64 = 3_600_000_000;
+    let mut frames = [Vec::new(), Vec::new()];
+    for index in 0..200_u64 {
+        let sequence = 1000 + (index * PAYLOAD as u64) as u32;
+        let mut at = index * 1000;
+        if lost.contains(&index) {
+            frames[0].push((at, From::Client, [sequence, 5000], PAYLOAD));
+            at += 100_000;
+        }
+        frames[0].push((at, From::Client, [sequence, 5000], PAYLOAD));
+        frames[1].push((at + 20_000 + AHEAD, From::Client, [sequence, 5000], PAYLOAD));
+        let ack = sequence + PAYLOAD as u32;
+        frames[1].push((at + 20_010 + AHEAD, From::Server, [5000, ack], 0));
+        frames[0].push((at + 30_010, From::Server, [5000, ack], 0));
+    }
+    frames.map(|mut frames| {
+        frames.sort_by_key(|(at, ..)| *at);
+        let mut capture = Capture::new();
+        for (at, from, numbers, payload) in frames {
+            capture.segment(at, 40000, from, ACK, numbers, payload);
+        }
+        capture
+    })
+}
+
+#[test]
+fn two_captures_show_losses_and_delays() {
+    let home = tempfile::tempdir().unwrap();
+    let [near, far] = both_captures(&[50, 51, 120]);
+    let near = near.write(&home.path().join("near.pcap"));
+    let far = far.write(&home.path().join("far.pcap"));
+    let flags = ["--near", near.to_str().unwrap(), "--far", far.to_str().unwrap()];
+    let document = document(&flags, &[], 0);
+    let pair = &document["pair"];
+    let forward = &pair["forward"];
+    assert_eq!((&forward["lost"], &forward["loss_bursts"]), (&3.into(), &2.into()), "{pair}");
+    assert_eq!(forward["losses"][0]["offset_bytes"], 50_000, "{pair}");
+    assert_eq!((&pair["reverse"]["lost"], &pair["reverse"]["lost_acknowledgements"]), (&0.into(), &0.into()));
+    let clock = |key: &str| pair["clock"][key].as_f64().unwrap();
+    assert!((clock("min_rtt_seconds") - 0.03).abs() < 1e-6, "{pair}");
+    // Half of the difference between the delays counts as a part of the offset.
+    assert!((clock("offset_seconds") - 3600.005).abs() < 1e-3, "{pair}");
+    assert_eq!(document["files"].as_array().unwrap().len(), 2);
+    assert_eq!(document["connections"].as_array().unwrap().len(), 1);
+    let text = stdout(&trace(&flags, &[]));
+    assert!(text.contains("3 lost between the captures") && text.contains("near to far"), "{text}");
+}
+
+#[test]
+fn captures_without_a_common_packet_are_an_error() {
+    let home = tempfile::tempdir().unwrap();
+    let near = one_transfer().write(&home.path().join("near.pcap"));
+    let mut other = Capture::new();
+    other.transfer(0, 41000, 5);
+    let far = other.write(&home.path().join("far.pcap"));
+    let output = trace(&["--near", near.to_str().unwrap(), "--far", far.to_str().unwrap()], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("have no packet in common"), "{}", stderr(&output));
+}

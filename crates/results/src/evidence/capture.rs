@@ -63,7 +63,7 @@ pub enum CapturePoint {
     Sender,
     /// At the receiver: acknowledgements follow the data at once.
     Receiver,
-    /// Between both ends.
+    /// Between sender and receiver.
     Middle,
     /// The capture has no RTT.
     #[default]
@@ -97,7 +97,7 @@ pub enum PeriodLimit {
     Receiver,
     /// The path: its capacity, its queue, or the congestion window.
     Path,
-    /// Losses were repaired.
+    /// Lost data was sent again.
     Recovery,
 }
 
@@ -258,7 +258,7 @@ pub struct QueueEvidence {
     /// Queueing delay when the losses began, median.
     #[serde(rename = "delay_at_loss_seconds", default, with = "optional_seconds")]
     pub delay_at_loss: Option<Duration>,
-    /// Maximum queueing delay.
+    /// Maximum delay in the queue.
     #[serde(rename = "max_delay_seconds", with = "seconds")]
     pub max_delay: Duration,
     /// Rate of the other connections of this capture in the same direction and time.

@@ -1,26 +1,34 @@
 //! Packets of a direction that passed or were lost, in the order of their sending: the input of the token bucket fit.
 
-/// Maximum number of entries. Beyond it, neighbours that passed are merged.
-const MAX_ENTRIES: usize = 8192;
+/// Maximum number of entries without another limit. Beyond it, neighbours that passed are merged.
+pub(crate) const MAX_ENTRIES: usize = 8192;
 
 /// Packets that passed, or one that was lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Arrival {
     /// Time of sending, nanoseconds since 1970.
     pub(crate) at: u64,
-    /// Payload bytes.
+    /// Bytes of payload together.
     pub(crate) length: u32,
     pub(crate) is_lost: bool,
 }
 
 /// Arrivals of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Arrivals {
     entries: Vec<Arrival>,
+    /// Maximum number of entries.
+    pub(crate) limit: usize,
     losses: u32,
     /// Passed packets closer than this are merged.
     merge_within: u64,
     is_overflown: bool,
+}
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        Arrivals { entries: Vec::new(), limit: MAX_ENTRIES, losses: 0, merge_within: 0, is_overflown: false }
+    }
 }
 
 impl Arrivals {
@@ -35,7 +43,7 @@ impl Arrivals {
             last.length = last.length.saturating_add(arrival.length);
             return;
         }
-        if self.entries.len() >= MAX_ENTRIES {
+        if self.entries.len() >= self.limit.max(16) {
             self.merge_neighbours();
         }
         if !self.is_overflown {
@@ -54,8 +62,8 @@ impl Arrivals {
             (Some(first), Some(last)) => last.at.saturating_sub(first.at),
             _ => 0,
         };
-        self.merge_within = (self.merge_within * 2).max(span / MAX_ENTRIES as u64 * 2).max(1000);
-        let mut merged: Vec<Arrival> = Vec::with_capacity(MAX_ENTRIES);
+        self.merge_within = (self.merge_within * 2).max(span / self.limit.max(16) as u64 * 2).max(1000);
+        let mut merged: Vec<Arrival> = Vec::with_capacity(self.entries.len() / 2 + 16);
         for arrival in self.entries.drain(..) {
             match merged.last_mut() {
                 Some(last)
@@ -70,7 +78,7 @@ impl Arrivals {
             }
         }
         // Too many losses to keep: the first ones show the bucket.
-        self.is_overflown = merged.len() > MAX_ENTRIES * 7 / 8;
+        self.is_overflown = merged.len() > self.limit.max(16) * 7 / 8;
         self.entries = merged;
     }
 }

@@ -44,7 +44,7 @@ struct Finished {
 }
 
 impl Exchanges {
-    /// Records new data.
+    /// Records new data of the sender.
     pub(crate) fn sent(&mut self, at: u64, payload: u32) {
         let current =
             self.current.get_or_insert(Current { start: at, bytes: 0, last_sent: at, last_size: 0, packets: 0 });

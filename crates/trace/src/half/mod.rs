@@ -13,8 +13,8 @@ mod rounds;
 mod sender_view;
 mod sent;
 
-pub(crate) use arrivals::Arrival;
+pub(crate) use arrivals::{Arrival, MAX_ENTRIES};
 pub(crate) use counts::{LossEvent, Silence};
 pub(crate) use direction::{Half, MIN_UNANSWERED};
 pub(crate) use packet::{AckPacket, DataPacket, PathRtt};
-pub(crate) use rounds::Round;
+pub(crate) use rounds::{MAX_ROUNDS, Round};

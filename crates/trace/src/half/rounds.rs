@@ -1,16 +1,16 @@
 //! Round trips of one direction: from the sending of data to the acknowledgement of this data.
 
-/// Maximum number of round trips. Beyond it, neighbours are merged.
-const MAX_ROUNDS: usize = 1024;
+/// Maximum number of round trips without another limit. Beyond it, neighbours are merged.
+pub(crate) const MAX_ROUNDS: usize = 1024;
 
 /// One round trip, or several merged ones. Times are nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Round {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Bytes acknowledged.
+    /// Bytes that were acknowledged.
     pub(crate) acknowledged: u64,
-    /// New bytes sent.
+    /// Bytes that were sent first.
     pub(crate) sent: u64,
     /// Minimum of the RTT between both ends; 0 without a sample.
     pub(crate) rtt: u64,
@@ -91,14 +91,22 @@ impl Round {
 }
 
 /// Finished round trips in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Rounds {
     rounds: Vec<Round>,
+    /// Maximum number of entries.
+    pub(crate) limit: usize,
+}
+
+impl Default for Rounds {
+    fn default() -> Self {
+        Rounds { rounds: Vec::new(), limit: MAX_ROUNDS }
+    }
 }
 
 impl Rounds {
     pub(crate) fn push(&mut self, round: Round) {
-        if self.rounds.len() >= MAX_ROUNDS {
+        while self.rounds.len() >= self.limit.max(2) {
             self.merge_neighbours();
         }
         self.rounds.push(round);
@@ -116,7 +124,7 @@ impl Rounds {
 
     /// Merges pairs of neighbours. A pause stays between rounds if it is long.
     fn merge_neighbours(&mut self) {
-        let mut merged: Vec<Round> = Vec::with_capacity(MAX_ROUNDS / 2);
+        let mut merged: Vec<Round> = Vec::with_capacity(self.rounds.len() / 2 + 2);
         let mut joined = true;
         for round in self.rounds.drain(..) {
             match merged.last_mut() {

@@ -8,7 +8,7 @@ use lfn_packet::{TcpFlags, TcpSegment};
 
 use super::offset::signed_difference;
 use super::samples::Samples;
-use super::{CaptureSide, MATCH_TIME};
+use super::side::{CaptureSide, MATCH_TIME};
 
 /// Maximum number of segments of one capture that wait for their counterpart.
 const MAX_WAITING: usize = 50_000;

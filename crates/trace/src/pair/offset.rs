@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use lfn_base::time::Instant;
 use lfn_packet::{TcpEndpoint, TcpSegment};
 
-use super::CaptureSide;
+use super::side::CaptureSide;
 
 /// Maximum number of remembered segments of the near capture.
 const MAX_REMEMBERED: usize = 100_000;

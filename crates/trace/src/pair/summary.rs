@@ -1,6 +1,6 @@
 //! Result of a comparison: the orientation of each connection, the clock offset and the sums of all connections.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::time::Duration;
 
 use lfn_base::figure::Figure;
@@ -9,7 +9,8 @@ use lfn_packet::TcpEndpoint;
 use lfn_results::evidence::pair::{PairClock, PairDelay, PairDirection, PairEvidence, PairLoss};
 
 use super::direction::Direction;
-use super::{CaptureSide, PairMatcher, PairedConnection};
+use super::matcher::{PairMatcher, PairedConnection};
+use super::side::CaptureSide;
 
 /// Maximum number of groups of losses in the result.
 const MAX_LOSSES: usize = 20;
@@ -22,8 +23,20 @@ struct Oriented<'a> {
     reverse: &'a Direction,
 }
 
+impl PairMatcher {
+    /// Ends the comparison.
+    pub fn finish(mut self) -> PairEvidence {
+        for connection in self.connections.values_mut() {
+            for direction in &mut connection.directions {
+                direction.finish(self.last);
+            }
+        }
+        summarize(self)
+    }
+}
+
 /// Adds up all connections.
-pub(super) fn summarize(matcher: PairMatcher) -> PairEvidence {
+fn summarize(matcher: PairMatcher) -> PairEvidence {
     let mut connections: Vec<_> = matcher.connections.iter().collect();
     connections.sort_by_key(|(ends, _)| **ends);
     let common = connections.iter().filter(|(_, connection)| connection.is_in_both());

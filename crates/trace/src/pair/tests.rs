@@ -2,9 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr};
 
 use lfn_packet::{TcpEndpoint, TcpFlags, TcpOptions, Timestamps};
+
+use lfn_base::time::Instant;
+use lfn_packet::TcpSegment;
+use lfn_results::evidence::pair::PairEvidence;
+use std::time::Duration;
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Comparison of two captures as text.
 
-use lfn_base::units::{Bytes, Ratio, show_duration};
+use lfn_base::units::{Bytes, show_duration};
 use lfn_results::evidence::pair::{PairDelay, PairDirection, PairEvidence, PairLoss};
 
 use crate::print::label_columns::Page;
@@ -60,9 +60,9 @@ fn loss(direction: &PairDirection) -> String {
     if direction.lost == 0 {
         return format!("{} packets sent, no data lost{acks}", direction.sent);
     }
-    let share = Ratio::new(direction.lost_share).unwrap_or_default();
+    let share = direction.lost_share * 100.0;
     format!(
-        "{} packets sent, {} lost between the captures ({share}, {}) in {} groups of up to {}{acks}",
+        "{} packets sent, {} lost between the captures ({share:.2} %, {}) in {} groups of up to {}{acks}",
         direction.sent,
         direction.lost,
         Bytes(direction.lost_bytes).decimal(),

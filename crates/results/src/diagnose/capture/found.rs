@@ -83,7 +83,13 @@ impl Found {
 }
 
 /// Returns a command for the sending or for the receiving host.
-pub(in crate::diagnose) fn on(host: &str, command: impl Into<String>) -> Remedy {
+///
+/// `endpoint` is an address with a port, or a description of a host.
+pub(in crate::diagnose) fn on(endpoint: &str, command: impl Into<String>) -> Remedy {
+    let host = match endpoint.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host.trim_matches(['[', ']']),
+        _ => endpoint,
+    };
     Remedy { command: command.into(), host: Some(host.to_owned()) }
 }
 
