@@ -7,7 +7,7 @@ use lfn_packet::{SackRange, TcpFlags, TcpOptions, TcpSegment, Timestamps};
 use lfn_results::diagnose::diagnose;
 use lfn_results::evidence::Evidence;
 use lfn_results::evidence::capture::CaptureEvidence;
-use lfn_trace::{Analysis, AnalysisOptions};
+use lfn_trace::{Analysis, AnalysisOptions, CaptureSide, OffsetEstimate, PairMatcher};
 use proptest::prelude::*;
 
 use crate::support::{endpoint, sack, segment};
@@ -94,31 +94,82 @@ fn assert_sound(evidence: &CaptureEvidence) {
     diagnose(&Evidence::of_capture(evidence.clone()));
 }
 
+/// Analyzes the segments with these limits, and checks the evidence.
+fn assert_sound_analysis(steps: &[Step], start: u64, options: AnalysisOptions) {
+    let mut analysis = Analysis::new(options);
+    let mut at = start;
+    for (number, step) in steps.iter().enumerate() {
+        at = at.saturating_add_signed(step.nanos);
+        analysis.add(Instant::from_nanos(at), &step.segment);
+        if number % 16 == 0 {
+            analysis.add_too_big(step.segment.source, step.segment.destination, step.segment.payload);
+        }
+    }
+    let finished = analysis.finish();
+    let totals = finished.totals;
+    assert_eq!(totals.segments, steps.len() as u64);
+    assert_eq!(totals.connections, totals.unlisted + finished.connections.len() as u64);
+    for connection in &finished.connections {
+        assert_sound(&connection.evidence);
+        // Small connections lose their points when there are many.
+        let points =
+            connection.series.as_ref().map_or(0, |series| series.rtts().len() + series.acknowledgements().len());
+        assert!(points <= 2 * options.series_points);
+    }
+}
+
+/// Returns times of the first segment: at both ends of the range, and now.
+fn start() -> impl Strategy<Value = u64> {
+    prop::sample::select(vec![0, 1_700_000_000_000_000_000, u64::MAX - 1_000_000_000])
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_segments_give_sound_evidence(
-        steps in prop::collection::vec(step(), 1..200),
-        start in prop::sample::select(vec![0, 1_700_000_000_000_000_000, u64::MAX - 1_000_000_000]),
-    ) {
+    fn random_segments_give_sound_evidence(steps in prop::collection::vec(step(), 1..200), start in start()) {
         let options = AnalysisOptions { series_points: 10, max_open: 4, max_finished: 50, ..AnalysisOptions::default() };
-        let mut analysis = Analysis::new(options);
+        assert_sound_analysis(&steps, start, options);
+    }
+
+    #[test]
+    fn random_pairs_of_captures_give_finite_delays(
+        steps in prop::collection::vec((step(), any::<bool>()), 1..100),
+        start in start(),
+    ) {
+        let mut estimate = OffsetEstimate::default();
         let mut at = start;
-        for (number, step) in steps.iter().enumerate() {
+        let mut segments = Vec::new();
+        for (step, is_near) in &steps {
             at = at.saturating_add_signed(step.nanos);
-            analysis.add(Instant::from_nanos(at), &step.segment);
-            if number % 16 == 0 {
-                analysis.add_too_big(step.segment.source, step.segment.destination, step.segment.payload);
+            let side = if *is_near { CaptureSide::Near } else { CaptureSide::Far };
+            segments.push((side, Instant::from_nanos(at), step.segment));
+            if side == CaptureSide::Near && step.segment.window % 2 == 0 {
+                segments.push((CaptureSide::Far, Instant::from_nanos(at.saturating_add(5_000_000)), step.segment));
             }
         }
-        let finished = analysis.finish();
-        let totals = finished.totals;
-        prop_assert_eq!(totals.segments, steps.len() as u64);
-        prop_assert_eq!(totals.connections, totals.unlisted + finished.connections.len() as u64);
-        for connection in &finished.connections {
-            assert_sound(&connection.evidence);
+        for (side, at, segment) in &segments {
+            estimate.add(*side, *at, segment);
         }
+        let mut matcher = PairMatcher::new(estimate.offset().unwrap_or_default());
+        for (side, at, segment) in &segments {
+            matcher.add(*side, *at, segment);
+        }
+        let evidence = matcher.finish();
+        prop_assert_eq!(evidence.near_packets + evidence.far_packets, segments.len() as u64);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn long_random_connections_give_sound_evidence(steps in prop::collection::vec(step(), 3000), start in start()) {
+        // Two connections only, so that the bounded lists overflow.
+        let is_kept = |step: &&Step| !step.segment.flags.contains(TcpFlags::SYN);
+        let steps: Vec<Step> = steps.iter().filter(is_kept).copied().collect();
+        let options = AnalysisOptions { series_points: 50, ..AnalysisOptions::default() };
+        assert_sound_analysis(&steps, start, options);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Crafted and simulated connections, and the evidence that the analysis finds in them.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod delivery;
 mod handshake;
 mod hostile;

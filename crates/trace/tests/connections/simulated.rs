@@ -16,6 +16,10 @@ const RATE: BitRate = BitRate(10_000_000);
 
 /// Sends 10 MB over a path with this forward link, and returns the diagnosis of the capture at one end.
 fn transfer(end: TransferEnd, change: impl FnOnce(&mut LinkConfig)) -> Diagnosis {
+    transfer_with(end, TcpSettings::default(), change)
+}
+
+fn transfer_with(end: TransferEnd, settings: TcpSettings, change: impl FnOnce(&mut LinkConfig)) -> Diagnosis {
     let bdp = RATE.times(RTT).0;
     let mut forward = LinkConfig {
         rate: RATE.into(),
@@ -31,7 +35,7 @@ fn transfer(end: TransferEnd, change: impl FnOnce(&mut LinkConfig)) -> Diagnosis
         delay: (RTT / 2).into(),
         ..LinkConfig::default()
     };
-    let load = TransferLoad { size: Bytes(10_000_000), streams: 1, settings: TcpSettings::default() };
+    let load = TransferLoad { size: Bytes(10_000_000), streams: 1, settings };
     let mut transfer = Transfer::new(load, RTT, &[forward], &[back]).unwrap();
     transfer.capture_at(end);
     let mut analysis = Analysis::new(AnalysisOptions::default());
@@ -80,5 +84,18 @@ fn random_loss_is_found_at_both_ends() {
             link.loss = LossModel::Independent(Timetable::constant(Ratio::new(0.01).unwrap_or_default()));
         });
         assert_eq!(first_cause(&diagnosis), Some(Cause::Loss), "{end:?} {:?}", diagnosis.findings);
+    }
+}
+
+#[test]
+fn a_small_receive_window_is_found_at_both_ends() {
+    for end in [TransferEnd::Sender, TransferEnd::Receiver] {
+        // The capture has windows in units of 16 KiB.
+        let settings = TcpSettings { window: Bytes(128 << 10), ..TcpSettings::default() };
+        let diagnosis = transfer_with(end, settings, |link| {
+            link.rate = BitRate(100_000_000).into();
+            link.queue = QueueLimit::Bytes(Bytes(1 << 20));
+        });
+        assert_eq!(first_cause(&diagnosis), Some(Cause::ReceiveWindow), "{end:?} {:?}", diagnosis.findings);
     }
 }
