@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lfn_base::figure::Figure;
 use lfn_base::time::Instant;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_packet::TcpFlags;
@@ -379,7 +380,7 @@ fn delivery(own: &End, other: &End, state: &ConnectionState, point: CapturePoint
         duplicate_reports: counts.duplicate_reports,
         lost_acknowledgements: other.ids.missing(),
         acknowledgements: other.pure_acks,
-        acknowledgement_delay_share: return_delay(own, other, point),
+        acknowledgement_delay_share: return_delay(own, other, point).and_then(Figure::new),
     }
 }
 

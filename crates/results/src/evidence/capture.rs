@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lfn_base::figure::finite;
+use lfn_base::figure::{Figure, finite};
 use lfn_base::path::{optional_seconds, seconds};
 use lfn_base::units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
@@ -205,6 +205,7 @@ pub struct LossEvidence {
     #[serde(with = "finite")]
     pub share: f64,
     /// Share of the losses after slow start that were sent while the RTT was near its minimum.
+    #[serde(with = "finite")]
     pub at_flat_rtt_share: f64,
 }
 
@@ -231,6 +232,7 @@ pub struct WindowEvidence {
     /// Times that the window closed.
     pub zero_windows: u64,
     /// Bytes by which the window shrank, relative to the acknowledged bytes: data that waited for the reader.
+    #[serde(with = "finite")]
     pub unread_share: f64,
     /// Share of the active time in which the receiver's unread data had shrunk the window.
     #[serde(with = "finite")]
@@ -251,6 +253,7 @@ pub struct QueueEvidence {
     #[serde(with = "finite")]
     pub plateau_share: f64,
     /// Share of the plateau that the connection did not use on average, while the path was its limit.
+    #[serde(with = "finite")]
     pub unused_share: f64,
     /// Payload that passed faster than the later steady rate, at the start: a token bucket with a queue.
     #[serde(rename = "burst_bytes")]
@@ -295,6 +298,7 @@ pub struct ApplicationEvidence {
     #[serde(rename = "delayed_ack_seconds", with = "seconds")]
     pub delayed_ack: Duration,
     /// Share of the data packets that are smaller than the MSS.
+    #[serde(with = "finite")]
     pub short_packet_share: f64,
 }
 
@@ -338,7 +342,7 @@ pub struct DeliveryEvidence {
     /// Acknowledgements of the receiver without payload.
     pub acknowledgements: u64,
     /// Share of the acknowledgements that waited in a queue on their way back; absent without timestamps.
-    pub acknowledgement_delay_share: Option<f64>,
+    pub acknowledgement_delay_share: Option<Figure>,
 }
 
 /// Other signs of the path.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lfn_base::figure::Figure;
 use lfn_base::units::show_duration;
 use serde_json::json;
 
@@ -185,7 +186,8 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
     let lost = capture.delivery.lost_acknowledgements;
     let share = lost as f64 / (lost + capture.delivery.acknowledgements).max(1) as f64;
     let inflation = capture.rtt.median.as_secs_f64() / capture.rtt.base.as_secs_f64().max(1e-9);
-    let waited = capture.delivery.acknowledgement_delay_share.filter(|_| inflation >= MIN_INFLATION).unwrap_or(0.0);
+    let waited =
+        capture.delivery.acknowledgement_delay_share.filter(|_| inflation >= MIN_INFLATION).map_or(0.0, Figure::get);
     if (lost < MIN_DISTURBED || share < MIN_LOST_ACKS_SHARE) && waited < MIN_DELAYED_SHARE {
         return None;
     }

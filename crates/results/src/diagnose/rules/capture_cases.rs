@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lfn_base::figure::Figure;
 use lfn_base::units::{BitRate, Bytes};
 
 use super::capture_examples::{END, finds, fit, healthy, rule, startup_periods};
@@ -316,11 +317,11 @@ fn bounds_of_delivery_rules_are_those_of_their_rows() {
     assert_min(Cause::ReturnPath, delivery::MIN_LOST_ACKS_SHARE, &|capture, share| lossy_return(capture, 1000, share));
     assert_min(Cause::ReturnPath, delivery::MIN_DELAYED_SHARE, &|capture, share| {
         capture.rtt.median = capture.rtt.base * 2;
-        capture.delivery.acknowledgement_delay_share = Some(share);
+        capture.delivery.acknowledgement_delay_share = Figure::new(share);
     });
     assert_min(Cause::ReturnPath, delivery::MIN_INFLATION, &|capture, inflation| {
         capture.rtt.median = capture.rtt.base.mul_f64(inflation);
-        capture.delivery.acknowledgement_delay_share = Some(0.9);
+        capture.delivery.acknowledgement_delay_share = Figure::new(0.9);
     });
     assert_min(Cause::EcnMarks, delivery::MIN_MARKED_SHARE, &|capture, share| {
         capture.data_packets = 1_000_000;
