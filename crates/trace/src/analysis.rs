@@ -13,10 +13,10 @@ use crate::report::{AnalysisOptions, CaptureTotals, Connection, Finished};
 use crate::shared_path::SharedPaths;
 
 /// Round trips and arrivals of all open connections together. Each connection has its share of these.
-const ALL_ROUNDS: usize = 150_000;
-const ALL_ARRIVALS: usize = 600_000;
+const ALL_ROUNDS: usize = 100_000;
+const ALL_ARRIVALS: usize = 400_000;
 /// Minimum entries of each connection.
-const MIN_ENTRIES: usize = 16;
+const MIN_ENTRIES: usize = 8;
 /// Segments between two searches for closed connections.
 const SWEEP_INTERVAL: u64 = 65_536;
 /// Time after which a closed connection is finished, nanoseconds.
@@ -29,7 +29,7 @@ const MAX_FINISHED_SERIES: usize = 16;
 #[derive(Debug)]
 pub struct Analysis {
     options: AnalysisOptions,
-    open: HashMap<ConnectionKey, ConnectionState>,
+    open: HashMap<ConnectionKey, Box<ConnectionState>>,
     finished: Vec<Connection>,
     /// Finished connections that may have points of pictures.
     finished_series: usize,
@@ -86,7 +86,7 @@ impl Analysis {
                 return state.add(at, segment);
             }
             if let Some(state) = self.open.remove(&key) {
-                self.finish_one(state);
+                self.finish_one(*state);
             }
             reused = true;
         }
@@ -99,7 +99,7 @@ impl Analysis {
         if reused {
             flags.insert(PacketFlag::ReusedPorts);
         }
-        self.open.insert(key, state);
+        self.open.insert(key, Box::new(state));
         flags
     }
 
@@ -117,9 +117,8 @@ impl Analysis {
 
     /// Ends the analysis and returns its result.
     pub fn finish(mut self) -> Finished {
-        let open: Vec<ConnectionState> = std::mem::take(&mut self.open).into_values().collect();
-        for state in open {
-            self.finish_one(state);
+        for (_, state) in std::mem::take(&mut self.open) {
+            self.finish_one(*state);
         }
         self.keep_largest();
         self.shared.finish(&mut self.finished);
@@ -164,7 +163,7 @@ impl Analysis {
         let keys: Vec<_> = self.open.iter().filter(|(_, state)| is_over(state)).map(|(key, _)| *key).collect();
         for key in keys {
             if let Some(state) = self.open.remove(&key) {
-                self.finish_one(state);
+                self.finish_one(*state);
             }
         }
     }
@@ -179,7 +178,7 @@ impl Analysis {
         for (_, key) in ages.into_iter().take(count) {
             if let Some(state) = self.open.remove(&key) {
                 self.totals.evicted += 1;
-                self.finish_one(state);
+                self.finish_one(*state);
             }
         }
     }

@@ -3,7 +3,7 @@
 use lfn_packet::{TcpEndpoint, TcpSegment};
 
 /// Packets that are compared with the next one.
-const REMEMBERED: usize = 8;
+const REMEMBERED: usize = 4;
 /// Maximum time between copies with the same IP identification, in nanoseconds.
 const MAX_DISTANCE: u64 = 10_000_000;
 /// Maximum time between copies that have no IP identification.

@@ -8,7 +8,7 @@ const BUCKETS: usize = 8 * 40;
 /// Counts of times in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
-    counts: Box<[u32; BUCKETS]>,
+    counts: Box<[u16; BUCKETS]>,
     total: u64,
 }
 
@@ -20,9 +20,20 @@ impl Default for Histogram {
 
 impl Histogram {
     pub(crate) fn add(&mut self, nanos: u64) {
-        let count = &mut self.counts[bucket(nanos)];
-        *count = count.saturating_add(1);
+        let number = bucket(nanos);
+        if self.counts[number] == u16::MAX {
+            self.halve();
+        }
+        self.counts[number] += 1;
         self.total += 1;
+    }
+
+    /// Halves all counts, which keeps the shares of the quantiles.
+    fn halve(&mut self) {
+        for count in self.counts.iter_mut() {
+            *count /= 2;
+        }
+        self.total = self.counts.iter().map(|count| u64::from(*count)).sum();
     }
 
     /// Returns the number of values from `from` to `to`, as exact as the buckets are.

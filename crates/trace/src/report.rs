@@ -33,7 +33,7 @@ impl Default for AnalysisOptions {
     fn default() -> Self {
         AnalysisOptions {
             max_open: 20_000,
-            max_finished: 20_000,
+            max_finished: 1_000,
             series_points: 0,
             series_from: Duration::ZERO,
             series_to: Duration::MAX,

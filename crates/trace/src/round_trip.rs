@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::histogram::Histogram;
 
 /// Maximum number of remembered timestamps.
-const MAX_TIMESTAMPS: usize = 64;
+const MAX_TIMESTAMPS: usize = 32;
 
 /// Share of the samples that may be of another path.
 const OUTLIERS: f64 = 0.02;

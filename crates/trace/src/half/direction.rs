@@ -18,7 +18,7 @@ use crate::series::{SentKind, Series};
 /// Retransmissions without an answer that are an outage.
 pub(crate) const MIN_UNANSWERED: u32 = 2;
 /// Maximum number of retransmitted ranges that are remembered.
-pub(super) const MAX_RESENT: usize = 64;
+pub(super) const MAX_RESENT: usize = 32;
 /// Maximum acknowledgements on their way to the sender. Beyond it, neighbours are merged.
 pub(super) const MAX_PENDING: usize = 256;
 /// Minimum silence before a retransmission after a timeout: the minimum of Linux, without its jitter.

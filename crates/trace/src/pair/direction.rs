@@ -39,7 +39,7 @@ struct FoundPiece {
 #[derive(Clone, Copy, Debug)]
 struct GiveUpContext {
     mss: u64,
-    /// Highest acknowledged byte.
+    /// Highest byte that was acknowledged.
     acknowledged: u64,
     first: u64,
 }
