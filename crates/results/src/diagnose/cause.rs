@@ -392,6 +392,31 @@ impl Cause {
         }
     }
 
+    /// Returns the causes whose signs this one hides in a capture: they may limit the connection once this cause is removed.
+    pub(super) fn hides(self) -> &'static [Cause] {
+        match self {
+            // The path is never full, so its queue and its policer do nothing.
+            Cause::ReceiveWindow | Cause::WindowScaleAbsent | Cause::SlowReader => {
+                &[Cause::Queueing, Cause::ShortQueue, Cause::Policer, Cause::Shaper]
+            }
+            // Little data is in flight, so no window and no queue is full.
+            Cause::LockStep | Cause::DelayedAck | Cause::SlowWriter | Cause::StartUp => {
+                &[Cause::ReceiveWindow, Cause::Queueing, Cause::Policer, Cause::Shaper]
+            }
+            // The congestion window is small.
+            Cause::Loss | Cause::LossBursts | Cause::Timeouts | Cause::Policer | Cause::ShortQueue => {
+                &[Cause::ReceiveWindow, Cause::SlowReader, Cause::Queueing]
+            }
+            // A full window over a full queue is queueing.
+            Cause::Queueing | Cause::Shaper => &[Cause::ReceiveWindow, Cause::SlowReader],
+            Cause::IncompleteCapture => {
+                &[Cause::ReceiveWindow, Cause::Loss, Cause::Queueing, Cause::Policer, Cause::LockStep]
+            }
+            Cause::SilentPeer | Cause::BlackHole => &[Cause::ReceiveWindow, Cause::Queueing, Cause::Policer],
+            _ => &[],
+        }
+    }
+
     /// Returns true unless this cause follows from another root cause in `found`. A cause never follows from itself,
     /// not even through other causes.
     pub(super) fn is_root_cause(self, found: &[Cause]) -> bool {
@@ -410,6 +435,13 @@ mod tests {
             assert_eq!(Cause::from_name(entry.name), Some(entry.cause));
         }
         assert_eq!(Cause::Unexplained as usize + 1, CAUSES.len());
+    }
+
+    #[test]
+    fn no_cause_hides_itself() {
+        for entry in &CAUSES {
+            assert!(!entry.cause.hides().contains(&entry.cause), "{}", entry.name);
+        }
     }
 
     #[test]

@@ -123,7 +123,16 @@ pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
     let (predicted, expected) = predicted.unzip();
     let bottleneck = figures.copy.as_ref().map(copy::bottleneck);
     let missing = missing_evidence(figures);
-    Diagnosis { predicted, expected, verdict, findings, hidden: Vec::new(), missing, bottleneck }
+    let hidden = if figures.kind == LoadKind::Capture { hidden_causes(&findings) } else { Vec::new() };
+    Diagnosis { predicted, expected, verdict, findings, hidden, missing, bottleneck }
+}
+
+/// Returns the causes whose signs the first finding of the path or of a host hides.
+fn hidden_causes(findings: &[Finding]) -> Vec<HiddenCause> {
+    let found: Vec<Cause> = findings.iter().filter_map(Finding::cause).collect();
+    let Some(first) = found.iter().find(|cause| !cause.hides().is_empty()) else { return Vec::new() };
+    let unseen = first.hides().iter().filter(|cause| !found.contains(cause));
+    unseen.map(|cause| HiddenCause { cause: cause.name().to_owned(), behind: first.name().to_owned() }).collect()
 }
 
 /// Returns the findings of the rules, without [`Cause::Unexplained`].

@@ -107,3 +107,20 @@ pub(in crate::diagnose) fn percent(share: f64) -> String {
 pub(in crate::diagnose) fn buffer_for(bytes: f64) -> u64 {
     ((2.0 * bytes) as u64).clamp(1, MAX_BUFFER).next_multiple_of(65_536)
 }
+
+/// Returns a rate rounded down to two digits, for a command: measured rates are not more exact.
+pub(in crate::diagnose) fn rounded(rate: BitRate) -> BitRate {
+    let unit = 10_u64.pow(rate.0.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    BitRate(rate.0 / unit * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rate_of_a_command_has_two_digits() {
+        let text = |rate| rounded(BitRate(rate)).to_argument();
+        assert_eq!([text(3_111_232), text(476_900), text(7), text(0)], ["3100kbit", "470kbit", "7bit", "0bit"]);
+    }
+}

@@ -4,7 +4,7 @@ use lfn_base::units::show_duration;
 use serde_json::json;
 
 use super::faults::judged;
-use super::found::{Found, on, percent};
+use super::found::{Found, on, percent, rounded};
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
 use crate::evidence::capture::{CaptureEvidence, PolicerFit};
 use crate::evidence::figures::Figures;
@@ -89,7 +89,10 @@ pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
         ),
         remedy: on(
             &capture.sender,
-            format!("tc qdisc replace dev eth0 root fq maxrate {}   # or ask for a shaper", fit.rate.to_argument()),
+            format!(
+                "tc qdisc replace dev eth0 root fq maxrate {}   # or ask for a shaper",
+                rounded(fit.rate).to_argument()
+            ),
         ),
         evidence: figures_map([
             ("rate_bits_per_second", json!(fit.rate.0)),

@@ -6,7 +6,7 @@ use lfn_base::units::show_duration;
 use serde_json::json;
 
 use super::faults::judged;
-use super::found::{Found, on};
+use super::found::{Found, on, rounded};
 use super::losses::{is_flat, is_policed, loss_figures};
 use crate::diagnose::path::MIN_QUEUEING_DELAY;
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
@@ -103,7 +103,10 @@ pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
         share: capture.path_share() * 1.01,
         confidence: Confidence::Medium,
         summary: format!("{burst} passed faster, then the rate was steady at {rate} and packets waited in a queue"),
-        remedy: on(&capture.sender, format!("tc qdisc replace dev eth0 root fq maxrate {}", rate.to_argument())),
+        remedy: on(
+            &capture.sender,
+            format!("tc qdisc replace dev eth0 root fq maxrate {}", rounded(rate).to_argument()),
+        ),
         evidence,
     };
     Some(found.finding(figures))
