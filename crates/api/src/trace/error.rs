@@ -40,13 +40,13 @@ impl TraceError {
         Some(match self {
             TraceError::Open { file, source } => match source.kind() {
                 io::ErrorKind::PermissionDenied => format!("read it as its owner: sudo lfn trace {}", shown(file)),
-                _ => "check the path; `tcpdump -i any -s 128 -w capture.pcap tcp` creates a capture".to_owned(),
+                _ => "check the path; `tcpdump -i eth0 -s 128 -w capture.pcap tcp` creates a capture".to_owned(),
             },
             TraceError::Directory { file } => format!("name its files: lfn trace {}/*.pcap", shown(file)),
             TraceError::Capture { file, source } => return capture_hint(&shown(file), source),
             TraceError::Decompress { .. } => "copy the file again: its compressed data are damaged".to_owned(),
             TraceError::NoPackets { .. } => {
-                "check the filter of the capture, for example: tcpdump -i any -s 128 -w capture.pcap tcp".to_owned()
+                "check the filter of the capture, for example: tcpdump -i eth0 -s 128 -w capture.pcap tcp".to_owned()
             }
             TraceError::StandardInputAmongFiles => "name only files, or only -".to_owned(),
             TraceError::Overlap { file, before } => format!(

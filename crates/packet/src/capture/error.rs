@@ -9,7 +9,7 @@ use super::compression::Compression;
 pub enum CaptureError {
     #[error("the file is empty")]
     Empty,
-    #[error("the file is not a pcap or pcapng capture: it begins with {first:02x?}")]
+    #[error("the file is not a pcap or pcapng capture: it begins with the bytes {}", hex(first))]
     NotACapture { first: Vec<u8> },
     #[error("the file is compressed with {0}")]
     Compressed(Compression),
@@ -52,4 +52,9 @@ pub enum DamageReason {
     TooManyOptions { maximum: usize },
     #[error("{bytes} bytes without a packet precede the packet")]
     NoPackets { bytes: u64 },
+}
+
+/// Returns bytes as hexadecimal numbers.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }

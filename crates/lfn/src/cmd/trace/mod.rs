@@ -22,7 +22,7 @@ const SERIES_POINTS: usize = 2000;
 ///
 /// Reads captures of tcpdump, dumpcap and Wireshark (pcap and pcapng, also .gz and .zst). Prints for each TCP connection
 /// the limit with its periods, evidence, confidence and remedy. Several files are parts of one capture. Capture 128
-/// bytes of each packet: tcpdump -i any -s 128 -w capture.pcap tcp
+/// bytes of each packet: tcpdump -i eth0 -s 128 -w capture.pcap tcp
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TraceArgs {
@@ -87,7 +87,7 @@ struct SelectionArgs {
     /// Analyse only connections with this port
     #[arg(short, long, value_name = "PORT")]
     port: Option<u16>,
-    /// Print this many connections, the largest first; JSON has all
+    /// Print this many connections, the largest first; JSON has up to 1,000
     #[arg(long, value_name = "N", default_value_t = 10)]
     connections: usize,
     /// Print each packet that has a flag of Wireshark (tcp.analysis)
