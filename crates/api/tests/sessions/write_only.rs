@@ -28,6 +28,14 @@ struct WriteOnlyRoot {
     served: TestServer,
 }
 
+/// Returns the result of a read; `None` if the file or directory has been removed.
+fn unless_removed<T>(result: std::io::Result<T>) -> Option<T> {
+    match result {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        other => Some(other.unwrap()),
+    }
+}
+
 impl WriteOnlyRoot {
     fn new(rights: &str) -> Self {
         let temp = tempfile::tempdir().unwrap();
@@ -70,13 +78,16 @@ impl WriteOnlyRoot {
         let mut all = Vec::new();
         let mut directories = vec![self.path("")];
         while let Some(directory) = directories.pop() {
-            for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            // The server removes files and directories at the same time.
+            let Some(entries) = unless_removed(fs::read_dir(directory)) else { continue };
+            for entry in entries.map(Result::unwrap) {
                 let path = entry.path();
                 let is_file = entry.file_type().unwrap().is_file();
-                all.push((
-                    path.strip_prefix(self.path("")).unwrap().to_owned(),
-                    is_file.then(|| fs::read(&path).unwrap()),
-                ));
+                let content = if is_file { unless_removed(fs::read(&path)) } else { None };
+                if is_file && content.is_none() {
+                    continue;
+                }
+                all.push((path.strip_prefix(self.path("")).unwrap().to_owned(), content));
                 if entry.file_type().unwrap().is_dir() {
                     directories.push(path);
                 }

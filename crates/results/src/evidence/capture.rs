@@ -75,8 +75,10 @@ pub enum CapturePoint {
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Period {
     pub limit: PeriodLimit,
+    /// Start of the period.
     #[serde(rename = "start_seconds", with = "seconds")]
     pub start: Duration,
+    /// End of the period.
     #[serde(rename = "end_seconds", with = "seconds")]
     pub end: Duration,
     /// Payload that was acknowledged in the period.
@@ -114,12 +116,16 @@ pub struct CaptureRtt {
     /// Minimum time from the capture point to the sender and back.
     #[serde(rename = "sender_side_seconds", with = "seconds")]
     pub sender_side: Duration,
+    /// Median of all samples.
     #[serde(rename = "median_seconds", with = "seconds")]
     pub median: Duration,
+    /// Value that 80 % of the samples do not exceed.
     #[serde(rename = "p80_seconds", with = "seconds")]
     pub p80: Duration,
+    /// Value that 95 % of the samples do not exceed.
     #[serde(rename = "p95_seconds", with = "seconds")]
     pub p95: Duration,
+    /// Maximum of all samples.
     #[serde(rename = "max_seconds", with = "seconds")]
     pub max: Duration,
 }
@@ -193,8 +199,9 @@ pub struct LossEvidence {
     pub single_events: u64,
     /// Losses at the end of slow start behind a growing queue.
     pub startup_losses: u64,
-    /// Other losses that were sent while the RTT was near its minimum, and their groups.
+    /// Other losses that were sent while the RTT was near its minimum.
     pub flat_losses: u64,
+    /// Groups of these losses.
     pub flat_events: u64,
     /// Retransmissions after a timeout.
     pub timeouts: u64,
