@@ -67,8 +67,6 @@ pub(crate) fn fit(arrivals: &[Arrival], connections: u32, tolerance: &Tolerance)
         explained_share: best.quality(),
         losses: losses.len() as u64,
         connections,
-        bursts: 0,
-        explained_bursts: 0,
     })
 }
 

@@ -440,7 +440,6 @@ fn path(own: &End, other: &End, state: &ConnectionState, point: CapturePoint) ->
             && own.ecn.data >= MIN_ECN_PACKETS
             && own.ecn.capable * 10 < own.ecn.data,
         is_proxied: is_proxied(other),
-        fragments: 0,
     }
 }
 

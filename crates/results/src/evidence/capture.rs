@@ -103,6 +103,19 @@ pub enum PeriodLimit {
     Recovery,
 }
 
+impl PeriodLimit {
+    /// Returns the name that texts and pictures print.
+    pub fn name(self) -> &'static str {
+        match self {
+            PeriodLimit::StartUp => "start-up",
+            PeriodLimit::Application => "application",
+            PeriodLimit::Receiver => "receiver",
+            PeriodLimit::Path => "path",
+            PeriodLimit::Recovery => "recovery",
+        }
+    }
+}
+
 /// Round-trip times of a connection. Zero is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
@@ -383,8 +396,6 @@ pub struct CapturePathEvidence {
     pub is_ecn_bleached: bool,
     /// Signs that another host answers for the receiver.
     pub is_proxied: bool,
-    /// Fragments of IP packets.
-    pub fragments: u64,
 }
 
 /// Fit of a token bucket to the losses of a connection.
@@ -404,8 +415,4 @@ pub struct PolicerFit {
     pub losses: u64,
     /// Connections that shared the bucket.
     pub connections: u32,
-    /// Parts of the connection with losses.
-    pub bursts: u32,
-    /// Parts of the connection that the bucket explains.
-    pub explained_bursts: u32,
 }

@@ -44,7 +44,6 @@ pub(crate) struct Counts {
     /// MSS of the handshake.
     pub(crate) mss_limit: Option<u32>,
     pub(crate) short_packets: u64,
-    pub(crate) pushed: u64,
     pub(crate) max_in_flight: u64,
     pub(crate) max_window: u64,
     pub(crate) is_closed: bool,
@@ -89,7 +88,6 @@ impl Counts {
         } else if self.mss == 0 {
             self.mss = limit.min(1448);
         }
-        self.pushed += u64::from(packet.is_push);
         self.short_packets += u64::from(packet.payload < self.mss);
     }
 
@@ -106,7 +104,7 @@ impl Counts {
         self.max_lateness = self.max_lateness.max(lateness);
     }
 
-    pub(super) fn add_timeout(&mut self, _at: u64, silence: u64) {
+    pub(super) fn add_timeout(&mut self, silence: u64) {
         self.timeouts += 1;
         self.timeout += silence;
     }

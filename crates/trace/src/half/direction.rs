@@ -224,7 +224,7 @@ impl Half {
                 self.counts.add_late(at.saturating_sub(gap.at));
                 flags.insert(PacketFlag::OutOfOrder);
             } else {
-                self.lost_before(&gap, packet, silence, is_timeout, rtt);
+                self.lost_before(&gap, silence, is_timeout, rtt);
                 flags.insert(PacketFlag::Retransmission);
             }
             self.counts.payload += gap.end - gap.start;
@@ -250,12 +250,12 @@ impl Half {
         }
     }
 
-    fn lost_before(&mut self, gap: &Gap, packet: &DataPacket, silence: u64, is_timeout: bool, rtt: &PathRtt) {
+    fn lost_before(&mut self, gap: &Gap, silence: u64, is_timeout: bool, rtt: &PathRtt) {
         let lost = packets(gap.end - gap.start, self.counts.mss);
         self.counts.lost_before += lost;
         self.counts.add_loss(gap.at, lost, gap.rtt, rtt.base());
         if is_timeout {
-            self.counts.add_timeout(packet.at, silence);
+            self.counts.add_timeout(silence);
         }
         if let Some(round) = &mut self.round {
             round.resent = round.resent.saturating_add(lost as u32);
@@ -295,7 +295,7 @@ impl Half {
             return;
         }
         if is_timeout {
-            self.counts.add_timeout(at, silence);
+            self.counts.add_timeout(silence);
         }
         if self.resent.len() >= MAX_RESENT {
             self.resent.pop_front();

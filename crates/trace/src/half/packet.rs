@@ -36,7 +36,6 @@ pub(crate) struct DataPacket {
     pub(crate) payload: u32,
     pub(crate) timestamp: Option<u32>,
     pub(crate) ip_id: Option<u16>,
-    pub(crate) is_push: bool,
 }
 
 /// An acknowledgement with the window of the receiver.

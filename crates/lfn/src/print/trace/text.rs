@@ -176,8 +176,7 @@ fn shares(evidence: &CaptureEvidence) -> Option<String> {
 fn share_list(totals: impl Iterator<Item = (PeriodLimit, Duration)>, all: Duration) -> Option<String> {
     let seconds = all.as_secs_f64();
     let share = |time: Duration| if seconds > 0.0 { time.as_secs_f64() / seconds * 100.0 } else { 0.0 };
-    let parts: Vec<String> =
-        totals.map(|(limit, time)| format!("{} {:.0} %", period_name(limit), share(time))).collect();
+    let parts: Vec<String> = totals.map(|(limit, time)| format!("{} {:.0} %", limit.name(), share(time))).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
@@ -191,21 +190,11 @@ fn periods(periods: &[Period]) -> Option<String> {
         .iter()
         .map(|period| {
             let (start, end) = (show_duration(rounded(period.start)), show_duration(rounded(period.end)));
-            format!("{} {start} to {end}", period_name(period.limit))
+            format!("{} {start} to {end}", period.limit.name())
         })
         .collect();
     let label = if periods.len() > shown.len() { format!("the longest of {}: ", periods.len()) } else { String::new() };
     (!parts.is_empty()).then(|| format!("{label}{}", parts.join(", ")))
-}
-
-fn period_name(limit: PeriodLimit) -> &'static str {
-    match limit {
-        PeriodLimit::StartUp => "start-up",
-        PeriodLimit::Application => "application",
-        PeriodLimit::Receiver => "receiver",
-        PeriodLimit::Path => "path",
-        PeriodLimit::Recovery => "recovery",
-    }
 }
 
 /// Returns the causes that another cause hides.

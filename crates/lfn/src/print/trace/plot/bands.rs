@@ -17,17 +17,6 @@ const HATCH: i32 = 7;
 pub const LIMITS: [PeriodLimit; 5] =
     [PeriodLimit::StartUp, PeriodLimit::Application, PeriodLimit::Receiver, PeriodLimit::Path, PeriodLimit::Recovery];
 
-/// Returns the name of a limit.
-pub fn name(limit: PeriodLimit) -> &'static str {
-    match limit {
-        PeriodLimit::StartUp => "start-up",
-        PeriodLimit::Application => "application",
-        PeriodLimit::Receiver => "receiver",
-        PeriodLimit::Path => "path",
-        PeriodLimit::Recovery => "recovery",
-    }
-}
-
 fn color(limit: PeriodLimit) -> RGBColor {
     match limit {
         PeriodLimit::StartUp => SKY,
@@ -84,12 +73,12 @@ pub fn draw(axes: &Axes<'_, '_>, view: &View<'_>) -> Drawn {
         let tint = color(limit).mix(0.16).filled();
         axes.canvas.draw(&Rectangle::new([(left, axes.top), (right, axes.bottom)], tint))?;
         draw_band(axes.canvas, limit, [(left, top), (right, bottom)])?;
-        let width = svg::text_width(name(limit), SMALL_FONT) + 6;
+        let width = svg::text_width(limit.name(), SMALL_FONT) + 6;
         if right - left >= width {
             let (x, y) = ((left + right) / 2, (top + bottom) / 2);
             let behind = [(x - width / 2, y - 9), (x + width / 2, y + 10)];
             axes.canvas.draw(&Rectangle::new(behind, WHITE.filled()))?;
-            svg::write(axes.canvas, name(limit), (x, y), SMALL_FONT, INK, HPos::Center)?;
+            svg::write(axes.canvas, limit.name(), (x, y), SMALL_FONT, INK, HPos::Center)?;
         }
     }
     Ok(())

@@ -45,7 +45,7 @@ pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
     }
     let mut entries = vec![(Sample::Area(BLUE), "goodput".to_owned())];
     for (limit, share) in bands::shares(view) {
-        entries.push((Sample::Limit(limit), format!("{} {:.0} %", bands::name(limit), share * 100.0)));
+        entries.push((Sample::Limit(limit), format!("{} {:.0} %", limit.name(), share * 100.0)));
     }
     legend::draw(&axes, &entries)
 }
@@ -68,10 +68,8 @@ pub fn describe(view: &View<'_>) -> String {
         show_duration(std::time::Duration::from_secs_f64(steps.length())),
         BitRate(steps.peak() as u64)
     );
-    let shares: Vec<_> = bands::shares(view)
-        .iter()
-        .map(|(limit, share)| format!("{} {:.0} %", bands::name(*limit), share * 100.0))
-        .collect();
+    let shares: Vec<_> =
+        bands::shares(view).iter().map(|(limit, share)| format!("{} {:.0} %", limit.name(), share * 100.0)).collect();
     if !shares.is_empty() {
         let _ = write!(text, " Limits by time: {}.", shares.join(", "));
     }
@@ -79,7 +77,7 @@ pub fn describe(view: &View<'_>) -> String {
     if periods.len() <= MAX_DESCRIBED {
         for period in periods {
             let [start, end] = [period.start, period.end].map(show_duration);
-            let _ = write!(text, " From {start} to {end}: {}.", bands::name(period.limit));
+            let _ = write!(text, " From {start} to {end}: {}.", period.limit.name());
         }
     }
     text
