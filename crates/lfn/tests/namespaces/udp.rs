@@ -454,9 +454,12 @@ fn path_loss_is_found_with_udp() {
         (run["findings"].clone(), run["predicted"]["limited_by"].clone())
     };
     TWO_OF_THREE.require("loss at the capacity", measure, |(findings, limited_by)| {
+        // On a busy machine, the sender is a finding too, and comes first.
+        let named = |name: &str| findings.as_array()?.iter().find(|finding| finding["name"] == name);
+        let is_first = findings[0]["name"] == "loss" || findings[0]["name"] == "slow sender";
         // 1000 of 1042 bytes.
-        let goodput = &findings[0]["predicted_goodput_bits_per_second"];
-        findings[0]["name"] == "loss" && *goodput == 8_000_000_u64 * 1000 / 1042 && *limited_by == "capacity"
+        let goodput = named("loss").map(|finding| &finding["predicted_goodput_bits_per_second"]);
+        is_first && goodput == Some(&(8_000_000_u64 * 1000 / 1042).into()) && *limited_by == "capacity"
     });
 }
 
