@@ -1,7 +1,7 @@
 //! One connection: its two ends, its handshake, and the data of both directions.
 
 use lfn_base::time::Instant;
-use lfn_packet::{MptcpOption, TcpEndpoint, TcpFlags, TcpOptions, TcpSegment};
+use lfn_packet::{MptcpOption, TcpEndpoint, TcpFlags, TcpOptions, TcpSegment, Timestamps};
 
 use crate::copies::{Copies, Fingerprint};
 use crate::flags::{PacketFlag, PacketFlags};
@@ -18,6 +18,8 @@ const MIN_GAP_ADVANCE: f64 = 1.4;
 
 /// Maximum time since 1970, nanoseconds: 146 years. Sums of later times would overflow.
 const MAX_TIME: u64 = 1 << 62;
+/// Maximum time by which a packet can stand in the capture too late, nanoseconds. A larger step is a change of the clock.
+const MAX_STEP_BACK: u64 = 100_000_000;
 /// Maximum duration of a connection, nanoseconds: two years.
 const MAX_DURATION: u64 = 1 << 56;
 
@@ -238,11 +240,11 @@ impl ConnectionState {
 
     /// Adds a segment of this connection.
     pub(crate) fn add(&mut self, at: Instant, segment: &TcpSegment) -> PacketFlags {
-        let mut at = at.as_nanos().min(self.start + MAX_DURATION);
-        if at < self.last {
-            self.steps_back += u64::from(self.last - at > 1_000_000);
-            at = self.last;
-        }
+        let captured_at = at.as_nanos().min(self.start + MAX_DURATION);
+        let step_back = self.last.saturating_sub(captured_at);
+        self.steps_back += u64::from(step_back > 1_000_000);
+        let captured_at = if step_back > MAX_STEP_BACK { self.last } else { captured_at };
+        let at = captured_at.max(self.last);
         let number = self.number_of(segment);
         let mut flags = PacketFlags::default();
         self.packets += 1;
@@ -260,7 +262,7 @@ impl ConnectionState {
             self.establish(number, at);
         }
         if let Some(timestamps) = segment.options.timestamps {
-            self.note_timestamps(number, at, segment, timestamps.value, timestamps.echo);
+            self.note_timestamps(number, captured_at, segment, timestamps);
         }
         if segment.flags.contains(TcpFlags::RST) {
             self.is_reset = true;
@@ -270,7 +272,7 @@ impl ConnectionState {
             flags = merge(flags, self.acknowledge(number, at, segment));
         }
         if segment.payload > 0 && !segment.flags.contains(TcpFlags::SYN) {
-            flags = merge(flags, self.data(number, at, segment));
+            flags = merge(flags, self.data(number, at, captured_at, segment));
         }
         self.ends[number].has_fin |= segment.flags.contains(TcpFlags::FIN);
         flags
@@ -335,11 +337,15 @@ impl ConnectionState {
         self.established = Some(at);
     }
 
-    fn note_timestamps(&mut self, number: usize, at: u64, segment: &TcpSegment, value: u32, echo: u32) {
+    fn note_timestamps(&mut self, number: usize, at: u64, segment: &TcpSegment, timestamps: Timestamps) {
+        let Timestamps { value, echo } = timestamps;
         self.ends[1 - number].rtt.sent_timestamp(value, at);
+        if segment.flags.contains(TcpFlags::SYN) {
+            return;
+        }
         let limit = self.path_rtt(number).base() / 4;
         self.ends[number].clock.add(value, at, limit);
-        if segment.payload == 0 || segment.flags.contains(TcpFlags::SYN) {
+        if segment.payload == 0 {
             return;
         }
         let end = &mut self.ends[number];
@@ -383,7 +389,7 @@ impl ConnectionState {
         flags
     }
 
-    fn data(&mut self, number: usize, at: u64, segment: &TcpSegment) -> PacketFlags {
+    fn data(&mut self, number: usize, at: u64, captured_at: u64, segment: &TcpSegment) -> PacketFlags {
         if self.ends[number].half.counts.mss_limit.is_none()
             && let Some(hello) = self.ends[1 - number].hello
         {
@@ -391,6 +397,7 @@ impl ConnectionState {
         }
         let packet = DataPacket {
             at,
+            captured_at,
             sequence: segment.sequence,
             payload: segment.payload,
             timestamp: segment.options.timestamps.map(|timestamps| timestamps.value),

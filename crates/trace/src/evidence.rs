@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use lfn_base::figure::Figure;
 use lfn_base::time::Instant;
-use lfn_base::units::{BitRate, Bytes};
+use lfn_base::units::Bytes;
 use lfn_packet::TcpFlags;
 use lfn_results::evidence::capture::{
     ApplicationEvidence, CaptureEvidence, CaptureFaults, CapturePathEvidence, CapturePoint, CaptureRtt,
-    DeliveryEvidence, Handshake, LossEvidence, PolicerFit, QueueEvidence, WindowEvidence,
+    DeliveryEvidence, Handshake, LossEvidence, PolicerFit, WindowEvidence,
 };
 
 use crate::bucket::{self, Tolerance};
 use crate::connection::{ConnectionState, End, Hello};
-use crate::half::{Arrival, Half, LossEvent, MIN_UNANSWERED, Round, Silence};
+use crate::half::{Arrival, LossEvent, MIN_UNANSWERED, Round, Silence};
 use crate::judge::{self, JudgedDirection};
+use crate::queue;
 use crate::report::Connection;
 
 /// Share of a round trip's RTT to one side, from which the capture is at the other side.
@@ -30,12 +31,6 @@ const MIN_QUEUE: u64 = 100_000;
 const MIN_QUEUE_FIT: f64 = 0.85;
 /// Minimum losses for a comparison with the RTTs of other packets.
 const MIN_RANKED_EVENTS: usize = 8;
-/// Minimum round trips for a steady rate.
-const MIN_LATE_ROUNDS: usize = 5;
-/// Maximum spread of a steady rate around its median.
-const STEADY_SPREAD: f64 = 1.15;
-/// Minimum rate of a burst, relative to the steady rate.
-const MIN_BURST_FACTOR: f64 = 1.4;
 
 /// Ends a connection. Returns also its arrivals, for connections that share a path.
 pub(crate) fn finish(mut state: ConnectionState) -> (Connection, Vec<Arrival>) {
@@ -97,7 +92,7 @@ fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec
         data_packets: half.counts.packets,
         mss_bytes: half.counts.mss,
         window: window(own, &direction, active),
-        queue: queue(rounds, &direction, active, half, startup_capacity(half, judged.startup_loss)),
+        queue: queue::evidence(half, &direction, active, judged.startup_loss),
         delivery: delivery(own, other, state, point(&rtt)),
         path: path(own, other, state, point(&rtt)),
         faults: faults(state, sender),
@@ -267,107 +262,6 @@ fn window(own: &End, direction: &JudgedDirection, active: u64) -> WindowEvidence
         unread_share: counts.unread as f64 / counts.acknowledged.max(1) as f64,
         shrunk_share: share(rounds.iter().map(|round| round.shrunk).sum()),
     }
-}
-
-fn queue(
-    rounds: &[Round],
-    direction: &JudgedDirection,
-    active: u64,
-    half: &Half,
-    startup_capacity: Option<f64>,
-) -> QueueEvidence {
-    let share = |time: u64| if active == 0 { 0.0 } else { time as f64 / active as f64 };
-    let standing: u64 = rounds.iter().filter(|round| !direction.is_flat(round.rtt)).map(Round::time).sum();
-    let is_busy = |round: &Round| {
-        round.timeout == 0
-            && round.acknowledged >= 4 * u64::from(direction.mss)
-            && !round.is_drained
-            && round.time() > 0
-            && !direction.is_window_limited(round)
-    };
-    let busy: Vec<&Round> = rounds.iter().filter(|round| is_busy(round)).collect();
-    // The end of a recovery acknowledges at once data that had arrived before.
-    let has_no_jump = |number: usize| number.checked_sub(1).is_none_or(|before| rounds[before].resent == 0);
-    let clean: Vec<&Round> = rounds
-        .iter()
-        .enumerate()
-        .filter(|(number, round)| is_busy(round) && round.resent == 0 && has_no_jump(*number))
-        .map(|(_, round)| round)
-        .collect();
-    let plateau = plateau(if clean.len() >= MIN_LATE_ROUNDS { &clean } else { &busy });
-    let is_at_plateau = |round: &&&Round| plateau.is_some_and(|plateau| round.rate() >= 0.85 * plateau);
-    let at_plateau = busy.iter().filter(is_at_plateau).map(|round| round.time()).sum();
-    let (bytes, time) =
-        busy.iter().fold((0, 0), |(bytes, time), round| (bytes + round.acknowledged, time + round.time()));
-    let mean = if time == 0 { 0.0 } else { bytes as f64 * 1e9 / time as f64 };
-    let capacity = [capacity(&clean, direction).or(plateau), startup_capacity].into_iter().flatten().reduce(f64::max);
-    let mut delays: Vec<u64> =
-        half.counts.events.iter().map(|event| event.rtt.saturating_sub(direction.base_rtt)).collect();
-    delays.sort_unstable();
-    let max = rounds.iter().map(|round| round.rtt.saturating_sub(direction.base_rtt)).max().unwrap_or(0);
-    QueueEvidence {
-        standing_share: share(standing),
-        plateau: plateau.map(|plateau| BitRate((plateau * 8.0) as u64)),
-        plateau_share: share(at_plateau),
-        unused_share: capacity.map_or(0.0, |capacity| (1.0 - mean / capacity).max(0.0)),
-        delay_at_loss: delays.get(delays.len() / 2).map(|delay| Duration::from_nanos(*delay)),
-        max_delay: Duration::from_nanos(max),
-        competing: None,
-        burst: burst(&clean, direction),
-    }
-}
-
-/// Returns the rate at the end of a slow start that overflowed a queue, bytes per second.
-fn startup_capacity(half: &Half, startup_loss: Option<u64>) -> Option<f64> {
-    let end = startup_loss?;
-    let before = half.rounds.as_slice().iter().take_while(|round| round.start < end);
-    before.filter(|round| round.resent == 0).map(Round::rate).reduce(f64::max)
-}
-
-/// Returns the rate of a full path: the median of the round trips with a queue, bytes per second.
-fn capacity(rounds: &[&Round], direction: &JudgedDirection) -> Option<f64> {
-    let has_queue = |round: &&&Round| round.rtt > 0 && !direction.is_flat(round.rtt) && round.resent == 0;
-    let mut rates: Vec<f64> = rounds.iter().filter(has_queue).map(|round| round.rate()).collect();
-    rates.sort_by(f64::total_cmp);
-    rates.get(rates.len() / 2).copied()
-}
-
-/// Returns the payload that passed faster than the later steady rate, before the first round trip at this rate.
-fn burst(rounds: &[&Round], direction: &JudgedDirection) -> Option<Bytes> {
-    let late = rounds.get(rounds.len() / 2..)?;
-    if late.len() < MIN_LATE_ROUNDS {
-        return None;
-    }
-    let mut rates: Vec<f64> = late.iter().map(|round| round.rate()).collect();
-    rates.sort_by(f64::total_cmp);
-    let (low, steady, high) = (rates[rates.len() / 10], rates[rates.len() / 2], rates[rates.len() * 9 / 10]);
-    if low < STEADY_SPREAD.recip() * steady || high > STEADY_SPREAD * steady {
-        return None;
-    }
-    // While tokens are left, packets do not wait. A faster path with a queue is not a shaper.
-    let is_fast_with_queue = |round: &&&Round| !direction.is_flat(round.rtt) && round.rate() > STEADY_SPREAD * steady;
-    if rounds.iter().filter(is_fast_with_queue).count() > 1 {
-        return None;
-    }
-    let fast = rounds.iter().position(|round| round.rate() >= MIN_BURST_FACTOR * steady)?;
-    let end = rounds.iter().skip(fast).position(|round| round.rate() < STEADY_SPREAD * steady)?;
-    let bytes: u64 = rounds.iter().take(fast + end).map(|round| round.acknowledged).sum();
-    (fast < rounds.len() / 4 && bytes >= 8 * u64::from(direction.mss)).then_some(Bytes(bytes))
-}
-
-/// Returns the rate that the fastest tenth of the time exceeds, bytes per second.
-fn plateau(rounds: &[&Round]) -> Option<f64> {
-    let mut rates: Vec<(f64, u64)> = rounds.iter().map(|round| (round.rate(), round.time())).collect();
-    rates.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let all: u64 = rates.iter().map(|(_, time)| time).sum();
-    let mut seen = 0;
-    for (rate, time) in rates {
-        seen += time;
-        if seen * 10 >= all {
-            return Some(rate);
-        }
-    }
-    None
 }
 
 fn delivery(own: &End, other: &End, state: &ConnectionState, point: CapturePoint) -> DeliveryEvidence {

@@ -25,6 +25,7 @@ mod half;
 mod histogram;
 mod judge;
 mod pair;
+mod queue;
 mod report;
 mod round_trip;
 mod sender_clock;

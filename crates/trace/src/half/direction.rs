@@ -174,7 +174,8 @@ impl Half {
         }
         self.begin_round(at, rtt);
         let payload = (end - start) as u32;
-        self.sent.insert(Run { start, end, first_at: at, last_at: at, size: payload, ..Run::default() });
+        let captured_at = packet.captured_at;
+        self.sent.insert(Run { start, end, first_at: captured_at, last_at: captured_at, size: payload, ..Run::default() });
         self.next = end;
         self.counts.payload += u64::from(payload);
         self.exchanges.sent(at, payload);
@@ -276,7 +277,6 @@ impl Half {
         is_timeout: bool,
         flags: &mut PacketFlags,
     ) {
-        let at = packet.at;
         let count = packets(end - start, self.counts.mss);
         self.counts.resent += count;
         let is_older =
@@ -303,7 +303,7 @@ impl Half {
         self.resent.push_back(start..end);
         self.is_recovering = true;
         let arrivals = &mut self.arrivals;
-        self.sent.resend(start, end, at, packet.payload, |run| {
+        self.sent.resend(start, end, packet.captured_at, packet.payload, |run| {
             if run.resends > 0 {
                 arrivals.push(Arrival { at: run.resent_at, length: run.length() as u32, is_lost: true });
             }
@@ -483,7 +483,8 @@ impl Half {
                 arrivals.push(Arrival { at: run.first_at, length, is_lost: false });
                 return;
             }
-            counts.lost_after += lost;
+            // All retransmissions but the last one were lost too.
+            counts.lost_after += lost * u64::from(run.resends);
             if run.resent_size <= counts.mss {
                 counts.passed_size = counts.passed_size.max(run.resent_size);
             }

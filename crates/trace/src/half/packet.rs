@@ -31,7 +31,10 @@ impl PathRtt {
 /// A packet with payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataPacket {
+    /// Time of the capture, never before the packet before.
     pub(crate) at: u64,
+    /// Time of the capture. Packets of several interfaces or queues can stand in the capture in another order.
+    pub(crate) captured_at: u64,
     pub(crate) sequence: u32,
     pub(crate) payload: u32,
     pub(crate) timestamp: Option<u32>,

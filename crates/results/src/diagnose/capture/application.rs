@@ -20,7 +20,7 @@ pub(in crate::diagnose) const MIN_BULK_PACKETS: u64 = 200;
 /// Minimum share of packets below the MSS of an application that writes less than the path carries.
 pub(in crate::diagnose) const MIN_SHORT_SHARE: f64 = 0.05;
 /// Minimum share of the time that waits in lock-step take.
-pub(in crate::diagnose) const MIN_LOCKSTEP_SHARE: f64 = 0.4;
+pub(in crate::diagnose) const MIN_LOCKSTEP_SHARE: f64 = 0.3;
 /// Minimum number of blocks in lock-step.
 pub(in crate::diagnose) const MIN_LOCKSTEP_BLOCKS: u64 = 5;
 /// Minimum number of stalls for delayed acknowledgements.

@@ -160,7 +160,8 @@ pub(in crate::diagnose) fn timeouts(figures: &Figures) -> Option<Finding> {
     }
     let found = Found {
         cause: Cause::Timeouts,
-        share,
+        // The losses that led to the timeouts are the same ones that slow the rest of the time.
+        share: share.max(capture.path_share()),
         confidence: Confidence::High,
         summary: format!(
             "the sender waited {} for {} retransmission timeouts, {} of the time; {} of {} packets were lost",

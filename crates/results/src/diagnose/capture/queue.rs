@@ -17,6 +17,8 @@ use crate::evidence::figures::Figures;
 pub(in crate::diagnose) const STANDING_QUEUE_RTT_FACTOR: f64 = 2.5;
 /// Minimum share of the active time with a queue.
 pub(in crate::diagnose) const MIN_STANDING_SHARE: f64 = 0.3;
+/// Minimum share of the whole connection that the path limits, for a queue that costs time.
+pub(in crate::diagnose) const MIN_PATH_SHARE: f64 = 0.1;
 /// Maximum queueing delay of a short queue before its losses, in base RTTs.
 pub(in crate::diagnose) const MAX_SHORT_QUEUE: f64 = 0.5;
 /// Minimum losses of a short queue.
@@ -36,7 +38,7 @@ fn is_standing(capture: &CaptureEvidence) -> bool {
 /// Finds a queue that delays most packets.
 pub(in crate::diagnose) fn queueing(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    if !is_standing(capture) {
+    if !is_standing(capture) || capture.path_share() < MIN_PATH_SHARE {
         return None;
     }
     let rate = capture.queue.plateau;

@@ -64,6 +64,7 @@ pub(in crate::diagnose) fn early_exit(figures: &Figures) -> Option<Finding> {
     let startup = &capture.startup;
     let growth = startup.later_in_flight.0 as f64 / startup.peak_in_flight.0.max(1) as f64;
     if !startup.is_early_exit
+        || capture.handshake.rtt.is_none()
         || growth < MIN_LATER_GROWTH
         || capture.lost() > capture.data_packets / 100
         || capture.queue.standing_share > MAX_STANDING_SHARE
@@ -103,7 +104,8 @@ pub(in crate::diagnose) fn overshoot(figures: &Figures) -> Option<Finding> {
     }
     let unused = capture.queue.unused_share;
     let pauses = capture.share(super::application::pauses(capture));
-    if unused < MIN_UNUSED_SHARE || pauses > MAX_PAUSE_SHARE || capture.queue.competing.is_some() {
+    let has_begun_before = capture.handshake.rtt.is_none();
+    if unused < MIN_UNUSED_SHARE || pauses > MAX_PAUSE_SHARE || capture.queue.competing.is_some() || has_begun_before {
         return None;
     }
     let found = Found {

@@ -246,6 +246,10 @@ fn bounds_of_queue_rules_are_those_of_their_rows() {
         standing(capture);
         capture.queue.standing_share = share;
     });
+    assert_min(Cause::Queueing, queue::MIN_PATH_SHARE, &|capture, share| {
+        standing(capture);
+        capture.periods = startup_periods(1.0 - share);
+    });
     assert_min(Cause::Shaper, queue::MIN_STANDING_SHARE, &|capture, share| {
         capture.queue.burst = Some(Bytes(1_000_000));
         capture.queue.plateau = Some(BitRate(90_000_000));

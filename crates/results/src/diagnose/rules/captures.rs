@@ -128,6 +128,7 @@ pub(super) const RULES: &[Rule] = &[
             of("RTT at 95 % / base RTT", MinFactor(queue::STANDING_QUEUE_RTT_FACTOR)),
             of("RTT at 95 % minus base RTT", MinTime(MIN_QUEUEING_DELAY)),
             of("time with a queue / active time", MinShare(queue::MIN_STANDING_SHARE)),
+            of("time that the path limits / time", MinShare(queue::MIN_PATH_SHARE)),
         ],
         "RFC 8289 section 4.2",
     ),
