@@ -8,7 +8,7 @@ use lfn_base::units::Bytes;
 use lfn_packet::TcpFlags;
 use lfn_results::evidence::capture::{
     ApplicationEvidence, CaptureEvidence, CaptureFaults, CapturePathEvidence, CapturePoint, CaptureRtt,
-    DeliveryEvidence, Handshake, LossEvidence, PolicerFit, WindowEvidence,
+    DeliveryEvidence, Handshake, LossEvidence, WindowEvidence,
 };
 
 use crate::bucket::{self, Tolerance};
@@ -27,10 +27,10 @@ const MIN_SIZE_STEP: u32 = 20;
 const MIN_ECN_PACKETS: u64 = 20;
 /// Minimum delay of a queue, nanoseconds.
 const MIN_QUEUE: u64 = 100_000;
-/// Minimum share that a queue of fixed size explains, for a queue that the RTT hardly shows.
-const MIN_QUEUE_FIT: f64 = 0.85;
-/// Minimum losses for a comparison with the RTTs of other packets.
-const MIN_RANKED_EVENTS: usize = 8;
+/// Share of the RTTs above the one that ranks a loss, with a margin for losses at the start of a burst.
+const RANK_SHARE: f64 = 0.25;
+/// Maximum probability that the ranks are chance.
+const MAX_CHANCE: f64 = 0.01;
 
 /// Ends a connection. Returns also its arrivals, for connections that share a path.
 pub(crate) fn finish(mut state: ConnectionState) -> (Connection, Vec<Arrival>) {
@@ -79,7 +79,7 @@ fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec
     let arrivals = arrivals.into_sorted();
     let tolerance = Tolerance { mss: half.counts.mss, rtt: rtt.base.as_secs_f64() };
     let policer = bucket::fit(&arrivals, 1, &tolerance);
-    let loss = loss(own, &direction, &rtt, judged.startup_loss, policer.as_ref());
+    let loss = loss(own, &direction, &rtt, judged.startup_loss);
     let evidence = CaptureEvidence {
         sender: endpoint(own),
         receiver: endpoint(other),
@@ -196,16 +196,25 @@ fn application(own: &End, other: &End) -> ApplicationEvidence {
     }
 }
 
-/// Returns the maximum RTT before a loss without a queue. A short queue is visible by its rank only: most losses follow
-/// RTTs above those of most other packets.
-fn flat_limit(events: &[LossEvent], direction: &JudgedDirection, rtt: &CaptureRtt, fit: Option<&PolicerFit>) -> u64 {
-    let near = direction.base_rtt + direction.base_rtt / 10 + 1_000_000;
-    let most = direction.base_rtt + nanos(rtt.p95).saturating_sub(direction.base_rtt) / 2;
-    let usual = most.max(direction.base_rtt + MIN_QUEUE);
+/// Returns the maximum RTT before a loss without a queue. A short queue is visible by its rank only: the losses follow RTTs
+/// above those of most other packets, more often than by chance.
+fn flat_limit(events: &[LossEvent], base: u64, rtt: &CaptureRtt) -> u64 {
+    let near = base + base / 10 + 1_000_000;
+    let usual = nanos(rtt.p80).max(base + MIN_QUEUE);
     let above = events.iter().filter(|event| event.rtt > usual).count();
-    let is_queue = fit.is_some_and(|fit| fit.explained_share >= MIN_QUEUE_FIT);
-    let is_ranked = is_queue && events.len() >= MIN_RANKED_EVENTS && above * 2 >= events.len();
+    let is_ranked = above * 2 >= events.len() && binomial_tail(events.len(), above, RANK_SHARE) < MAX_CHANCE;
     if is_ranked { near.min(usual) } else { near }
+}
+
+/// Returns the probability of at least `least` successes in `trials`, each with probability `share`.
+fn binomial_tail(trials: usize, least: usize, share: f64) -> f64 {
+    let mut term = (1.0 - share).powi(i32::try_from(trials).unwrap_or(i32::MAX));
+    let mut below = 0.0;
+    for successes in 0..least {
+        below += term;
+        term *= (trials - successes) as f64 / (successes + 1) as f64 * share / (1.0 - share);
+    }
+    1.0 - below
 }
 
 fn loss(
@@ -213,11 +222,10 @@ fn loss(
     direction: &JudgedDirection,
     rtt: &CaptureRtt,
     startup_loss: Option<u64>,
-    fit: Option<&PolicerFit>,
 ) -> LossEvidence {
     let counts = &own.half.counts;
     let lost = counts.lost_before + counts.lost_after;
-    let flat_limit = flat_limit(&counts.events, direction, rtt, fit);
+    let flat_limit = flat_limit(&counts.events, direction.base_rtt, rtt);
     // Slow start overflows a queue once; the other losses show the path.
     let is_startup = |event: &&LossEvent| startup_loss.is_some_and(|end| event.at <= end) && event.rtt > flat_limit;
     let others = || counts.events.iter().filter(|event| !is_startup(event));
