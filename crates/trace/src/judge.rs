@@ -181,9 +181,8 @@ impl Growth {
         if round.resent > 0 {
             return GrowthEnd::Reason;
         }
-        if direction.is_window_limited(round) {
-            return GrowthEnd::Reason;
-        }
+        // A growing window can be full for a single round trip.
+        let is_window_limited = direction.is_window_limited(round);
         let is_growing = round.in_flight as f64 >= SLOW_START_GROWTH * self.peak as f64;
         let is_faster = round.rate() >= SLOW_START_GROWTH * self.peak_rate;
         self.is_path_full |= !direction.is_flat(round.rtt) && !is_faster && round.rtt > 0;
@@ -197,7 +196,7 @@ impl Growth {
         self.flat += 1;
         match self.flat < MAX_FLAT_ROUNDS {
             true => GrowthEnd::None,
-            false if direction.is_flat(round.rtt) => GrowthEnd::Flat,
+            false if direction.is_flat(round.rtt) && !is_window_limited => GrowthEnd::Flat,
             false => GrowthEnd::Reason,
         }
     }

@@ -15,7 +15,7 @@ const STEADY_SPREAD: f64 = 1.15;
 /// Minimum rate of a burst, relative to the steady rate.
 const MIN_BURST_FACTOR: f64 = 1.4;
 /// Minimum time of a burst in base RTTs.
-const MIN_BURST_TIME: u64 = 2;
+const MIN_BURST_TIME: u64 = 1;
 /// Minimum payload of a burst in MSS.
 const MIN_BURST_PACKETS: u64 = 8;
 /// Share of the plateau that a round trip at the plateau reaches.
@@ -59,7 +59,7 @@ pub(crate) fn evidence(
             && !direction.is_window_limited(round)
     };
     let before = |number: usize| number.checked_sub(1).map(|before| &rounds[before]);
-    let sample = |(number, round)| RateSample::new(round, before(number), direction.base_rtt);
+    let sample = |(number, round): (usize, _)| RateSample::new(round, before(number), direction.base_rtt);
     let busy = || rounds.iter().enumerate().filter(|(_, round)| is_busy(round));
     // The end of a recovery acknowledges at once data that had arrived before.
     let is_clean = |number: usize, round: &Round| round.resent == 0 && before(number).is_none_or(|one| one.resent == 0);
@@ -70,7 +70,7 @@ pub(crate) fn evidence(
     let at_plateau = busy.iter().filter(is_at_plateau).map(|one| one.round.time()).sum();
     let (bytes, time) = sums(&busy);
     let mean = if time == 0 { 0.0 } else { bytes as f64 * 1e9 / time as f64 };
-    let capacities = [capacity(&clean, direction).or(plateau), startup_capacity(half, startup_loss)];
+    let capacities = [capacity(&clean, direction).or(plateau), startup_capacity(rounds, startup_loss)];
     let capacity = capacities.into_iter().flatten().reduce(f64::max);
     let delay = |rtt: u64| rtt.saturating_sub(direction.base_rtt);
     let mut delays: Vec<u64> = half.counts.events.iter().map(|event| delay(event.rtt)).collect();
@@ -94,9 +94,9 @@ fn sums(samples: &[RateSample<'_>]) -> (u64, u64) {
 }
 
 /// Returns the rate at the end of a slow start that overflowed a queue, bytes per second.
-fn startup_capacity(half: &Half, startup_loss: Option<u64>) -> Option<f64> {
+fn startup_capacity(rounds: &[Round], startup_loss: Option<u64>) -> Option<f64> {
     let end = startup_loss?;
-    let before = half.rounds.as_slice().iter().take_while(|round| round.start < end);
+    let before = rounds.iter().take_while(|round| round.start < end);
     before.filter(|round| round.resent == 0).map(Round::rate).reduce(f64::max)
 }
 

@@ -28,6 +28,11 @@ pub(in crate::diagnose) const MIN_EXPLAINED_OF_MANY: f64 = 0.88;
 /// Losses that are many.
 pub(in crate::diagnose) const MANY_POLICED: u64 = 60;
 
+/// Minimum share that the bucket explains, and minimum RTT at 95 % above the base RTT relative to the time in which the bucket
+/// drains, for a bucket that is a queue. Policers reach 0.2, except those of three packets.
+pub(in crate::diagnose) const MIN_QUEUE_FIT: f64 = 0.9;
+pub(in crate::diagnose) const MIN_QUEUE_SHARE: f64 = 0.65;
+
 /// Maximum delay before the losses of a policer, relative to the delay of a queue with the size of its bucket.
 pub(in crate::diagnose) const MAX_DELAY_SHARE: f64 = 0.35;
 
@@ -41,21 +46,35 @@ pub(super) fn explained(capture: &CaptureEvidence) -> Option<&PolicerFit> {
     (fit.losses >= MIN_POLICED && fit.explained_share >= needed).then_some(fit)
 }
 
+/// Returns the seconds in which a queue of the size of the bucket drains.
+fn drain_time(fit: &PolicerFit) -> f64 {
+    fit.bucket.0 as f64 * 8.0 / fit.rate.as_f64().max(1.0)
+}
+
 /// Returns the delay before the losses, relative to the delay of a queue of the size of the bucket.
 fn delay_share(capture: &CaptureEvidence, fit: &PolicerFit) -> f64 {
-    let of_queue = fit.bucket.0 as f64 * 8.0 / fit.rate.as_f64().max(1.0);
-    capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64() / of_queue.max(1e-9)
+    capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64() / drain_time(fit).max(1e-9)
+}
+
+/// Returns true if the bucket is a queue: packets wait as long as a queue of this size drains.
+pub(super) fn is_bucket_queue(capture: &CaptureEvidence) -> bool {
+    let Some(fit) = capture.policer.as_ref().filter(|fit| fit.explained_share >= MIN_QUEUE_FIT) else { return false };
+    let delay = capture.rtt.p95.saturating_sub(capture.rtt.base);
+    fit.losses >= MIN_POLICED && delay.as_secs_f64() >= MIN_QUEUE_SHARE * drain_time(fit)
 }
 
 /// Returns true if the losses are those of a bucket without a queue.
 pub(super) fn is_policed(capture: &CaptureEvidence) -> bool {
+    if is_bucket_queue(capture) {
+        return false;
+    }
     let delay = capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64();
     let is_short = is_flat(capture) || delay <= MAX_POLICED_DELAY * capture.rtt.base.as_secs_f64();
     is_short && explained(capture).is_some_and(|fit| delay_share(capture, fit) <= MAX_DELAY_SHARE)
 }
 
 pub(super) fn is_flat(capture: &CaptureEvidence) -> bool {
-    capture.loss.at_flat_rtt_share >= MIN_FLAT_SHARE
+    capture.loss.at_flat_rtt_share >= MIN_FLAT_SHARE && !is_bucket_queue(capture)
 }
 
 fn is_lossy(capture: &CaptureEvidence) -> bool {

@@ -22,7 +22,7 @@ pub(in crate::diagnose) const MIN_PATH_SHARE: f64 = 0.1;
 /// Maximum queueing delay of a short queue before its losses, in base RTTs.
 pub(in crate::diagnose) const MAX_SHORT_QUEUE: f64 = 0.5;
 /// Minimum losses of a short queue.
-pub(in crate::diagnose) const MIN_LOSSES: u64 = 5;
+pub(in crate::diagnose) const MIN_LOSSES: u64 = 3;
 
 fn delay(capture: &CaptureEvidence) -> Duration {
     capture.rtt.median.saturating_sub(capture.rtt.base)
