@@ -25,8 +25,9 @@ const MIN_SIDE_SHARE: f64 = 0.9;
 const MIN_SIZE_STEP: u32 = 20;
 /// Minimum data packets for a judgement of their ECN field.
 const MIN_ECN_PACKETS: u64 = 20;
-/// Minimum delay of a queue, nanoseconds.
-const MIN_QUEUE: u64 = 100_000;
+/// Minimum delay of a short queue: bursts of a sender delay less. Nanoseconds, and as a divisor of the base RTT.
+const MIN_QUEUE: u64 = 1_000_000;
+const MIN_QUEUE_DIVISOR: u64 = 50;
 /// Share of the RTTs above the one that ranks a loss, with a margin for losses at the start of a burst.
 const RANK_SHARE: f64 = 0.25;
 /// Maximum probability that the ranks are chance.
@@ -200,7 +201,7 @@ fn application(own: &End, other: &End) -> ApplicationEvidence {
 /// above those of most other packets, more often than by chance.
 fn flat_limit(events: &[LossEvent], base: u64, rtt: &CaptureRtt) -> u64 {
     let near = base + base / 10 + 1_000_000;
-    let usual = nanos(rtt.p80).max(base + MIN_QUEUE);
+    let usual = nanos(rtt.p80).max(base + MIN_QUEUE.max(base / MIN_QUEUE_DIVISOR));
     let above = events.iter().filter(|event| event.rtt > usual).count();
     let is_ranked = above * 2 >= events.len() && binomial_tail(events.len(), above, RANK_SHARE) < MAX_CHANCE;
     if is_ranked { near.min(usual) } else { near }
@@ -217,12 +218,7 @@ fn binomial_tail(trials: usize, least: usize, share: f64) -> f64 {
     1.0 - below
 }
 
-fn loss(
-    own: &End,
-    direction: &JudgedDirection,
-    rtt: &CaptureRtt,
-    startup_loss: Option<u64>,
-) -> LossEvidence {
+fn loss(own: &End, direction: &JudgedDirection, rtt: &CaptureRtt, startup_loss: Option<u64>) -> LossEvidence {
     let counts = &own.half.counts;
     let lost = counts.lost_before + counts.lost_after;
     let flat_limit = flat_limit(&counts.events, direction.base_rtt, rtt);

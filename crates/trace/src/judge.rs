@@ -130,7 +130,9 @@ fn slow_starts(rounds: &[Round], direction: &JudgedDirection) -> SlowStarts {
             ended => {
                 if is_first {
                     end = round.start;
-                    loss = (round.resent > 0).then_some(round.end);
+                    // The recovery of the first losses finds more of them.
+                    let recovery = rounds[number..].iter().take_while(|round| round.resent > 0);
+                    loss = recovery.last().map(|last| last.end);
                     evidence.peak_in_flight = Bytes(growth.peak);
                     evidence.is_early_exit = ended == GrowthEnd::Flat;
                 }

@@ -175,7 +175,14 @@ impl Half {
         self.begin_round(at, rtt);
         let payload = (end - start) as u32;
         let captured_at = packet.captured_at;
-        self.sent.insert(Run { start, end, first_at: captured_at, last_at: captured_at, size: payload, ..Run::default() });
+        self.sent.insert(Run {
+            start,
+            end,
+            first_at: captured_at,
+            last_at: captured_at,
+            size: payload,
+            ..Run::default()
+        });
         self.next = end;
         self.counts.payload += u64::from(payload);
         self.exchanges.sent(at, payload);

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::faults::judged;
 use super::found::{Found, on, percent};
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
-use crate::evidence::capture::PeriodLimit;
+use crate::evidence::capture::{CaptureEvidence, PeriodLimit};
 use crate::evidence::figures::Figures;
 
 /// Minimum share of packets that arrive out of order or twice.
@@ -22,6 +22,10 @@ pub(in crate::diagnose) const MIN_OUTAGE: Duration = Duration::from_secs(1);
 pub(in crate::diagnose) const MIN_OUTAGE_SHARE: f64 = 0.1;
 /// Waits for timeouts relative to the longest one, from which many losses are the cause and not one outage.
 pub(in crate::diagnose) const MAX_OTHER_WAITS: f64 = 1.6;
+/// Minimum lost packets / data packets, and minimum loss events, of a path that loses several retransmissions in sequence by
+/// chance: the silence is no outage of its own.
+pub(in crate::diagnose) const MIN_LOSSY_SHARE: f64 = 0.1;
+pub(in crate::diagnose) const MIN_LOSSY_EVENTS: u64 = 5;
 /// Minimum share of lost acknowledgements.
 pub(in crate::diagnose) const MIN_LOST_ACKS_SHARE: f64 = 0.05;
 /// Minimum share of acknowledgements that waited on their way.
@@ -85,13 +89,18 @@ pub(in crate::diagnose) fn duplicates(figures: &Figures) -> Option<Finding> {
     Some(found.finding(figures))
 }
 
+fn loses_by_chance(capture: &CaptureEvidence) -> bool {
+    capture.loss.share >= MIN_LOSSY_SHARE && capture.loss.events >= MIN_LOSSY_EVENTS
+}
+
 /// Finds a time in which no packet of the receiver arrived.
 pub(in crate::diagnose) fn outage(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let outage = capture.path.outage;
     let share = capture.share(outage);
     let has_other_waits = capture.loss.timeout.as_secs_f64() > MAX_OTHER_WAITS * outage.as_secs_f64();
-    if outage < MIN_OUTAGE || share < MIN_OUTAGE_SHARE || capture.path.is_silent_peer || has_other_waits {
+    let is_short = outage < MIN_OUTAGE || share < MIN_OUTAGE_SHARE;
+    if is_short || capture.path.is_silent_peer || has_other_waits || loses_by_chance(capture) {
         return None;
     }
     let found = Found {
@@ -115,7 +124,7 @@ pub(in crate::diagnose) fn outage(figures: &Figures) -> Option<Finding> {
 /// Finds a receiver that does not answer any more.
 pub(in crate::diagnose) fn silent_peer(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    if !capture.path.is_silent_peer || capture.path.black_hole.is_some() {
+    if !capture.path.is_silent_peer || capture.path.black_hole.is_some() || loses_by_chance(capture) {
         return None;
     }
     let found = Found {

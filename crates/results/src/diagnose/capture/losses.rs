@@ -6,7 +6,7 @@ use serde_json::json;
 use super::faults::judged;
 use super::found::{Found, on, percent, rounded};
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
-use crate::evidence::capture::{CaptureEvidence, PolicerFit};
+use crate::evidence::capture::{CaptureEvidence, PeriodLimit, PolicerFit};
 use crate::evidence::figures::Figures;
 
 /// Minimum share of lost packets that limits TCP on a long path.
@@ -180,7 +180,7 @@ pub(in crate::diagnose) fn timeouts(figures: &Figures) -> Option<Finding> {
     let found = Found {
         cause: Cause::Timeouts,
         // The losses that led to the timeouts are the same ones that slow the rest of the time.
-        share: share.max(capture.path_share()),
+        share: share.max(capture.share(capture.time_of(PeriodLimit::Recovery))),
         confidence: Confidence::High,
         summary: format!(
             "the sender waited {} for {} retransmission timeouts, {} of the time; {} of {} packets were lost",

@@ -17,6 +17,8 @@ pub(in crate::diagnose) const MIN_ROUND_TRIPS: f64 = 2.0;
 pub(in crate::diagnose) const MIN_LATER_GROWTH: f64 = 1.3;
 /// Maximum share of the time with a queue of a path that slow start left too early.
 pub(in crate::diagnose) const MAX_STANDING_SHARE: f64 = 0.4;
+/// Minimum share of the possible rate that is unused after an early exit.
+pub(in crate::diagnose) const MIN_EXIT_UNUSED_SHARE: f64 = 0.1;
 /// Minimum losses of an overshoot.
 pub(in crate::diagnose) const MIN_OVERSHOOT: u64 = 10;
 /// Minimum share of the possible rate that is unused afterwards. A smaller cost is part of any slow start.
@@ -24,7 +26,7 @@ pub(in crate::diagnose) const MIN_UNUSED_SHARE: f64 = 0.15;
 /// Maximum share of pauses: each pause starts another slow start.
 pub(in crate::diagnose) const MAX_PAUSE_SHARE: f64 = 0.3;
 /// Minimum share of all losses in slow start.
-pub(in crate::diagnose) const MIN_OVERSHOOT_SHARE: f64 = 0.7;
+pub(in crate::diagnose) const MIN_OVERSHOOT_SHARE: f64 = 0.6;
 
 /// Finds a transfer that is mostly slow start.
 pub(in crate::diagnose) fn slow_start(figures: &Figures) -> Option<Finding> {
@@ -65,6 +67,7 @@ pub(in crate::diagnose) fn early_exit(figures: &Figures) -> Option<Finding> {
     let growth = startup.later_in_flight.0 as f64 / startup.peak_in_flight.0.max(1) as f64;
     if !startup.is_early_exit
         || capture.handshake.rtt.is_none()
+        || capture.queue.unused_share < MIN_EXIT_UNUSED_SHARE
         || growth < MIN_LATER_GROWTH
         || capture.lost() > capture.data_packets / 100
         || capture.queue.standing_share > MAX_STANDING_SHARE

@@ -139,7 +139,7 @@ fn bounds_of_slow_start_rules_are_those_of_their_rows() {
         capture.active = capture.rtt.base.mul_f64(round_trips);
     });
     let early = |capture: &mut CaptureEvidence, growth: f64| {
-        capture.startup.is_early_exit = true;
+        (capture.startup.is_early_exit, capture.queue.unused_share) = (true, 0.4);
         capture.startup.peak_in_flight = Bytes(1_000_000);
         capture.startup.later_in_flight = Bytes((1e6 * growth) as u64);
     };
@@ -147,6 +147,10 @@ fn bounds_of_slow_start_rules_are_those_of_their_rows() {
     assert_max(Cause::EarlyExit, startup::MAX_STANDING_SHARE, &|capture, share| {
         early(capture, 3.0);
         capture.queue.standing_share = share;
+    });
+    assert_min(Cause::EarlyExit, startup::MIN_EXIT_UNUSED_SHARE, &|capture, share| {
+        early(capture, 3.0);
+        capture.queue.unused_share = share;
     });
     let overshoot = |capture: &mut CaptureEvidence| {
         capture.loss.after_capture = 100;
@@ -297,6 +301,14 @@ fn bounds_of_delivery_rules_are_those_of_their_rows() {
     assert_min(Cause::Standstill, delivery::MIN_OUTAGE_SHARE, &|capture, share| {
         capture.duration = END * 10;
         capture.path.outage = capture.duration.mul_f64(share);
+    });
+    assert_max(Cause::Standstill, delivery::MIN_LOSSY_SHARE, &|capture, share| {
+        capture.path.outage = END / 2;
+        (capture.loss.share, capture.loss.events) = (share, delivery::MIN_LOSSY_EVENTS);
+    });
+    assert_min(Cause::SilentPeer, delivery::MIN_LOSSY_SHARE.recip(), &|capture, reciprocal| {
+        capture.path.is_silent_peer = true;
+        (capture.loss.share, capture.loss.events) = (reciprocal.recip(), delivery::MIN_LOSSY_EVENTS);
     });
     assert_max(Cause::Standstill, delivery::MAX_OTHER_WAITS, &|capture, factor| {
         capture.path.outage = END / 4;

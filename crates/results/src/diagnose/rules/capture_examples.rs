@@ -87,7 +87,7 @@ fn limit(capture: &mut CaptureEvidence, cause: Cause) {
             capture.startup.is_unfinished = true;
         }
         Cause::EarlyExit => {
-            capture.startup.is_early_exit = true;
+            (capture.startup.is_early_exit, capture.queue.unused_share) = (true, 0.4);
             (capture.startup.peak_in_flight, capture.startup.later_in_flight) = (Bytes(20_000), Bytes(600_000));
         }
         Cause::Policer => {

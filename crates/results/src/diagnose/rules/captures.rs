@@ -18,6 +18,9 @@ const NOT_FLAT: Threshold = of("losses without a queueing delay before them", Ma
 const LOSSY: Threshold = of("lost packets / data packets", MinShare(losses::MIN_LOST_SHARE));
 const LOSSES: Threshold = of("lost packets", MinCount(losses::MIN_LOSSES));
 
+const LOSES_BY_CHANCE: Threshold =
+    of("lost packets / data packets, or fewer than 5 loss events", MaxShare(delivery::MIN_LOSSY_SHARE));
+
 const fn rule(
     cause: Cause,
     find: fn(&Figures) -> Option<Finding>,
@@ -103,7 +106,10 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         Cause::EarlyExit,
         startup::early_exit,
-        &[of("bytes in flight later / at the end of slow start", MinFactor(startup::MIN_LATER_GROWTH))],
+        &[
+            of("bytes in flight later / at the end of slow start", MinFactor(startup::MIN_LATER_GROWTH)),
+            of("unused share of the possible rate", MinShare(startup::MIN_EXIT_UNUSED_SHARE)),
+        ],
         "RFC 9406; ip-tcp_metrics(8)",
     ),
     rule(
@@ -204,13 +210,14 @@ pub(super) const RULES: &[Rule] = &[
             of("time without answers to retransmissions", MinTime(delivery::MIN_OUTAGE)),
             of("this time / time", MinShare(delivery::MIN_OUTAGE_SHARE)),
             of("all waits for timeouts / this time", MaxFactor(delivery::MAX_OTHER_WAITS)),
+            LOSES_BY_CHANCE,
         ],
         TRAINED,
     ),
     rule(
         Cause::SilentPeer,
         delivery::silent_peer,
-        &[of("retransmissions without an answer until the end", MinCount(3))],
+        &[of("retransmissions without an answer until the end", MinCount(3)), LOSES_BY_CHANCE],
         "RFC 9293 section 3.8.3",
     ),
     rule(
