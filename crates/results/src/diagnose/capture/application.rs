@@ -18,7 +18,7 @@ pub(in crate::diagnose) const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// Exchanges with at least so many packets on average are bulk data: pauses between them are ranked last.
 pub(in crate::diagnose) const MIN_BULK_PACKETS: u64 = 200;
 /// Minimum share of packets below the MSS of an application that writes less than the path carries.
-pub(in crate::diagnose) const MIN_SHORT_SHARE: f64 = 0.05;
+pub(in crate::diagnose) const MIN_SHORT_SHARE: f64 = 0.03;
 /// Minimum share of the time that waits in lock-step take.
 pub(in crate::diagnose) const MIN_LOCKSTEP_SHARE: f64 = 0.3;
 /// Minimum number of blocks in lock-step.
