@@ -19,8 +19,8 @@ pub(super) fn copy_evidence(prepared: &PreparedCopy, outcome: &CopyOutcome) -> E
         end: ProgressSample { at: outcome.elapsed, bytes: outcome.moved(), ..outcome.sample },
         streams,
         predicted: predicted.map(|predicted| predicted.average_goodput),
-        outage: outcome.outage_time,
-        standstill: outcome.standstill_time,
+        disconnected: outcome.outage_time,
+        stalled: outcome.standstill_time,
     };
     let direction = if prepared.near_sends() { TestDirection::Forward } else { TestDirection::Reverse };
     let places = prepared.places.iter();

@@ -34,7 +34,7 @@ pub enum CopyBottleneck {
     /// Loss, or a full link without a prediction.
     CongestionWindow,
     /// The connection was lost for a part of the time.
-    Outage,
+    LostConnection,
     /// Nothing moved, or the counters show no cause.
     Unknown,
 }
@@ -197,7 +197,7 @@ impl fmt::Display for CopyBottleneck {
             CopyBottleneck::ReceiveWindow => f.write_str("receive window"),
             CopyBottleneck::SendBuffer => f.write_str("send buffer"),
             CopyBottleneck::CongestionWindow => f.write_str("congestion window"),
-            CopyBottleneck::Outage => f.write_str("lost connection"),
+            CopyBottleneck::LostConnection => f.write_str("lost connection"),
             CopyBottleneck::Unknown => f.write_str("unknown"),
         }
     }

@@ -46,9 +46,9 @@ pub enum Cause {
     /// Writing the destination takes most of the time of the receiving threads.
     DestinationDisk,
     /// The connection was lost for a part of the time.
-    Outage,
+    LostConnection,
     /// Nothing arrived for a part of the time, and the connection survived.
-    Standstill,
+    Outage,
     /// Each block waits for the acknowledgement of the block before.
     LockStep,
     /// The sender waits for delayed acknowledgements.
@@ -57,6 +57,8 @@ pub enum Cause {
     EarlyExit,
     /// The end of slow start overflowed a queue.
     Overshoot,
+    /// The path loses single packets while no queue is full.
+    RandomLoss,
     /// The path loses several packets at once.
     LossBursts,
     /// The sender waits for retransmission timeouts.
@@ -108,7 +110,7 @@ const fn entry(cause: Cause, name: &'static str, phrase: &'static str, meaning: 
 }
 
 /// All causes, in the order of [`Cause`].
-pub const CAUSES: [CauseEntry; 43] = [
+pub const CAUSES: [CauseEntry; 44] = [
     entry(
         Cause::ReceiveWindow,
         "receive window",
@@ -205,13 +207,13 @@ pub const CAUSES: [CauseEntry; 43] = [
         "the destination disk",
         "the receiving threads spend most of their time with writing the destination",
     ),
-    entry(Cause::Outage, "lost connection", "a lost connection", "the connection was lost for a part of the time"),
     entry(
-        Cause::Standstill,
-        "standstill",
-        "a standstill",
-        "nothing arrived for a part of the time, and the connection survived",
+        Cause::LostConnection,
+        "lost connection",
+        "a lost connection",
+        "the connection was lost for a part of the time",
     ),
+    entry(Cause::Outage, "outage", "an outage", "nothing arrived for a part of the time, and the connection survived"),
     entry(
         Cause::LockStep,
         "lock-step",
@@ -235,6 +237,12 @@ pub const CAUSES: [CauseEntry; 43] = [
         "slow-start overshoot",
         "the overshoot of slow start",
         "the end of slow start overflows a queue, and the losses take long to repair",
+    ),
+    entry(
+        Cause::RandomLoss,
+        "random loss",
+        "random loss on the path",
+        "the path loses single packets while no queue is full",
     ),
     entry(
         Cause::LossBursts,
@@ -328,7 +336,7 @@ impl Cause {
                 Cause::SlowReader,
                 Cause::ReceiveWindow,
                 Cause::Competing,
-                Cause::Standstill,
+                Cause::Outage,
                 Cause::StartUp,
             ],
             // A receiver that pauses hides the end of slow start.
@@ -359,8 +367,9 @@ impl Cause {
             Cause::LocalDrops => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             Cause::Competing => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
             // The data in flight is lost, and the streams start slowly again.
-            Cause::Standstill => &[
+            Cause::Outage => &[
                 Cause::Loss,
+                Cause::RandomLoss,
                 Cause::LossBursts,
                 Cause::Timeouts,
                 Cause::Retransmissions,
@@ -374,19 +383,19 @@ impl Cause {
             Cause::DelayedAck => &[Cause::StartUp, Cause::SlowWriter, Cause::SmallMtu],
             Cause::BlackHole => &[
                 Cause::Timeouts,
-                Cause::Loss,
+                Cause::RandomLoss,
                 Cause::LossBursts,
                 Cause::ShortQueue,
                 Cause::StartUp,
                 Cause::SilentPeer,
-                Cause::Standstill,
+                Cause::Outage,
             ],
-            Cause::SilentPeer => &[Cause::Timeouts, Cause::Loss, Cause::LossBursts, Cause::Standstill],
+            Cause::SilentPeer => &[Cause::Timeouts, Cause::RandomLoss, Cause::LossBursts, Cause::Outage],
             // Copies look like retransmissions, and missing packets like losses.
             Cause::CapturedTwice => &[Cause::Duplicates],
             // A bucket drops bursts of packets, and slow start overshoots it.
             Cause::Policer | Cause::ShortQueue | Cause::Shaper => {
-                &[Cause::Loss, Cause::LossBursts, Cause::Overshoot, Cause::Timeouts]
+                &[Cause::RandomLoss, Cause::LossBursts, Cause::Overshoot, Cause::Timeouts]
             }
             _ => &[],
         }
@@ -404,13 +413,13 @@ impl Cause {
                 &[Cause::ReceiveWindow, Cause::Queueing, Cause::Policer, Cause::Shaper]
             }
             // The congestion window is small.
-            Cause::Loss | Cause::LossBursts | Cause::Timeouts | Cause::Policer | Cause::ShortQueue => {
+            Cause::RandomLoss | Cause::LossBursts | Cause::Timeouts | Cause::Policer | Cause::ShortQueue => {
                 &[Cause::ReceiveWindow, Cause::SlowReader, Cause::Queueing]
             }
             // A full window over a full queue is queueing.
             Cause::Queueing | Cause::Shaper => &[Cause::ReceiveWindow, Cause::SlowReader],
             Cause::IncompleteCapture => {
-                &[Cause::ReceiveWindow, Cause::Loss, Cause::Queueing, Cause::Policer, Cause::LockStep]
+                &[Cause::ReceiveWindow, Cause::RandomLoss, Cause::Queueing, Cause::Policer, Cause::LockStep]
             }
             Cause::SilentPeer | Cause::BlackHole => &[Cause::ReceiveWindow, Cause::Queueing, Cause::Policer],
             _ => &[],

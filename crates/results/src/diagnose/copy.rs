@@ -17,24 +17,24 @@ use super::{Cause, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::Figures;
 use crate::evidence::{CopyEvidence, ProgressSample, SocketEvidence};
 
-/// Minimum share of the copy's time for a standstill to be the main cause. A shorter one explains less than the losses
-/// around it.
-pub(super) const MIN_STANDSTILL_SHARE: f64 = 0.2;
+/// Minimum share of the copy's time without arrivals for an outage to be the main cause. A shorter outage explains less than
+/// the losses around it.
+pub(super) const MIN_STALLED_SHARE: f64 = 0.2;
 /// Minimum retransmitted segments for a loss that limits a copy.
 pub(super) const MIN_RETRANSMITS: u64 = 1;
-/// Minimum share of the missing goodput that an outage must explain to be the main cause.
-pub(super) const MIN_OUTAGE_SHARE: f64 = 0.5;
+/// Minimum share of the missing goodput that a lost connection must explain to be the main cause.
+pub(super) const MIN_DISCONNECTED_SHARE: f64 = 0.5;
 /// Minimum duration. A shorter copy measures the start and end of the hosts, not the path.
 pub(super) const MIN_DURATION: Duration = Duration::from_secs(1);
 
 /// Returns the bottleneck of a copy: the activity or the resource that limits the whole time.
 pub(super) fn bottleneck(copy: &CopyEvidence) -> CopyBottleneck {
     // Time without a connection has its own cause.
-    let connected = ProgressSample { at: copy.end.at.saturating_sub(copy.outage), ..copy.end };
+    let connected = ProgressSample { at: copy.end.at.saturating_sub(copy.disconnected), ..copy.end };
     let limit = classify(&copy.start, &connected, copy.streams, copy.predicted);
     // A link that was full only while there was a connection does not limit the whole copy.
     let is_slow = copy.predicted.is_some_and(|predicted| copy.goodput().as_f64() < NEAR_PREDICTED * predicted.as_f64());
-    if matches!(limit, CopyBottleneck::LinkFull { .. }) && is_slow { CopyBottleneck::Outage } else { limit }
+    if matches!(limit, CopyBottleneck::LinkFull { .. }) && is_slow { CopyBottleneck::LostConnection } else { limit }
 }
 
 /// Finds this cause of a goodput below the prediction.
@@ -95,7 +95,7 @@ impl<'a> Shortfall<'a> {
             CopyBottleneck::SendBuffer => self.send_buffer(),
             CopyBottleneck::CongestionWindow => self.congestion_window(),
             CopyBottleneck::StartUp => self.start_up(),
-            CopyBottleneck::LinkFull { .. } | CopyBottleneck::Outage | CopyBottleneck::Unknown => {
+            CopyBottleneck::LinkFull { .. } | CopyBottleneck::LostConnection | CopyBottleneck::Unknown => {
                 self.unexplained("a cause that the counters do not show")
             }
         })
@@ -103,20 +103,20 @@ impl<'a> Shortfall<'a> {
 
     /// Explains a lost connection, or a connection on which nothing arrived.
     fn interruption(&self, bottleneck: CopyBottleneck) -> Option<Explanation> {
-        let (total, outage, standstill) = (self.sample.at, self.copy.outage, self.copy.standstill);
-        let connected = total.saturating_sub(outage).as_secs_f64() / total.as_secs_f64();
+        let (total, disconnected, stalled) = (self.sample.at, self.copy.disconnected, self.copy.stalled);
+        let connected = total.saturating_sub(disconnected).as_secs_f64() / total.as_secs_f64();
         let missing = 1.0 - self.goodput.as_f64() / self.predicted.as_f64();
         let is_path_limited = matches!(
             bottleneck,
             CopyBottleneck::CongestionWindow
                 | CopyBottleneck::StartUp
                 | CopyBottleneck::LinkFull { .. }
-                | CopyBottleneck::Outage
+                | CopyBottleneck::LostConnection
                 | CopyBottleneck::Unknown
         );
         let was_fast_while_connected = self.goodput.as_f64() >= NEAR_PREDICTED * self.predicted.as_f64() * connected;
-        let explains_most =
-            (is_path_limited || bottleneck == CopyBottleneck::Cpu) && 1.0 - connected >= MIN_OUTAGE_SHARE * missing;
+        let explains_most = (is_path_limited || bottleneck == CopyBottleneck::Cpu)
+            && 1.0 - connected >= MIN_DISCONNECTED_SHARE * missing;
         // The times of the answers show when the path is interrupted.
         let remedy = Remedy { command: format!("ping -D {}", self.figures.far), host: None };
         if was_fast_while_connected || explains_most {
@@ -124,24 +124,24 @@ impl<'a> Shortfall<'a> {
                 true => "apart from that, the copy was as fast as predicted",
                 false => "after each reconnect the streams start slowly again",
             };
-            let (outage_text, total_text) = (show_duration(outage), show_duration(total));
+            let (lost, all) = (show_duration(disconnected), show_duration(total));
             return Some(Explanation {
-                cause: Cause::Outage,
-                why: format!("the connection, which was lost for {outage_text} of {total_text}; {rest}"),
+                cause: Cause::LostConnection,
+                why: format!("the connection, which was lost for {lost} of {all}; {rest}"),
                 remedy,
-                figures: vec![("outage_seconds", json!(outage.as_secs_f64()))],
+                figures: vec![("disconnected_seconds", json!(disconnected.as_secs_f64()))],
             });
         }
-        let is_long = standstill.as_secs_f64() >= MIN_STANDSTILL_SHARE * total.as_secs_f64();
+        let is_long = stalled.as_secs_f64() >= MIN_STALLED_SHARE * total.as_secs_f64();
         (is_path_limited && is_long).then(|| Explanation {
-            cause: Cause::Standstill,
+            cause: Cause::Outage,
             why: format!(
-                "a standstill: nothing arrived for {} of {}; the connection survived",
-                show_duration(standstill),
+                "an outage: nothing arrived for {} of {}; the connection survived",
+                show_duration(stalled),
                 show_duration(total)
             ),
             remedy,
-            figures: vec![("standstill_seconds", json!(standstill.as_secs_f64()))],
+            figures: vec![("outage_seconds", json!(stalled.as_secs_f64()))],
         })
     }
 
@@ -437,26 +437,29 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_must_explain_half_of_the_missing_goodput() {
+    fn a_lost_connection_explains_half_of_the_missing_goodput() {
         // Half of the predicted goodput.
-        let cause = |outage: u64| {
+        let cause = |seconds: u64| {
             let cut = |copy: &mut CopyEvidence, _: &mut SocketEvidence| {
-                (copy.end.bytes, copy.outage) = (Bytes(62_500_000), Duration::from_secs(outage));
+                (copy.end.bytes, copy.disconnected) = (Bytes(62_500_000), Duration::from_secs(seconds));
             };
             found(cut).unwrap().cause()
         };
-        assert_eq!([1, 3, 5].map(cause), [Some(Cause::CongestionWindow), Some(Cause::Outage), Some(Cause::Outage)]);
-        let only = found(|copy, _| (copy.end.bytes, copy.outage) = (Bytes(62_500_000), Duration::from_secs(5)));
+        assert_eq!(
+            [1, 3, 5].map(cause),
+            [Some(Cause::CongestionWindow), Some(Cause::LostConnection), Some(Cause::LostConnection)]
+        );
+        let only = found(|copy, _| (copy.end.bytes, copy.disconnected) = (Bytes(62_500_000), Duration::from_secs(5)));
         assert!(
             only.unwrap().summary.ends_with("lost for 5 s of 10 s; apart from that, the copy was as fast as predicted")
         );
     }
 
     #[test]
-    fn a_standstill_looks_like_loss() {
-        let stood = |copy: &mut CopyEvidence, _: &mut SocketEvidence| copy.standstill = Duration::from_secs(4);
+    fn an_outage_looks_like_loss() {
+        let stood = |copy: &mut CopyEvidence, _: &mut SocketEvidence| copy.stalled = Duration::from_secs(4);
         let finding = found(stood).unwrap();
-        assert_eq!(finding.cause(), Some(Cause::Standstill));
+        assert_eq!(finding.cause(), Some(Cause::Outage));
         assert!(finding.summary.contains("nothing arrived for 4 s of 10 s"), "{finding:?}");
         // A disk that stood still is the cause itself.
         let disk = found(|copy, sockets| {

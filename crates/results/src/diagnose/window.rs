@@ -193,7 +193,7 @@ pub(crate) mod tests {
             datagrams: DatagramFigures::default(),
             copy: None,
             capture: None,
-            standstill: None,
+            outage: None,
             path: Some(PathProfile::new(BitRate(135_000_000), rtt)),
             base_rtt: rtt,
             goodput,

@@ -120,11 +120,11 @@ pub struct CopyEvidence {
     #[serde(rename = "predicted_goodput_bits_per_second")]
     pub predicted: Option<BitRate>,
     /// Total time without a connection.
-    #[serde(rename = "outage_seconds", with = "lfn_base::path::seconds", default)]
-    pub outage: Duration,
+    #[serde(rename = "disconnected_seconds", with = "lfn_base::path::seconds", default)]
+    pub disconnected: Duration,
     /// Total time with a connection in which nothing arrived.
-    #[serde(rename = "standstill_seconds", with = "lfn_base::path::seconds", default)]
-    pub standstill: Duration,
+    #[serde(rename = "stalled_seconds", with = "lfn_base::path::seconds", default)]
+    pub stalled: Duration,
 }
 
 impl CopyEvidence {

@@ -83,7 +83,7 @@ fn random_loss_is_found_at_both_ends() {
             link.rate = BitRate(50_000_000).into();
             link.loss = LossModel::Independent(Timetable::constant(Ratio::new(0.01).unwrap_or_default()));
         });
-        assert_eq!(first_cause(&diagnosis), Some(Cause::Loss), "{end:?} {:?}", diagnosis.findings);
+        assert_eq!(first_cause(&diagnosis), Some(Cause::RandomLoss), "{end:?} {:?}", diagnosis.findings);
     }
 }
 

@@ -104,7 +104,7 @@ pub(in crate::diagnose) fn outage(figures: &Figures) -> Option<Finding> {
         return None;
     }
     let found = Found {
-        cause: Cause::Standstill,
+        cause: Cause::Outage,
         share,
         confidence: Confidence::High,
         summary: format!(

@@ -131,7 +131,7 @@ pub(in crate::diagnose) fn random_loss(figures: &Figures) -> Option<Finding> {
         return None;
     }
     let found = Found {
-        cause: Cause::Loss,
+        cause: Cause::RandomLoss,
         share: loss_share(capture),
         confidence: if capture.lost() >= 10 { Confidence::High } else { Confidence::Medium },
         summary: format!(

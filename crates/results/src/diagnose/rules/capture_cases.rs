@@ -185,7 +185,7 @@ fn flat_losses(capture: &mut CaptureEvidence, losses: u64, events: u64) {
 
 #[test]
 fn bounds_of_loss_rules_are_those_of_their_rows() {
-    for (cause, events) in [(Cause::Loss, 1000), (Cause::LossBursts, 100)] {
+    for (cause, events) in [(Cause::RandomLoss, 1000), (Cause::LossBursts, 100)] {
         assert_min(cause, losses::MIN_LOST_SHARE, &|capture, share| {
             flat_losses(capture, 1000, events);
             capture.data_packets = (1000.0 / share) as u64;
@@ -195,13 +195,13 @@ fn bounds_of_loss_rules_are_those_of_their_rows() {
             capture.loss.at_flat_rtt_share = share;
         });
         assert_min(cause, losses::MIN_LOSSES as f64, &|capture, losses| {
-            flat_losses(capture, losses as u64, if cause == Cause::Loss { 3 } else { 1 });
+            flat_losses(capture, losses as u64, if cause == Cause::RandomLoss { 3 } else { 1 });
             capture.data_packets = 1000;
         });
     }
     let burst = |capture: &mut CaptureEvidence, mean: f64| flat_losses(capture, (1e4 * mean) as u64, 10_000);
     assert_min(Cause::LossBursts, losses::MIN_BURST, &burst);
-    assert_max(Cause::Loss, losses::MIN_BURST, &burst);
+    assert_max(Cause::RandomLoss, losses::MIN_BURST, &burst);
     assert_min(Cause::Timeouts, losses::MIN_TIMEOUT_SHARE, &|capture, share| {
         capture.loss.timeout = END.mul_f64(share);
     });
@@ -294,15 +294,15 @@ fn bounds_of_delivery_rules_are_those_of_their_rows() {
             disturb(capture, 1000);
         });
     }
-    assert_min(Cause::Standstill, delivery::MIN_OUTAGE.as_secs_f64(), &|capture, seconds| {
+    assert_min(Cause::Outage, delivery::MIN_OUTAGE.as_secs_f64(), &|capture, seconds| {
         capture.duration = Duration::from_secs(2);
         capture.path.outage = Duration::from_secs_f64(seconds);
     });
-    assert_min(Cause::Standstill, delivery::MIN_OUTAGE_SHARE, &|capture, share| {
+    assert_min(Cause::Outage, delivery::MIN_OUTAGE_SHARE, &|capture, share| {
         capture.duration = END * 10;
         capture.path.outage = capture.duration.mul_f64(share);
     });
-    assert_max(Cause::Standstill, delivery::MIN_LOSSY_SHARE, &|capture, share| {
+    assert_max(Cause::Outage, delivery::MIN_LOSSY_SHARE, &|capture, share| {
         capture.path.outage = END / 2;
         (capture.loss.share, capture.loss.events) = (share, delivery::MIN_LOSSY_EVENTS);
     });
@@ -310,7 +310,7 @@ fn bounds_of_delivery_rules_are_those_of_their_rows() {
         capture.path.is_silent_peer = true;
         (capture.loss.share, capture.loss.events) = (reciprocal.recip(), delivery::MIN_LOSSY_EVENTS);
     });
-    assert_max(Cause::Standstill, delivery::MAX_OTHER_WAITS, &|capture, factor| {
+    assert_max(Cause::Outage, delivery::MAX_OTHER_WAITS, &|capture, factor| {
         capture.path.outage = END / 4;
         capture.loss.timeout = capture.path.outage.mul_f64(factor);
     });

@@ -104,8 +104,8 @@ fn limit(capture: &mut CaptureEvidence, cause: Cause) {
             capture.queue.delay_at_loss = Some(Duration::from_millis(5));
         }
         Cause::Timeouts => (capture.loss.timeout, capture.loss.timeouts) = (END.mul_f64(0.8), 9),
-        Cause::LossBursts | Cause::Loss => {
-            let events = if cause == Cause::Loss { 500 } else { 50 };
+        Cause::LossBursts | Cause::RandomLoss => {
+            let events = if cause == Cause::RandomLoss { 500 } else { 50 };
             (capture.loss.after_capture, capture.loss.flat_losses) = (500, 500);
             (capture.loss.events, capture.loss.flat_events) = (events, events);
             capture.loss.at_flat_rtt_share = 1.0;
@@ -116,7 +116,7 @@ fn limit(capture: &mut CaptureEvidence, cause: Cause) {
         }
         Cause::Reordering => capture.delivery.reordered = 5000,
         Cause::Duplicates => capture.delivery.duplicated = 5000,
-        Cause::Standstill => {
+        Cause::Outage => {
             (capture.path.outage, capture.path.outage_start) = (END.mul_f64(0.8), Duration::from_secs(1));
         }
         Cause::SilentPeer => {

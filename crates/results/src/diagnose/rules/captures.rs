@@ -170,7 +170,7 @@ pub(super) const RULES: &[Rule] = &[
         TRAINED,
     ),
     rule(
-        Cause::Loss,
+        Cause::RandomLoss,
         losses::random_loss,
         &[LOSSY, LOSSES, FLAT, of("losses in an RTT, mean", MaxFactor(losses::MIN_BURST))],
         "Mathis et al., The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm, CCR 1997",
@@ -204,7 +204,7 @@ pub(super) const RULES: &[Rule] = &[
         "RFC 5560; RFC 2883",
     ),
     rule(
-        Cause::Standstill,
+        Cause::Outage,
         delivery::outage,
         &[
             of("time without answers to retransmissions", MinTime(delivery::MIN_OUTAGE)),

@@ -29,8 +29,8 @@ const CHOSEN_COUNTERS: &str =
 pub(super) const RULES: &[Rule] = &[
     Rule {
         load: Copy,
-        cause: Cause::Outage,
-        find: |figures| copy::shortfall(figures, Cause::Outage),
+        cause: Cause::LostConnection,
+        find: |figures| copy::shortfall(figures, Cause::LostConnection),
         thresholds: &[
             LONG,
             BELOW_PREDICTION,
@@ -38,29 +38,29 @@ pub(super) const RULES: &[Rule] = &[
             of(
                 "or, without a bottleneck in a disk, a buffer or a server: time without a connection / missing share of \
                  the goodput",
-                MinShare(copy::MIN_OUTAGE_SHARE),
+                MinShare(copy::MIN_DISCONNECTED_SHARE),
             ),
         ],
         needs: &[Capacity],
         needs_one_of: &[],
-        source: "comparison of two times; 50 % is chosen: the outage explains most of the missing goodput",
+        source: "comparison of two times; 50 % is chosen: the lost connection explains most of the missing goodput",
     },
     Rule {
         load: Copy,
-        cause: Cause::Standstill,
-        find: |figures| copy::shortfall(figures, Cause::Standstill),
+        cause: Cause::Outage,
+        find: |figures| copy::shortfall(figures, Cause::Outage),
         thresholds: &[
             LONG,
             BELOW_PREDICTION,
             BELOW_WHILE_CONNECTED,
             of(
-                "without a bottleneck in a host, a buffer or a server: standstill / time of the copy",
-                MinShare(copy::MIN_STANDSTILL_SHARE),
+                "without a bottleneck in a host, a buffer or a server: time without arrivals / time of the copy",
+                MinShare(copy::MIN_STALLED_SHARE),
             ),
         ],
         needs: &[Capacity],
         needs_one_of: &[],
-        source: "comparison of two times; 20 % is chosen: a shorter standstill explains less than the losses around it",
+        source: "comparison of two times; 20 % is chosen: a shorter outage explains less than the losses around it",
     },
     Rule {
         load: Copy,

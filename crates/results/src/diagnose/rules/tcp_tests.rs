@@ -5,11 +5,11 @@ use lfn_base::units::Bytes;
 use super::rule::Bound::{MaxCount, MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinRate, MinShare, MinTime};
 use super::rule::{ANY, EQUAL, MEASURED, NOT_FULL, Rule, Threshold, of};
 use crate::diagnose::{
-    Cause, buffers, drops, host, limit, lockstep, path, processor, standstill, startup, unexplained, window,
+    Cause, buffers, drops, host, limit, lockstep, outage, path, processor, startup, unexplained, window,
 };
 use crate::evidence::LoadKind::Tcp;
 use crate::evidence::figures::EvidenceKind::*;
-use crate::evidence::figures::{FULL_SHARE, standstill as silence};
+use crate::evidence::figures::{FULL_SHARE, outage as silence};
 
 /// Conditions of a stream that its receive window limits.
 const WINDOW_RATE: Threshold = of("goodput / (window / base RTT)", MinShare(window::MIN_SHARE_OF_WINDOW_RATE));
@@ -207,14 +207,14 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         load: Tcp,
-        cause: Cause::Standstill,
-        find: standstill::standstill,
+        cause: Cause::Outage,
+        find: outage::outage,
         thresholds: &[
-            of("time without arrivals", MinTime(standstill::MIN_TIME)),
-            of("the same time / base RTT", MinFactor(standstill::MIN_ROUND_TRIPS as f64)),
+            of("time without arrivals", MinTime(outage::MIN_TIME)),
+            of("the same time / base RTT", MinFactor(outage::MIN_ROUND_TRIPS as f64)),
             of("part of this time with data in flight", MinShare(silence::MIN_BUSY_SHARE)),
             of("part of this time limited by the receive window", MaxShare(silence::MAX_RWND_SHARE)),
-            of("other intervals with retransmissions", MaxShare(standstill::MAX_LOSSY_SHARE)),
+            of("other intervals with retransmissions", MaxShare(outage::MAX_LOSSY_SHARE)),
         ],
         needs: &[Intervals, BusyTime],
         needs_one_of: &[],

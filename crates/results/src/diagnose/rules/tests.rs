@@ -7,8 +7,8 @@ use lfn_base::units::{BitRate, Bytes};
 use crate::diagnose::bottleneck::{MAX_HOST_RTT, MIN_HASH_SHARE, MIN_MAIN_SHARE, NEAR_PREDICTED};
 use crate::diagnose::rules::{Rule, rules};
 use crate::diagnose::window::tests::half_bdp_window;
-use crate::diagnose::{Cause, buffers, copy, host, limit, path, processor, standstill, startup, window};
-use crate::evidence::figures::{EvidenceKind, FULL_SHARE, Figures, SendTotals, Standstill, SteadyPart, WorkerTime};
+use crate::diagnose::{Cause, buffers, copy, host, limit, outage, path, processor, startup, window};
+use crate::evidence::figures::{EvidenceKind, FULL_SHARE, Figures, Outage, SendTotals, SteadyPart, WorkerTime};
 use crate::evidence::{CopyEvidence, Evidence, LoadKind, ProgressSample, SocketEvidence, StreamTime};
 use crate::host::Interface;
 use crate::measure::TestDirection;
@@ -82,9 +82,9 @@ fn bounds_of_tcp_rules_are_those_of_their_rows() {
     check(Cause::SendBuffer, true, buffers::MIN_SNDBUF_LIMITED_SHARE, &|figures, share| {
         figures.streams[0].sndbuf_limited = figures.streams[0].busy.mul_f64(share);
     });
-    check(Cause::Standstill, true, standstill::MIN_ROUND_TRIPS as f64, &|figures, round_trips| {
+    check(Cause::Outage, true, outage::MIN_ROUND_TRIPS as f64, &|figures, round_trips| {
         let time = figures.base_rtt.mul_f64(round_trips);
-        figures.standstill = Some(Standstill { time, other_intervals: 20, lossy_intervals: 0 });
+        figures.outage = Some(Outage { time, other_intervals: 20, lossy_intervals: 0 });
     });
     check(Cause::Queueing, true, path::STANDING_QUEUE_RTT_FACTOR, &|figures, factor| {
         figures.streams[0].rtt = figures.base_rtt.mul_f64(factor);
@@ -159,8 +159,8 @@ fn bounds_of_copy_rules_are_those_of_their_rows() {
     check(Cause::ServerLimit, true, MIN_MAIN_SHARE, &|copy, _, share| {
         copy.end.sender.rate_limited = share * threads;
     });
-    check(Cause::Standstill, true, copy::MIN_STANDSTILL_SHARE, &|copy, _, share| {
-        copy.standstill = copy.end.at.mul_f64(share);
+    check(Cause::Outage, true, copy::MIN_STALLED_SHARE, &|copy, _, share| {
+        copy.stalled = copy.end.at.mul_f64(share);
     });
     check(Cause::Unexplained, false, NEAR_PREDICTED, &|copy, _, share| {
         copy.end.bytes = Bytes((share * 1.25e8) as u64);

@@ -6,7 +6,7 @@
 
 mod host;
 mod kinds;
-pub(crate) mod standstill;
+pub(crate) mod outage;
 mod steady_window;
 mod stream;
 
@@ -26,7 +26,7 @@ use steady_window::{SteadyWindow, length};
 
 pub use host::HostFigures;
 pub use kinds::EvidenceKind;
-pub use standstill::Standstill;
+pub use outage::Outage;
 pub use steady_window::SteadyPart;
 pub(crate) use steady_window::{full_intervals, steady_part};
 pub use stream::{SendTotals, Spread, StreamFigures, WorkerTime};
@@ -82,7 +82,7 @@ pub struct Figures {
     /// Figures of each stream.
     pub streams: Vec<StreamFigures>,
     /// Longest time in which nothing arrived although the sender had data in flight.
-    pub standstill: Option<Standstill>,
+    pub outage: Option<Outage>,
     /// Figures of the datagrams of a test without TCP.
     pub datagrams: DatagramFigures,
     /// Counters of a copy.
@@ -159,7 +159,7 @@ impl Figures {
                 .iter()
                 .map(|stream| stream::stream_figures(stream, sender, receiver, window))
                 .collect(),
-            standstill: Standstill::of(evidence, whole),
+            outage: Outage::of(evidence, whole),
             datagrams: DatagramFigures::of(evidence),
             copy: evidence.copy,
             capture: evidence.capture.clone(),

@@ -1,4 +1,4 @@
-//! A standstill of the path: the receiver got nothing for several round trips, although the sender had data in flight.
+//! An outage of the path: the receiver got nothing for several round trips, although the sender had data in flight.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ pub const MAX_RWND_SHARE: f64 = 0.1;
 
 /// Longest time of a test in which nothing arrived.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Standstill {
+pub struct Outage {
     /// Total length of the successive intervals without arrivals.
     pub time: Duration,
-    /// Number of intervals of the sender at other times, without the last before the standstill and the recovery.
+    /// Number of intervals of the sender at other times, without the last before the outage and the recovery.
     pub other_intervals: usize,
     /// Number of these intervals with retransmissions.
     pub lossy_intervals: usize,
 }
 
-impl Standstill {
-    /// Finds the longest standstill in the intervals of the receiver; none if the kernel of the sender does not show that
+impl Outage {
+    /// Finds the longest outage in the intervals of the receiver; none if the kernel of the sender does not show that
     /// it had data in flight.
-    pub(super) fn of(evidence: &Evidence, whole: &[Interval]) -> Option<Standstill> {
+    pub(super) fn of(evidence: &Evidence, whole: &[Interval]) -> Option<Outage> {
         let sender = evidence.sender();
         let is_silent = |interval: &Interval| interval.bytes == 0 && was_sending(sender, interval);
         let started = whole.iter().position(|interval| interval.bytes > 0)?;
@@ -38,18 +38,18 @@ impl Standstill {
         let margin = whole.first().map(length).unwrap_or_default();
         let from = longest.first()?.placed().0.saturating_sub(margin);
         let to = longest.last()?.placed().1.saturating_add(margin);
-        let mut standstill = Standstill { time: longest.iter().map(length).sum(), ..Standstill::default() };
+        let mut outage = Outage { time: longest.iter().map(length).sum(), ..Outage::default() };
         let mut before = 0;
         for interval in &sender.intervals {
             let counts = interval.streams.iter().filter_map(|stream| stream.tcp_info.as_ref());
             let count = counts.map(|info| u64::from(info.retransmitted_segments)).sum();
             if !(from..=to).contains(&interval.middle()) {
-                standstill.other_intervals += 1;
-                standstill.lossy_intervals += usize::from(count > before);
+                outage.other_intervals += 1;
+                outage.lossy_intervals += usize::from(count > before);
             }
             before = count;
         }
-        Some(standstill)
+        Some(outage)
     }
 }
 

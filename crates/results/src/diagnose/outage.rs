@@ -1,6 +1,6 @@
-//! A standstill: nothing arrived for a part of a test, and the connection survived.
+//! An outage: nothing arrived for a part of a test, and the connection survived.
 //!
-//! The data that was in flight is lost, so a standstill looks like loss. If most other intervals have losses too, a
+//! The data that was in flight is lost, so an outage looks like loss. If most other intervals have losses too, a
 //! sender that waits for a time-out is a consequence of these losses.
 
 use std::time::Duration;
@@ -20,14 +20,14 @@ pub(super) const MIN_ROUND_TRIPS: u32 = 5;
 pub(super) const MAX_LOSSY_SHARE: f64 = 0.5;
 
 /// Finds a time without arrivals that losses do not explain.
-pub(super) fn standstill(figures: &Figures) -> Option<Finding> {
-    let standstill = figures.standstill?;
+pub(super) fn outage(figures: &Figures) -> Option<Finding> {
+    let outage = figures.outage?;
     let min_time = MIN_TIME.max(figures.base_rtt.saturating_mul(MIN_ROUND_TRIPS));
-    let lossy_share = standstill.lossy_intervals as f64 / standstill.other_intervals.max(1) as f64;
-    if standstill.time < min_time || lossy_share > MAX_LOSSY_SHARE {
+    let lossy_share = outage.lossy_intervals as f64 / outage.other_intervals.max(1) as f64;
+    if outage.time < min_time || lossy_share > MAX_LOSSY_SHARE {
         return None;
     }
-    let (time, elapsed) = (standstill.time, figures.elapsed);
+    let (time, elapsed) = (outage.time, figures.elapsed);
     let summary = format!(
         "nothing arrived for {} of {}, although {} had data in flight; the connection survived",
         show_duration(time),
@@ -39,14 +39,14 @@ pub(super) fn standstill(figures: &Figures) -> Option<Finding> {
     let predicted = figures.possible_goodput().map_or(without, |possible| possible.min(without));
     // The times of the answers show when the path is interrupted.
     let remedy = Remedy { command: format!("ping -D {}", figures.far), host: None };
-    let mut finding = finding(figures, Cause::Standstill, summary, remedy, Some(predicted));
-    // The gain is over the whole test: the steady part may not contain the standstill.
+    let mut finding = finding(figures, Cause::Outage, summary, remedy, Some(predicted));
+    // The gain is over the whole test: the steady part may not contain the outage.
     finding.gain = Some(BitRate(predicted.0.saturating_sub(figures.goodput.0)));
     finding.evidence = figures_map([
-        ("standstill_seconds", json!(time.as_secs_f64())),
+        ("outage_seconds", json!(time.as_secs_f64())),
         ("base_rtt_seconds", json!(figures.base_rtt.as_secs_f64())),
-        ("lossy_intervals", json!(standstill.lossy_intervals)),
-        ("other_intervals", json!(standstill.other_intervals)),
+        ("lossy_intervals", json!(outage.lossy_intervals)),
+        ("other_intervals", json!(outage.other_intervals)),
     ]);
     Some(finding)
 }
@@ -117,17 +117,17 @@ mod tests {
     const BUSY: [f64; 10] = [1.0; 10];
 
     #[test]
-    fn an_outage_is_a_standstill_and_not_loss() {
+    fn an_outage_is_not_loss() {
         let diagnosis = diagnose(&evidence(&BYTES, &RESENT, &BUSY));
         let finding = &diagnosis.findings[0];
-        assert_eq!(finding.cause(), Some(Cause::Standstill));
+        assert_eq!(finding.cause(), Some(Cause::Outage));
         assert!(finding.summary.starts_with("nothing arrived for 2 s of 10 s"), "{finding:?}");
         assert!(!diagnosis.findings.iter().any(|finding| finding.cause() == Some(Cause::Loss)), "{diagnosis:?}");
     }
 
     #[test]
-    fn other_pauses_are_no_standstill() {
-        let found = |evidence: &Evidence| names(evidence).contains(&"standstill".to_owned());
+    fn other_pauses_are_no_outage() {
+        let found = |evidence: &Evidence| names(evidence).contains(&"outage".to_owned());
         // Losses before the pause: the sender waits for time-outs.
         assert!(!found(&evidence(&BYTES, &[40, 40, 40, 40, 1, 1, 300, 40, 0, 0], &BUSY)));
         // A sender without data.
