@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
         match decode(frame.link, frame.bytes, frame.original_length).packet {
             Decoded::Tcp(segment) => {
                 segments += 1;
-                drop(analysis.add(Instant::from_nanos(frame.at), &segment).iter().count());
+                let _ = analysis.add(Instant::from_nanos(frame.at), &segment).iter().count();
             }
             Decoded::Other(OtherPacket::Icmp { too_big: Some(message) }) => {
                 if let Some(segment) = message.segment {

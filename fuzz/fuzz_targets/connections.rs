@@ -208,7 +208,7 @@ impl Run {
         if end.wrapping_sub(*next) < 1 << 20 {
             *next = end;
         }
-        drop(self.analysis.add(Instant::from_nanos(self.at), &segment).iter().count());
+        let _ = self.analysis.add(Instant::from_nanos(self.at), &segment).iter().count();
         self.packets.push(Captured { at: self.at, segment, is_lost });
     }
 }

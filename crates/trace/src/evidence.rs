@@ -124,7 +124,8 @@ fn rtt(state: &ConnectionState, sender: usize) -> CaptureRtt {
     let (receiver_min, sender_min) = (usual(1 - sender), usual(sender));
     let (own, other) = (&state.ends[sender].rtt, &state.ends[1 - sender].rtt);
     let whole = |share: f64| {
-        let of = |end: &crate::round_trip::EndRtt, min: u64| end.quantile(share).unwrap_or(min).max(min);
+        // A quantile is the middle of a bin, which can be above the maximum.
+        let of = |end: &crate::round_trip::EndRtt, min: u64| end.quantile(share).unwrap_or(min).min(end.max).max(min);
         Duration::from_nanos(of(other, receiver_min) + of(own, sender_min))
     };
     CaptureRtt {
@@ -241,7 +242,7 @@ fn loss(own: &End, direction: &JudgedDirection, rtt: &CaptureRtt, startup_loss: 
         flat_events: flat().count() as u64,
         timeouts: counts.timeouts,
         timeout: Duration::from_nanos(counts.timeout),
-        share: lost as f64 / counts.packets.max(1) as f64,
+        share: (lost as f64 / counts.packets.max(1) as f64).min(1.0),
         at_flat_rtt_share: if losses == 0 { 0.0 } else { flat_losses as f64 / losses as f64 },
     }
 }

@@ -84,9 +84,16 @@ fn assert_sound(evidence: &CaptureEvidence) {
         end = period.end;
     }
     assert!(end <= evidence.duration, "{end:?} of {:?}", evidence.duration);
+    let rtt = &evidence.rtt;
+    assert!(rtt.base <= rtt.median && rtt.median <= rtt.p80 && rtt.p80 <= rtt.p95 && rtt.p95 <= rtt.max, "{rtt:?}");
     let shares = [
+        evidence.loss.share,
         evidence.loss.at_flat_rtt_share,
         evidence.window.full_share,
+        evidence.window.binding_share,
+        evidence.window.shrunk_share,
+        evidence.queue.standing_share,
+        evidence.queue.plateau_share,
         evidence.queue.unused_share,
         evidence.application.short_packet_share,
     ];
