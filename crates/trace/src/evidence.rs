@@ -17,6 +17,7 @@ use crate::half::{Arrival, LossEvent, MIN_UNANSWERED, Round, Silence};
 use crate::judge::{self, JudgedDirection};
 use crate::queue;
 use crate::report::Connection;
+use crate::sent_packets::{SendClock, SentPacket, likely_tick, sent_packets};
 
 /// Share of a round trip's RTT to one side, from which the capture is at the other side.
 const MIN_SIDE_SHARE: f64 = 0.9;
@@ -33,8 +34,8 @@ const RANK_SHARE: f64 = 0.25;
 /// Maximum probability that the ranks are chance.
 const MAX_CHANCE: f64 = 0.01;
 
-/// Ends a connection. Returns also its arrivals, for connections that share a path.
-pub(crate) fn finish(mut state: ConnectionState) -> (Connection, Vec<Arrival>) {
+/// Ends a connection. Returns also its packets, for connections that share a path.
+pub(crate) fn finish(mut state: ConnectionState) -> (Connection, Vec<SentPacket>) {
     for number in 0..2 {
         let rtt = state.path_rtt(number);
         state.ends[number].half.finish(state.last, &rtt);
@@ -43,7 +44,7 @@ pub(crate) fn finish(mut state: ConnectionState) -> (Connection, Vec<Arrival>) {
     let client = state.client.unwrap_or_else(|| usize::from(ports[0] < ports[1]));
     let payload = |end: &End| end.half.counts.payload.max(end.half.counts.acknowledged);
     let sender = usize::from(payload(&state.ends[1]) > payload(&state.ends[0]));
-    let (evidence, arrivals) = evidence(&mut state, sender);
+    let (evidence, packets) = evidence(&mut state, sender);
     let series = state.ends[sender].half.series.take().map(|series| *series);
     let connection = Connection {
         client: state.ends[client].endpoint,
@@ -53,11 +54,11 @@ pub(crate) fn finish(mut state: ConnectionState) -> (Connection, Vec<Arrival>) {
         evidence,
         series,
     };
-    (connection, arrivals)
+    (connection, packets)
 }
 
-/// Returns the evidence of the data from one end, and its arrivals if packets were lost.
-fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec<Arrival>) {
+/// Returns the evidence of the data from one end, and its packets if some were lost.
+fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec<SentPacket>) {
     let rtt = rtt(state, sender);
     let handshake = handshake(state, sender);
     let arrivals = std::mem::take(&mut state.ends[sender].half.arrivals);
@@ -79,7 +80,8 @@ fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec
     let judged = judge::judge(rounds, &direction);
     let arrivals = arrivals.into_sorted();
     let tolerance = Tolerance { mss: half.counts.mss, rtt: rtt.base.as_secs_f64() };
-    let policer = bucket::fit(&arrivals, 1, &tolerance);
+    let packets = sent_packets(&arrivals, send_clock(own, &rtt, &arrivals));
+    let policer = bucket::fit(&packets, 1, &tolerance);
     let loss = loss(own, &direction, &rtt, judged.startup_loss);
     let evidence = CaptureEvidence {
         sender: endpoint(own),
@@ -105,7 +107,7 @@ fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec
         policer,
         periods: judged.periods,
     };
-    (evidence, arrivals)
+    (evidence, packets)
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -150,6 +152,17 @@ fn point(rtt: &CaptureRtt) -> CapturePoint {
         CapturePoint::Receiver
     } else {
         CapturePoint::Middle
+    }
+}
+
+/// Returns the clock that shows when packets were sent.
+fn send_clock(own: &End, rtt: &CaptureRtt, arrivals: &[Arrival]) -> SendClock {
+    match own.clock.tick().or_else(|| likely_tick(arrivals)) {
+        _ if !rtt.base.is_zero() && rtt.receiver_side >= rtt.sender_side => {
+            SendClock::Capture { base_rtt: nanos(rtt.base) }
+        }
+        Some(tick) => SendClock::Timestamps { tick },
+        None => SendClock::Unknown,
     }
 }
 

@@ -29,6 +29,7 @@ mod queue;
 mod report;
 mod round_trip;
 mod sender_clock;
+mod sent_packets;
 mod sequence;
 mod series;
 mod shared_path;

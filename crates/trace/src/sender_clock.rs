@@ -38,6 +38,11 @@ impl SenderClock {
         self.delayed += u64::from(delay - self.min > (limit.max(MIN_DELAY) + tick) as i64);
     }
 
+    /// Returns the tick of the timestamps in nanoseconds, if it is known.
+    pub(crate) fn tick(&self) -> Option<u64> {
+        self.tick
+    }
+
     /// Returns the share of the packets that waited; `None` without a known clock.
     pub(crate) fn delayed_share(&self) -> Option<f64> {
         (self.packets > 0).then(|| self.delayed as f64 / self.packets as f64)

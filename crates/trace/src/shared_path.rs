@@ -9,17 +9,20 @@ use lfn_base::time::Instant;
 use lfn_base::units::{BitRate, Bytes};
 
 use crate::bucket::{self, Tolerance};
-use crate::half::Arrival;
 use crate::report::Connection;
+use crate::sent_packets::SentPacket;
 
-/// Maximum arrivals of all connections together. Later connections are judged alone.
-const MAX_ARRIVALS: usize = 200_000;
+/// Maximum packets of all connections together. Later connections are judged alone.
+const MAX_PACKETS: usize = 200_000;
 /// Maximum connections of one path that are compared.
 const MAX_CONNECTIONS: usize = 64;
 /// Minimum share of the time of a connection in which another one sends.
 const MIN_OVERLAP: f64 = 0.2;
 /// Minimum rate of the others, relative to the connection.
 const MIN_COMPETING_SHARE: f64 = 0.2;
+
+/// Minimum share that one bucket explains of all losses, so that a better bucket of one connection is chance.
+const MIN_TOGETHER: f64 = 0.8;
 
 /// Direction between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,10 +31,10 @@ struct HostPair {
     to: IpAddr,
 }
 
-/// Arrivals of the connections with losses, by host pair.
+/// Packets of the connections with losses, by host pair.
 #[derive(Debug, Default)]
 pub(crate) struct SharedPaths {
-    lossy: HashMap<HostPair, Vec<Arrival>>,
+    lossy: HashMap<HostPair, Vec<SentPacket>>,
     count: usize,
 }
 
@@ -44,14 +47,14 @@ fn pair(connection: &Connection) -> HostPair {
 }
 
 impl SharedPaths {
-    /// Adds the arrivals of a finished connection.
-    pub(crate) fn add(&mut self, connection: &Connection, arrivals: Vec<Arrival>) {
-        let has_losses = arrivals.iter().any(|arrival| arrival.is_lost);
-        if !has_losses || self.count + arrivals.len() > MAX_ARRIVALS {
+    /// Adds the packets of a finished connection.
+    pub(crate) fn add(&mut self, connection: &Connection, packets: Vec<SentPacket>) {
+        let has_losses = packets.iter().any(|packet| packet.is_lost);
+        if !has_losses || self.count + packets.len() > MAX_PACKETS {
             return;
         }
-        self.count += arrivals.len();
-        self.lossy.entry(pair(connection)).or_default().extend(arrivals);
+        self.count += packets.len();
+        self.lossy.entry(pair(connection)).or_default().extend(packets);
     }
 
     /// Compares the connections of each path: the rate of the others, and a policer that they share.
@@ -73,21 +76,26 @@ impl SharedPaths {
 
     /// Fits one token bucket to the losses of all connections of a path, if it explains more than one bucket each.
     fn fit_together(&mut self, hosts: HostPair, numbers: &[usize], connections: &mut [Connection]) {
-        let lossy: Vec<usize> =
-            numbers.iter().copied().filter(|number| connections[*number].evidence.policer.is_some()).collect();
-        let Some(mut arrivals) = self.lossy.remove(&hosts).filter(|_| lossy.len() > 1) else { return };
-        arrivals.sort_by_key(|arrival| arrival.at);
+        let lossy: Vec<usize> = numbers.iter().copied().filter(|number| has_losses(&connections[*number])).collect();
+        let Some(mut packets) = self.lossy.remove(&hosts).filter(|_| lossy.len() > 1) else { return };
+        packets.sort_by_key(|packet| packet.at);
         let first = &connections[lossy[0]].evidence;
         let tolerance = Tolerance { mss: first.mss_bytes, rtt: first.rtt.base.as_secs_f64() };
         let count = u32::try_from(lossy.len()).unwrap_or(u32::MAX);
-        let Some(together) = bucket::fit(&arrivals, count, &tolerance) else { return };
+        let Some(together) = bucket::fit(&packets, count, &tolerance) else { return };
         for number in lossy {
             let policer = &mut connections[number].evidence.policer;
-            if policer.is_none_or(|alone| alone.explained_share < together.explained_share) {
+            let is_better = policer.is_none_or(|alone| alone.explained_share < together.explained_share);
+            if is_better || together.explained_share >= MIN_TOGETHER {
                 *policer = Some(together);
             }
         }
     }
+}
+
+fn has_losses(connection: &Connection) -> bool {
+    let loss = &connection.evidence.loss;
+    loss.before_capture + loss.after_capture > 0
 }
 
 /// Returns the rate of the other connections while this one sends.

@@ -415,4 +415,10 @@ pub struct PolicerFit {
     pub losses: u64,
     /// Connections that shared the bucket.
     pub connections: u32,
+    /// Median delay of the packets before the losses, above the minimum, as far as RTTs or timestamps show it.
+    #[serde(rename = "delay_seconds", default, with = "optional_seconds")]
+    pub delay: Option<Duration>,
+    /// Delay that 90 % of the losses exceed.
+    #[serde(rename = "low_delay_seconds", default, with = "optional_seconds")]
+    pub low_delay: Option<Duration>,
 }

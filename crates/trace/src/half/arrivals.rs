@@ -2,6 +2,10 @@
 
 /// Maximum number of entries without another limit. Beyond it, neighbours that passed are merged.
 pub(crate) const MAX_ENTRIES: usize = 8192;
+/// Minimum time within which neighbours are merged, nanoseconds.
+const MIN_MERGE_TIME: u64 = 1000;
+/// Maximum doublings of this time for one merge.
+const MAX_DOUBLINGS: usize = 16;
 
 /// Packets that passed, or one that was lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -10,7 +14,21 @@ pub(crate) struct Arrival {
     pub(crate) at: u64,
     /// Bytes of payload together.
     pub(crate) length: u32,
+    /// Time to the acknowledgement of the last packet, microseconds; 0 if it is unknown.
+    pub(crate) rtt: u32,
+    /// Timestamp of the sender; 0 if it is unknown. That of a lost packet may be the one of the packet before.
+    pub(crate) timestamp: u32,
     pub(crate) is_lost: bool,
+}
+
+impl Arrival {
+    pub(crate) fn passed(at: u64, length: u32, rtt: u32, timestamp: u32) -> Self {
+        Arrival { at, length, rtt, timestamp, is_lost: false }
+    }
+
+    pub(crate) fn lost(at: u64, length: u32, timestamp: u32) -> Self {
+        Arrival { at, length, rtt: 0, timestamp, is_lost: true }
+    }
 }
 
 /// Arrivals of one direction.
@@ -19,7 +37,6 @@ pub(crate) struct Arrivals {
     entries: Vec<Arrival>,
     /// Maximum number of entries.
     pub(crate) limit: usize,
-    losses: u32,
     /// Passed packets closer than this are merged.
     merge_within: u64,
     is_overflown: bool,
@@ -27,20 +44,13 @@ pub(crate) struct Arrivals {
 
 impl Default for Arrivals {
     fn default() -> Self {
-        Arrivals { entries: Vec::new(), limit: MAX_ENTRIES, losses: 0, merge_within: 0, is_overflown: false }
+        Arrivals { entries: Vec::new(), limit: MAX_ENTRIES, merge_within: 0, is_overflown: false }
     }
 }
 
 impl Arrivals {
     pub(crate) fn push(&mut self, arrival: Arrival) {
-        self.losses += u32::from(arrival.is_lost);
-        if let Some(last) = self.entries.last_mut()
-            && !arrival.is_lost
-            && !last.is_lost
-            && arrival.at >= last.at
-            && arrival.at - last.at < self.merge_within
-        {
-            last.length = last.length.saturating_add(arrival.length);
+        if self.is_overflown {
             return;
         }
         if self.entries.len() >= self.limit.max(16) {
@@ -57,29 +67,32 @@ impl Arrivals {
         self.entries
     }
 
+    /// Merges neighbours that passed, until a quarter of the entries is free.
     fn merge_neighbours(&mut self) {
+        let limit = self.limit.max(16);
+        self.entries.sort_by_key(|arrival| arrival.at);
         let span = match (self.entries.first(), self.entries.last()) {
             (Some(first), Some(last)) => last.at.saturating_sub(first.at),
             _ => 0,
         };
-        self.merge_within = (self.merge_within * 2).max(span / self.limit.max(16) as u64 * 2).max(1000);
-        let mut merged: Vec<Arrival> = Vec::with_capacity(self.entries.len() / 2 + 16);
-        for arrival in self.entries.drain(..) {
-            match merged.last_mut() {
-                Some(last)
-                    if !arrival.is_lost
-                        && !last.is_lost
-                        && arrival.at >= last.at
-                        && arrival.at - last.at < self.merge_within =>
-                {
-                    last.length = last.length.saturating_add(arrival.length);
+        self.merge_within = self.merge_within.max(span / limit as u64).max(MIN_MERGE_TIME);
+        for _ in 0..MAX_DOUBLINGS {
+            let within = self.merge_within;
+            self.entries.dedup_by(|next, last| {
+                let is_near = !next.is_lost && !last.is_lost && next.at - last.at < within;
+                if is_near {
+                    last.length = last.length.saturating_add(next.length);
+                    last.rtt = next.rtt;
                 }
-                _ => merged.push(arrival),
+                is_near
+            });
+            if self.entries.len() <= limit * 3 / 4 {
+                break;
             }
+            self.merge_within = self.merge_within.saturating_mul(2);
         }
         // Too many losses to keep: the first ones show the bucket.
-        self.is_overflown = merged.len() > self.limit.max(16) * 7 / 8;
-        self.entries = merged;
+        self.is_overflown = self.entries.len() > limit * 7 / 8;
     }
 }
 
@@ -91,7 +104,13 @@ mod tests {
     fn merged_arrivals_keep_bytes_and_losses() {
         let mut arrivals = Arrivals::default();
         for number in 0..50_000_u64 {
-            arrivals.push(Arrival { at: number * 1_000_000, length: 10, is_lost: number % 1000 == 0 });
+            arrivals.push(Arrival {
+                at: number * 1_000_000,
+                length: 10,
+                rtt: 0,
+                timestamp: 0,
+                is_lost: number % 1000 == 0,
+            });
         }
         let entries = arrivals.into_sorted();
         assert!(entries.len() <= MAX_ENTRIES);

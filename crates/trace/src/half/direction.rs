@@ -10,7 +10,7 @@ use super::exchanges::Exchanges;
 use super::gaps::{Gap, Gaps};
 use super::packet::{AckPacket, DataPacket, PathRtt};
 use super::rounds::{Round, Rounds};
-use super::sent::{Run, SentRuns};
+use super::sent::{Run, SentRuns, micros};
 use crate::flags::{PacketFlag, PacketFlags};
 use crate::sequence::Offsets;
 use crate::series::{SentKind, Series};
@@ -170,17 +170,18 @@ impl Half {
             flags.insert(PacketFlag::LostSegment);
             let (timestamp, ip_id) = (packet.timestamp, packet.ip_id);
             let (after, rtt) = (self.last_sent, rtt.last());
-            self.gaps.insert(Gap { start: self.next, end: start, at, timestamp, ip_id, after, rtt });
+            let after_timestamp = self.last_timestamp.unwrap_or(0);
+            self.gaps.insert(Gap { start: self.next, end: start, at, timestamp, ip_id, after, rtt, after_timestamp });
         }
         self.begin_round(at, rtt);
         let payload = (end - start) as u32;
-        let captured_at = packet.captured_at;
         self.sent.insert(Run {
             start,
             end,
-            first_at: captured_at,
-            last_at: captured_at,
+            first_at: packet.captured_at,
+            last_at: packet.captured_at,
             size: payload,
+            timestamp: packet.timestamp.unwrap_or(0),
             ..Run::default()
         });
         self.next = end;
@@ -245,6 +246,7 @@ impl Half {
                 last_at: at,
                 size,
                 fills_gap: true,
+                timestamp: packet.timestamp.unwrap_or(0),
                 ..Run::default()
             });
         });
@@ -272,7 +274,7 @@ impl Half {
         let length = (gap.end - gap.start) as u32;
         // The lost packets came soon after the packet before them.
         let lost_at = (gap.after + 1).min(gap.at);
-        self.arrivals.push(Arrival { at: lost_at, length, is_lost: true });
+        self.arrivals.push(Arrival::lost(lost_at, length, gap.after_timestamp));
     }
 
     fn sent_again(
@@ -311,8 +313,8 @@ impl Half {
         self.is_recovering = true;
         let arrivals = &mut self.arrivals;
         self.sent.resend(start, end, packet.captured_at, packet.payload, |run| {
-            if run.resends > 0 {
-                arrivals.push(Arrival { at: run.resent_at, length: run.length() as u32, is_lost: true });
+            if run.resends > 0 && !run.is_reported {
+                arrivals.push(Arrival::lost(run.resent_at, run.length() as u32, 0));
             }
         });
         if let Some(round) = &mut self.round {
@@ -352,6 +354,7 @@ impl Half {
                     ip_id: None,
                     after: 0,
                     rtt: 0,
+                    after_timestamp: 0,
                 });
             }
             self.next = acknowledged;
@@ -445,7 +448,8 @@ impl Half {
                     None => self.counts.network_duplicates += 1,
                 }
             } else {
-                self.sent.sack(start, end);
+                let arrivals = &mut self.arrivals;
+                self.sent.sack(start, end, packet.at, |run| arrivals.push(run.passed(run.sacked_after)));
                 self.highest_sacked = self.highest_sacked.max(end);
             }
         }
@@ -467,14 +471,15 @@ impl Half {
         self.sent.acknowledge(acknowledged, |run| {
             if run.fills_gap {
                 is_clean = false;
-                arrivals.push(Arrival { at: run.last_at, length: run.length() as u32, is_lost: false });
+                if !run.is_reported {
+                    arrivals.push(run.passed(0));
+                }
                 return;
             }
-            let length = run.length() as u32;
             if run.resends == 0 {
-                is_clean &= !run.is_sacked;
+                is_clean &= !run.is_sacked();
                 // Later data arrived first, and nothing was sent again.
-                if !run.is_sacked && run.end < highest_sacked {
+                if !run.is_sacked() && run.end < highest_sacked {
                     counts.overtaken += packets(run.length(), counts.mss);
                 }
                 newest = Some(run.last_at);
@@ -482,7 +487,11 @@ impl Half {
                 if run.size <= counts.mss {
                     counts.passed_size = counts.passed_size.max(run.size);
                 }
-                arrivals.push(Arrival { at: run.first_at, length, is_lost: false });
+                if !run.is_reported {
+                    // The acknowledgement of data behind a filled gap is late.
+                    let rtt = if is_clean { micros(at.saturating_sub(run.last_at)).max(1) } else { 0 };
+                    arrivals.push(run.passed(rtt));
+                }
                 return;
             }
             is_clean = false;
@@ -491,7 +500,9 @@ impl Half {
             // An acknowledgement that is too early for the retransmission is for the original.
             if since < rtt.receiver_min * 3 / 4 || is_at_receiver(rtt) {
                 counts.spurious += lost;
-                arrivals.push(Arrival { at: run.first_at, length, is_lost: false });
+                if !run.is_reported {
+                    arrivals.push(run.passed(0));
+                }
                 return;
             }
             // All retransmissions but the last one were lost too.
@@ -501,8 +512,11 @@ impl Half {
             }
             counts.lost_size = counts.lost_size.max(run.size.min(counts.mss));
             counts.add_loss(run.first_at, lost, rtt.last(), rtt.base());
-            arrivals.push(Arrival { at: run.first_at, length, is_lost: true });
-            arrivals.push(Arrival { at: run.resent_at, length, is_lost: false });
+            if !run.is_reported {
+                let length = run.length() as u32;
+                arrivals.push(Arrival::lost(run.first_at, length, run.timestamp));
+                arrivals.push(Arrival::passed(run.resent_at, length, 0, 0));
+            }
         });
         if let Some(sent_at) = newest.filter(|_| is_clean) {
             let time = at.saturating_sub(sent_at);

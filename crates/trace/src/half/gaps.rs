@@ -14,6 +14,8 @@ pub(crate) struct Gap {
     pub(crate) ip_id: Option<u16>,
     /// Time of the packet before the gap.
     pub(crate) after: u64,
+    /// Timestamp of the packet before the gap; 0 if it has none.
+    pub(crate) after_timestamp: u32,
     /// RTT before the gap, nanoseconds.
     pub(crate) rtt: u64,
 }
@@ -73,7 +75,16 @@ mod tests {
     #[test]
     fn filled_parts_are_removed() {
         let mut gaps = Gaps::default();
-        gaps.insert(Gap { start: 10, end: 50, at: 1, timestamp: None, ip_id: None, after: 0, rtt: 0 });
+        gaps.insert(Gap {
+            start: 10,
+            end: 50,
+            at: 1,
+            timestamp: None,
+            ip_id: None,
+            after: 0,
+            after_timestamp: 0,
+            rtt: 0,
+        });
         let mut filled = Vec::new();
         gaps.fill(20, 30, |gap| filled.push((gap.start, gap.end)));
         gaps.fill(0, 15, |gap| filled.push((gap.start, gap.end)));

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::arrivals::Arrival;
+
 /// Maximum number of runs. Beyond it, neighbouring runs without retransmissions are merged.
 const MAX_RUNS: usize = 512;
 
@@ -20,15 +22,30 @@ pub(crate) struct Run {
     pub(crate) resends: u8,
     /// Payload of the last retransmission.
     pub(crate) resent_size: u32,
+    /// Timestamp of the first packet, or of the one that filled a gap; 0 if it has none.
+    pub(crate) timestamp: u32,
     /// The bytes filled a gap in the capture, so their first transmission was not seen.
     pub(crate) fills_gap: bool,
-    /// The receiver has the bytes (SACK).
-    pub(crate) is_sacked: bool,
+    /// Time from the first transmission to the SACK of the bytes, microseconds, at least 1; 0 if there was none.
+    pub(crate) sacked_after: u32,
+    /// The SACK came before any retransmission.
+    pub(crate) is_reported: bool,
 }
 
 impl Run {
     pub(crate) fn length(&self) -> u64 {
         self.end - self.start
+    }
+
+    /// Returns the arrival of the first transmission, which was acknowledged after `rtt` microseconds; 0 if that is unknown.
+    pub(super) fn passed(&self, rtt: u32) -> Arrival {
+        let (at, rtt) = if self.fills_gap { (self.last_at, 0) } else { (self.first_at, rtt) };
+        Arrival::passed(at, self.length() as u32, rtt, self.timestamp)
+    }
+
+    /// The receiver reported the bytes by SACK.
+    pub(crate) fn is_sacked(&self) -> bool {
+        self.sacked_after > 0
     }
 
     fn has_history(&self) -> bool {
@@ -78,11 +95,18 @@ impl SentRuns {
         }
     }
 
-    /// Marks the bytes of a SACK range.
-    pub(crate) fn sack(&mut self, start: u64, end: u64) {
+    /// Marks the bytes of a SACK range that the receiver reports at `at`, and calls `each` with each run that was sent once.
+    pub(crate) fn sack(&mut self, start: u64, end: u64, at: u64, mut each: impl FnMut(&Run)) {
         let first = self.runs.partition_point(|run| run.start < start);
         for run in self.runs.range_mut(first..).take_while(|run| run.end <= end) {
-            run.is_sacked = true;
+            if run.sacked_after > 0 {
+                continue;
+            }
+            run.sacked_after = micros(at.saturating_sub(run.last_at)).max(1);
+            run.is_reported = run.resends == 0;
+            if run.is_reported {
+                each(run);
+            }
         }
     }
 
@@ -106,11 +130,13 @@ impl SentRuns {
         let at = self.runs.partition_point(|run| run.end <= offset);
         let Some(run) = self.runs.get_mut(at).filter(|run| run.start < offset) else { return };
         let rest = Run { start: offset, ..*run };
+        // A merged run does not have the times of its packets. A later time would make the RTT too short.
         run.end = offset;
+        run.last_at = run.first_at;
         self.runs.insert(at + 1, rest);
     }
 
-    /// Merges pairs of neighbours. If nothing can be merged, the oldest runs are forgotten.
+    /// Merges pairs of neighbours. If nothing can be merged, runs that the receiver reported are forgotten, then the oldest.
     fn merge_neighbours(&mut self) {
         let before = self.runs.len();
         let mut merged: VecDeque<Run> = VecDeque::with_capacity(before);
@@ -122,7 +148,7 @@ impl SentRuns {
                         && last.end == run.start
                         && !last.has_history()
                         && !run.has_history()
-                        && last.is_sacked == run.is_sacked =>
+                        && last.is_sacked() == run.is_sacked() =>
                 {
                     last.end = run.end;
                     last.last_at = run.last_at;
@@ -135,12 +161,22 @@ impl SentRuns {
                 }
             }
         }
-        let excess = merged.len().saturating_sub(MAX_RUNS * 3 / 4);
         if merged.len() + 1 > before {
+            let mut excess = merged.len().saturating_sub(MAX_RUNS * 3 / 4);
+            merged.retain(|run| {
+                let is_kept = !run.is_reported || excess == 0;
+                excess -= usize::from(!is_kept);
+                is_kept
+            });
             merged.drain(..excess);
         }
         self.runs = merged;
     }
+}
+
+/// Returns microseconds that fit 32 bits.
+pub(super) fn micros(nanos: u64) -> u32 {
+    u32::try_from(nanos / 1000).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

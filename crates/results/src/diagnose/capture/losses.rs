@@ -20,11 +20,11 @@ pub(in crate::diagnose) const MIN_BURST: f64 = 3.0;
 /// Minimum share of the time in waits for timeouts.
 pub(in crate::diagnose) const MIN_TIMEOUT_SHARE: f64 = 0.3;
 /// Minimum losses that show a token bucket.
-pub(in crate::diagnose) const MIN_POLICED: u64 = 10;
+pub(in crate::diagnose) const MIN_POLICED: u64 = 5;
 /// Minimum share of lost and of passed packets that the token bucket explains.
-pub(in crate::diagnose) const MIN_EXPLAINED_SHARE: f64 = 0.93;
+pub(in crate::diagnose) const MIN_EXPLAINED_SHARE: f64 = 0.85;
 /// The same for many losses, which a wrong bucket explains less often by chance.
-pub(in crate::diagnose) const MIN_EXPLAINED_OF_MANY: f64 = 0.88;
+pub(in crate::diagnose) const MIN_EXPLAINED_OF_MANY: f64 = 0.8;
 /// Losses that are many.
 pub(in crate::diagnose) const MANY_POLICED: u64 = 60;
 
@@ -34,9 +34,14 @@ pub(in crate::diagnose) const MIN_QUEUE_FIT: f64 = 0.9;
 pub(in crate::diagnose) const MIN_QUEUE_SHARE: f64 = 0.65;
 
 /// Maximum delay before the losses of a policer, relative to the delay of a queue with the size of its bucket.
-pub(in crate::diagnose) const MAX_DELAY_SHARE: f64 = 0.35;
+pub(in crate::diagnose) const MAX_DELAY_SHARE: f64 = 0.6;
+/// The same for the tenth of the losses with the least delay: each loss of a queue has a delay before it.
+pub(in crate::diagnose) const MAX_LOW_DELAY_SHARE: f64 = 0.07;
+/// Delay that a tick of timestamps and the time of a packet on a line hide, in seconds, and its maximum share.
+const MAX_HIDDEN_DELAY: f64 = 0.0045;
+const MAX_HIDDEN_SHARE: f64 = 0.25;
 
-/// Maximum delay before the losses of a policer, in base RTTs.
+/// Maximum delay before the losses of a policer, in base RTTs, if the delays of single packets are unknown.
 pub(in crate::diagnose) const MAX_POLICED_DELAY: f64 = 0.25;
 
 /// Returns the fit of a token bucket if it explains the losses.
@@ -48,29 +53,36 @@ pub(super) fn explained(capture: &CaptureEvidence) -> Option<&PolicerFit> {
 
 /// Returns the seconds in which a queue of the size of the bucket drains.
 fn drain_time(fit: &PolicerFit) -> f64 {
-    fit.bucket.0 as f64 * 8.0 / fit.rate.as_f64().max(1.0)
+    (fit.bucket.0 as f64 * 8.0 / fit.rate.as_f64().max(1.0)).max(1e-9)
 }
 
-/// Returns the delay before the losses, relative to the delay of a queue of the size of the bucket.
-fn delay_share(capture: &CaptureEvidence, fit: &PolicerFit) -> f64 {
-    capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64() / drain_time(fit).max(1e-9)
-}
-
-/// Returns true if the bucket is a queue: packets wait as long as a queue of this size drains.
-pub(super) fn is_bucket_queue(capture: &CaptureEvidence) -> bool {
+/// Returns true if the packets of the connection waited as long as a queue of the size of the bucket drains.
+fn waits_for_bucket(capture: &CaptureEvidence) -> bool {
     let Some(fit) = capture.policer.as_ref().filter(|fit| fit.explained_share >= MIN_QUEUE_FIT) else { return false };
     let delay = capture.rtt.p95.saturating_sub(capture.rtt.base);
     fit.losses >= MIN_POLICED && delay.as_secs_f64() >= MIN_QUEUE_SHARE * drain_time(fit)
 }
 
-/// Returns true if the losses are those of a bucket without a queue.
-pub(super) fn is_policed(capture: &CaptureEvidence) -> bool {
-    if is_bucket_queue(capture) {
-        return false;
+/// Returns true if the bucket is a queue: packets wait as long as a queue of this size drains.
+pub(super) fn is_bucket_queue(capture: &CaptureEvidence) -> bool {
+    waits_for_bucket(capture) && !is_policed(capture)
+}
+
+/// Returns true if the packets before the losses did not wait as in a queue of the size of the bucket.
+fn is_without_queue(capture: &CaptureEvidence, fit: &PolicerFit) -> bool {
+    if let (Some(median), Some(low)) = (fit.delay, fit.low_delay) {
+        let hidden = MAX_HIDDEN_DELAY.min(MAX_HIDDEN_SHARE * drain_time(fit));
+        let low_limit = hidden.max(MAX_LOW_DELAY_SHARE * drain_time(fit));
+        return median.as_secs_f64() <= MAX_DELAY_SHARE * drain_time(fit) && low.as_secs_f64() <= low_limit;
     }
     let delay = capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64();
     let is_short = is_flat(capture) || delay <= MAX_POLICED_DELAY * capture.rtt.base.as_secs_f64();
-    is_short && explained(capture).is_some_and(|fit| delay_share(capture, fit) <= MAX_DELAY_SHARE)
+    is_short && delay <= MAX_DELAY_SHARE * drain_time(fit) && !waits_for_bucket(capture)
+}
+
+/// Returns true if the losses are those of a bucket without a queue.
+pub(super) fn is_policed(capture: &CaptureEvidence) -> bool {
+    explained(capture).is_some_and(|fit| is_without_queue(capture, fit))
 }
 
 pub(super) fn is_flat(capture: &CaptureEvidence) -> bool {

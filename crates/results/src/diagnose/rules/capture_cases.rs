@@ -9,7 +9,7 @@ use super::capture_examples::{END, finds, fit, healthy, rule, startup_periods};
 use crate::diagnose::Cause;
 use crate::diagnose::capture::{application, delivery, faults, losses, queue, startup, window};
 use crate::diagnose::path::MIN_QUEUEING_DELAY;
-use crate::evidence::capture::CaptureEvidence;
+use crate::evidence::capture::{CaptureEvidence, PolicerFit};
 
 /// Distance from a threshold, as a share of the threshold.
 const STEP: f64 = 0.002;
@@ -217,12 +217,18 @@ fn bounds_of_the_policer_are_those_of_its_row() {
     check(losses::MIN_POLICED as f64, &|capture, losses| policed(capture, losses as u64, 1.0));
     check(losses::MIN_EXPLAINED_SHARE, &|capture, share| policed(capture, losses::MANY_POLICED - 1, share));
     check(losses::MIN_EXPLAINED_OF_MANY, &|capture, share| policed(capture, losses::MANY_POLICED, share));
-    check(losses::MANY_POLICED as f64, &|capture, losses| policed(capture, losses as u64, 0.9));
+    let between = (losses::MIN_EXPLAINED_SHARE + losses::MIN_EXPLAINED_OF_MANY) / 2.0;
+    check(losses::MANY_POLICED as f64, &|capture, losses| policed(capture, losses as u64, between));
     assert_max(Cause::Policer, losses::MAX_DELAY_SHARE, &|capture, share| {
         policed(capture, 100, 1.0);
         let fit = fit(100, 1.0);
         capture.queue.delay_at_loss =
             Some(Duration::from_secs_f64(share * fit.bucket.0 as f64 * 8.0 / fit.rate.as_f64()));
+    });
+    assert_max(Cause::Policer, losses::MAX_LOW_DELAY_SHARE, &|capture, share| {
+        let fit = fit(100, 1.0);
+        let delay = Duration::from_secs_f64(share * fit.bucket.0 as f64 * 8.0 / fit.rate.as_f64());
+        capture.policer = Some(PolicerFit { delay: Some(delay), low_delay: Some(delay), ..fit });
     });
     assert_max(Cause::Policer, losses::MAX_POLICED_DELAY, &|capture, share| {
         policed(capture, 100, 1.0);

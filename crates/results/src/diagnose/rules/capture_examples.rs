@@ -56,7 +56,15 @@ pub(super) fn startup_periods(share: f64) -> Vec<Period> {
 
 /// Returns a bucket of 250 kB at 10 Mb/s.
 pub(super) fn fit(losses: u64, explained: f64) -> PolicerFit {
-    PolicerFit { rate: BitRate(10_000_000), bucket: Bytes(250_000), explained_share: explained, losses, connections: 1 }
+    PolicerFit {
+        rate: BitRate(10_000_000),
+        bucket: Bytes(250_000),
+        explained_share: explained,
+        losses,
+        connections: 1,
+        delay: None,
+        low_delay: None,
+    }
 }
 
 pub(super) fn rule(cause: Cause) -> &'static Rule {

@@ -119,9 +119,10 @@ pub(super) const RULES: &[Rule] = &[
             of("losses", MinCount(losses::MIN_POLICED)),
             of("losses and passed packets that a token bucket explains", MinShare(losses::MIN_EXPLAINED_SHARE)),
             of("the same with 60 losses and more", MinShare(losses::MIN_EXPLAINED_OF_MANY)),
-            of("queueing delay before losses / bucket at the rate", MaxShare(losses::MAX_DELAY_SHARE)),
+            of("median delay before losses / bucket at the rate", MaxShare(losses::MAX_DELAY_SHARE)),
+            of("delay that 90 % of the losses exceed / bucket at the rate", MaxShare(losses::MAX_LOW_DELAY_SHARE)),
             of(
-                "queueing delay before losses / base RTT, unless most losses have none",
+                "without delays of single packets: delay before losses / base RTT, unless most losses have none",
                 MaxShare(losses::MAX_POLICED_DELAY),
             ),
         ],
