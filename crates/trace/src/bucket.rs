@@ -14,7 +14,7 @@ use lfn_results::evidence::capture::PolicerFit;
 use crate::sent_packets::SentPacket;
 
 /// Minimum losses of a fit.
-const MIN_LOSSES: usize = 5;
+const MIN_LOSSES: usize = 8;
 /// Minimum size of a bucket, packets. The time of a lost packet is not known better than that.
 const MIN_BUCKET_PACKETS: f64 = 3.2;
 /// Bucket that single losses resemble, packets. A smaller one must be more likely than losses without a cause.

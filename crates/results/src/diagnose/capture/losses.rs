@@ -20,7 +20,7 @@ pub(in crate::diagnose) const MIN_BURST: f64 = 3.0;
 /// Minimum share of the time in waits for timeouts.
 pub(in crate::diagnose) const MIN_TIMEOUT_SHARE: f64 = 0.3;
 /// Minimum losses that show a token bucket.
-pub(in crate::diagnose) const MIN_POLICED: u64 = 5;
+pub(in crate::diagnose) const MIN_POLICED: u64 = 10;
 /// Minimum share of lost and of passed packets that the token bucket explains.
 pub(in crate::diagnose) const MIN_EXPLAINED_SHARE: f64 = 0.85;
 /// The same for many losses, which a wrong bucket explains less often by chance.
