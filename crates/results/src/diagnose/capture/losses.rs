@@ -41,6 +41,10 @@ pub(in crate::diagnose) const MAX_LOW_DELAY_SHARE: f64 = 0.07;
 const MAX_HIDDEN_DELAY: f64 = 0.0045;
 const MAX_HIDDEN_SHARE: f64 = 0.25;
 
+/// Maximum delay of the packets around the losses of a policer, in base RTTs: a shaper with a large bucket has a queue that is
+/// short for its bucket.
+pub(in crate::diagnose) const MAX_DELAY_RTTS: f64 = 0.75;
+
 /// Maximum delay before the losses of a policer, in base RTTs, if the delays of single packets are unknown.
 pub(in crate::diagnose) const MAX_POLICED_DELAY: f64 = 0.25;
 
@@ -73,7 +77,8 @@ fn is_without_queue(capture: &CaptureEvidence, fit: &PolicerFit) -> bool {
     if let (Some(median), Some(low)) = (fit.delay, fit.low_delay) {
         let hidden = MAX_HIDDEN_DELAY.min(MAX_HIDDEN_SHARE * drain_time(fit));
         let low_limit = hidden.max(MAX_LOW_DELAY_SHARE * drain_time(fit));
-        return median.as_secs_f64() <= MAX_DELAY_SHARE * drain_time(fit) && low.as_secs_f64() <= low_limit;
+        let limit = (MAX_DELAY_SHARE * drain_time(fit)).min(MAX_DELAY_RTTS * capture.rtt.base.as_secs_f64());
+        return median.as_secs_f64() <= limit && low.as_secs_f64() <= low_limit;
     }
     let delay = capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64();
     let is_short = is_flat(capture) || delay <= MAX_POLICED_DELAY * capture.rtt.base.as_secs_f64();
