@@ -29,6 +29,8 @@ const MIN_ECN_PACKETS: u64 = 20;
 /// Minimum delay of a short queue: bursts of a sender delay less. Nanoseconds, and as a divisor of the base RTT.
 const MIN_QUEUE: u64 = 1_000_000;
 const MIN_QUEUE_DIVISOR: u64 = 50;
+/// Minimum share of the active time in waits of lock-step, for a connection whose round trips the application limits.
+const MIN_LOCKSTEP_SHARE: f64 = 0.3;
 /// Share of the RTTs above the one that ranks a loss, with a margin for losses at the start of a burst.
 const RANK_SHARE: f64 = 0.25;
 /// Maximum probability that the ranks are chance.
@@ -74,7 +76,7 @@ fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec
         end: state.last,
         base_rtt: base,
         mss: half.counts.mss,
-        is_lockstep: application.lockstep.as_nanos() as f64 > 0.5 * active as f64,
+        is_lockstep: application.lockstep.as_nanos() as f64 > MIN_LOCKSTEP_SHARE * active as f64,
         has_window,
     };
     let judged = judge::judge(rounds, &direction);

@@ -33,7 +33,7 @@ pub(crate) struct JudgedDirection {
     pub(crate) end: u64,
     pub(crate) base_rtt: u64,
     pub(crate) mss: u32,
-    /// Most of the time passed in lock-step.
+    /// Much of the time passed in waits of lock-step.
     pub(crate) is_lockstep: bool,
     /// The window is known.
     pub(crate) has_window: bool,
