@@ -1,6 +1,7 @@
 //! Counters of one direction.
 
 use super::packet::DataPacket;
+use super::segment_sizes::SegmentSizes;
 
 /// Maximum number of loss events that are kept. Later ones are only counted.
 const MAX_EVENTS: usize = 512;
@@ -41,6 +42,7 @@ pub(crate) struct Counts {
     pub(crate) acknowledged: u64,
     pub(crate) packets: u64,
     pub(crate) mss: u32,
+    sizes: SegmentSizes,
     /// MSS of the handshake.
     pub(crate) mss_limit: Option<u32>,
     pub(crate) short_packets: u64,
@@ -84,7 +86,7 @@ impl Counts {
         self.packets += 1;
         let limit = self.mss_limit.unwrap_or(SUPER_PACKET);
         if packet.payload <= limit {
-            self.mss = self.mss.max(packet.payload);
+            self.mss = self.sizes.add(packet.payload);
         } else if self.mss == 0 {
             self.mss = limit.min(1448);
         }

@@ -10,6 +10,7 @@ mod exchanges;
 mod gaps;
 mod packet;
 mod rounds;
+mod segment_sizes;
 mod sender_view;
 mod sent;
 

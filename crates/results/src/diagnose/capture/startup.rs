@@ -22,7 +22,7 @@ pub(in crate::diagnose) const MIN_EXIT_UNUSED_SHARE: f64 = 0.1;
 /// Minimum losses of an overshoot.
 pub(in crate::diagnose) const MIN_OVERSHOOT: u64 = 10;
 /// Minimum share of the possible rate that is unused afterwards. A smaller cost is part of any slow start.
-pub(in crate::diagnose) const MIN_UNUSED_SHARE: f64 = 0.15;
+pub(in crate::diagnose) const MIN_UNUSED_SHARE: f64 = 0.2;
 /// Maximum share of pauses: each pause starts another slow start.
 pub(in crate::diagnose) const MAX_PAUSE_SHARE: f64 = 0.3;
 /// Minimum share of all losses in slow start.
