@@ -12,7 +12,7 @@ use crate::sender_clock::SenderClock;
 use crate::series::Series;
 
 /// Data packets in sequence that do not fit the window, before another window scale is assumed.
-const MIN_OVERFULL: u32 = 8;
+const MIN_OVERFULL: u32 = 32;
 /// Bytes that a packet after a gap acknowledges, relative to others, if the gap is lost acknowledgements.
 const MIN_GAP_ADVANCE: f64 = 1.4;
 
