@@ -6,48 +6,61 @@ const STEPS: u64 = 8;
 const BUCKETS: usize = 8 * 40;
 
 /// Counts of times in nanoseconds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram {
-    counts: Box<[u16; BUCKETS]>,
+    /// Bit n is set if there are counts of times from 2^n to 2^(n+1).
+    used: u64,
+    /// Counts of these powers of two, in order.
+    octaves: Vec<[u16; STEPS as usize]>,
     total: u64,
-}
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Histogram { counts: Box::new([0; BUCKETS]), total: 0 }
-    }
 }
 
 impl Histogram {
     pub(crate) fn add(&mut self, nanos: u64) {
         let number = bucket(nanos);
-        if self.counts[number] == u16::MAX {
+        let (power, step) = (number / STEPS as usize, number % STEPS as usize);
+        let index = (self.used & ((1 << power) - 1)).count_ones() as usize;
+        if self.used & (1 << power) == 0 {
+            self.used |= 1 << power;
+            self.octaves.reserve_exact(1);
+            self.octaves.insert(index, [0; STEPS as usize]);
+        }
+        if self.octaves[index][step] == u16::MAX {
             self.halve();
         }
-        self.counts[number] += 1;
+        self.octaves[index][step] += 1;
         self.total += 1;
     }
 
     /// Halves all counts, which keeps the shares of the quantiles.
     fn halve(&mut self) {
-        for count in self.counts.iter_mut() {
+        for count in self.octaves.iter_mut().flatten() {
             *count /= 2;
         }
-        self.total = self.counts.iter().map(|count| u64::from(*count)).sum();
+        self.total = self.octaves.iter().flatten().map(|count| u64::from(*count)).sum();
+    }
+
+    /// Returns the buckets in order with their counts.
+    fn buckets(&self) -> impl Iterator<Item = (usize, u64)> {
+        let powers = (0..64).filter(|power| self.used & (1_u64 << power) != 0);
+        powers.zip(&self.octaves).flat_map(|(power, octave)| {
+            let first = power * STEPS as usize;
+            octave.iter().enumerate().map(move |(step, count)| (first + step, u64::from(*count)))
+        })
     }
 
     /// Returns the number of values from `from` to `to`, as exact as the buckets are.
     pub(crate) fn count_between(&self, from: u64, to: u64) -> u64 {
-        let buckets = self.counts.iter().take(bucket(to) + 1).skip(bucket(from));
-        buckets.map(|count| u64::from(*count)).sum()
+        let range = bucket(from)..=bucket(to);
+        self.buckets().filter(|(number, _)| range.contains(number)).map(|(_, count)| count).sum()
     }
 
     /// Returns the value below which a share of the values is; 0 without values.
     pub(crate) fn quantile(&self, share: f64) -> u64 {
         let wanted = (self.total as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
-        for (number, count) in self.counts.iter().enumerate() {
-            seen += u64::from(*count);
+        for (number, count) in self.buckets() {
+            seen += count;
             if seen >= wanted {
                 return middle(number);
             }
