@@ -290,3 +290,40 @@ fn delays_at_losses(packets: &[SentPacket], tolerance: &Tolerance) -> Vec<u32> {
     delays.sort_unstable();
     delays
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOLERANCE: Tolerance = Tolerance { mss: 1000, rtt: 0.05 };
+
+    /// Bursts of 60 packets each 100 ms, of which `passes` decides each by its number in the burst.
+    fn bursts(passes: impl Fn(u64) -> bool) -> Vec<SentPacket> {
+        let packet = |number: u64| SentPacket {
+            at: number / 60 * 100_000_000 + number % 60 * 10_000,
+            length: 1000,
+            delay: passes(number % 60).then_some(7_000),
+            is_lost: !passes(number % 60),
+        };
+        (0..60 * 20).map(packet).collect()
+    }
+
+    #[test]
+    fn size_of_a_bucket_and_delays_are_found() {
+        let fit = fit(&bursts(|number| number < 40), 1, &TOLERANCE).unwrap();
+        assert!(fit.explained_share > 0.95 && (38_000..=42_000).contains(&fit.bucket.0), "{fit:?}");
+        assert_eq!((fit.delay, fit.low_delay), (Some(Duration::from_millis(7)), Some(Duration::from_millis(7))));
+    }
+
+    #[test]
+    fn losses_of_any_position_do_not_fit_a_bucket() {
+        let fit = fit(&bursts(|number| number % 7 != 3), 1, &TOLERANCE);
+        assert!(fit.is_none_or(|fit| fit.explained_share < 0.8), "{fit:?}");
+    }
+
+    #[test]
+    fn few_losses_do_not_fit_a_bucket() {
+        let packets = bursts(|number| number < 40);
+        assert_eq!(fit(&packets[..47], 1, &TOLERANCE), None);
+    }
+}

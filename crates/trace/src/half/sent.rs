@@ -223,6 +223,18 @@ mod tests {
     }
 
     #[test]
+    fn reported_runs_are_forgotten_first() {
+        let mut sent = SentRuns::default();
+        for number in 0..1000 {
+            sent.insert(run(number * 20, number * 20 + 10));
+            if number % 2 == 1 {
+                sent.sack(number * 20, number * 20 + 10, number * 20 + 500, |_| {});
+            }
+        }
+        assert!(sent.runs.iter().filter(|run| !run.is_sacked()).count() >= 380);
+    }
+
+    #[test]
     fn part_of_a_run_has_the_time_of_the_first_packet() {
         let mut sent = SentRuns::default();
         sent.insert(run(0, 100));
