@@ -80,9 +80,13 @@ fn is_without_queue(capture: &CaptureEvidence, fit: &PolicerFit) -> bool {
         let limit = (MAX_DELAY_SHARE * drain_time(fit)).min(MAX_DELAY_RTTS * capture.rtt.base.as_secs_f64());
         return median.as_secs_f64() <= limit && low.as_secs_f64() <= low_limit;
     }
+    if waits_for_bucket(capture) {
+        return false;
+    }
     let delay = capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64();
-    let is_short = is_flat(capture) || delay <= MAX_POLICED_DELAY * capture.rtt.base.as_secs_f64();
-    is_short && delay <= MAX_DELAY_SHARE * drain_time(fit) && !waits_for_bucket(capture)
+    let has_flat_losses = capture.loss.at_flat_rtt_share >= MIN_FLAT_SHARE;
+    let is_short = has_flat_losses || delay <= MAX_POLICED_DELAY * capture.rtt.base.as_secs_f64();
+    is_short && delay <= MAX_DELAY_SHARE * drain_time(fit)
 }
 
 /// Returns true if the losses are those of a bucket without a queue.
