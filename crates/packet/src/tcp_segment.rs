@@ -88,8 +88,9 @@ pub struct SackRange {
 /// The option of MPTCP that opens a connection or adds a subflow (RFC 8684 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MptcpOption {
-    /// MP_CAPABLE, with the version of MPTCP. The key of the sender is absent in the first SYN of version 1.
-    Capable { version: u8, key: Option<u64> },
+    /// MP_CAPABLE, with the version of MPTCP. The key of the sender is absent in the first SYN of version 1. The key of
+    /// the receiver is present after the handshake only.
+    Capable { version: u8, key: Option<u64>, receiver_key: Option<u64> },
     /// MP_JOIN of a SYN, with the token of the receiver's connection.
     Join { token: u32 },
     /// Any other option of MPTCP.

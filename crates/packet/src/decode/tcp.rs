@@ -128,11 +128,9 @@ fn read_mptcp(first: u8, value: &[u8], options: &mut TcpOptions) {
     /// Bytes of the value of MP_JOIN in a SYN.
     const JOIN_SYN: usize = 10;
     let after_flags = value.get(2..).unwrap_or_default();
+    let key = |at: usize| after_flags.get(at..)?.first_chunk().copied().map(u64::from_be_bytes);
     let option = match first >> 4 {
-        CAPABLE => MptcpOption::Capable {
-            version: first & 0x0f,
-            key: after_flags.first_chunk().copied().map(u64::from_be_bytes),
-        },
+        CAPABLE => MptcpOption::Capable { version: first & 0x0f, key: key(0), receiver_key: key(8) },
         JOIN if value.len() == JOIN_SYN => match after_flags.first_chunk() {
             Some(token) => MptcpOption::Join { token: u32::from_be_bytes(*token) },
             None => MptcpOption::Other,

@@ -58,9 +58,17 @@ fn read_udp(rest: Rest<'_>) -> Option<Content<'_>> {
     if let Some(inner) = tunnel::over_udp(destination, payload) {
         return Some(Content::Tunnel(inner));
     }
-    let is_quic = (source == HTTPS || destination == HTTPS) && is_quic(payload);
+    let is_quic = if source == HTTPS || destination == HTTPS { is_quic(payload) } else { has_quic_version(payload) };
     let other = if is_quic { OtherPacket::Quic } else { OtherPacket::Udp };
     Some(Content::Packet(Decoded::Other(other)))
+}
+
+/// Returns true for a long header of QUIC version 1 or 2 (RFC 9000 §17.2, RFC 9369 §3), which any port may have.
+fn has_quic_version(payload: Rest<'_>) -> bool {
+    const LONG_AND_FIXED: u8 = 0xc0;
+    const VERSIONS: [u32; 2] = [1, 0x6b33_43cf];
+    payload.u8(0).is_some_and(|first| first & LONG_AND_FIXED == LONG_AND_FIXED)
+        && payload.u32(1).is_some_and(|version| VERSIONS.contains(&version))
 }
 
 /// Returns true for a QUIC header (RFC 9000 §17): the fixed bit is set, or the packet negotiates the version.

@@ -160,7 +160,10 @@ fn other_protocols_are_counted() {
     assert_eq!(v4(UDP, &udp(443, &[0x80, 0, 0, 0, 0, 8])), OtherPacket::Quic, "version negotiation");
     assert_eq!(v4(UDP, &udp(443, &[0x41, 1, 2, 3])), OtherPacket::Quic);
     assert_eq!(v4(UDP, &udp(443, &[0x16, 0xfe, 0xfd])), OtherPacket::Udp, "DTLS");
-    assert_eq!(v4(UDP, &udp(8443, &[0xc3, 0, 0, 0, 1, 8])), OtherPacket::Udp);
+    assert_eq!(v4(UDP, &udp(8443, &[0xc3, 0, 0, 0, 1, 8])), OtherPacket::Quic, "version 1");
+    assert_eq!(v4(UDP, &udp(8443, &[0xd3, 0x6b, 0x33, 0x43, 0xcf, 8])), OtherPacket::Quic, "version 2");
+    assert_eq!(v4(UDP, &udp(8443, &[0xc3, 0, 0, 0, 9, 8])), OtherPacket::Udp, "unknown version");
+    assert_eq!(v4(UDP, &udp(8443, &[0x41, 1, 2, 3])), OtherPacket::Udp, "short header");
     assert_eq!(v4(UDP, &udp(443, &[])), OtherPacket::Udp);
     assert_eq!(v4(132, &[0; 12]), OtherPacket::OtherIp { protocol: 132 });
     assert_eq!(v4(50, &[0; 40]), OtherPacket::OtherIp { protocol: 50 });

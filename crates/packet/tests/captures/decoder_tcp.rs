@@ -59,13 +59,16 @@ fn up_to_four_sack_ranges_are_read() {
 
 #[test]
 fn mptcp_options_have_the_key_and_the_token() {
-    let capable = |version, key| Some(MptcpOption::Capable { version, key });
-    assert_eq!(options(&[30, 4, 0x01, 0x81]).mptcp, capable(1, None));
+    let capable = |version, key, receiver_key| Some(MptcpOption::Capable { version, key, receiver_key });
+    assert_eq!(options(&[30, 4, 0x01, 0x81]).mptcp, capable(1, None, None));
     let key = [1, 2, 3, 4, 5, 6, 7, 8];
     let syn_ack = [&[30, 12, 0x01, 0x81][..], &key].concat();
-    assert_eq!(options(&syn_ack).mptcp, capable(1, Some(u64::from_be_bytes(key))));
+    assert_eq!(options(&syn_ack).mptcp, capable(1, Some(u64::from_be_bytes(key)), None));
     let ack = [&[30, 20, 0x00, 0x81][..], &key, &[9; 8]].concat();
-    assert_eq!(options(&ack).mptcp, capable(0, Some(u64::from_be_bytes(key))));
+    let both = (Some(u64::from_be_bytes(key)), Some(u64::from_be_bytes([9; 8])));
+    assert_eq!(options(&ack).mptcp, capable(0, both.0, both.1));
+    let with_data = [&[30, 22, 0x01, 0x81][..], &key, &[9; 8], &[5, 0xdc]].concat();
+    assert_eq!(options(&with_data).mptcp, capable(1, both.0, both.1));
     let join = [30, 12, 0x10, 2, 0xde, 0xad, 0xbe, 0xef, 1, 2, 3, 4];
     assert_eq!(options(&join).mptcp, Some(MptcpOption::Join { token: 0xdead_beef }));
     let join_syn_ack = [30, 16, 0x10, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
