@@ -4,13 +4,17 @@ use std::collections::HashMap;
 
 use lfn_base::time::Instant;
 use lfn_packet::{TcpEndpoint, TcpSegment};
+use lfn_results::diagnose::diagnose;
+use lfn_results::evidence::Evidence;
 
 use crate::connection::ConnectionState;
 use crate::evidence;
 use crate::flags::{PacketFlag, PacketFlags};
 use crate::half::{MAX_ENTRIES, MAX_ROUNDS};
+use crate::mptcp::MptcpConnections;
 use crate::report::{AnalysisOptions, CaptureTotals, Connection, Finished};
 use crate::shared_path::SharedPaths;
+use crate::totals::ConnectionTotals;
 
 /// Round trips and arrivals of all open connections together. Each connection has its share of these.
 const ALL_ROUNDS: usize = 100_000;
@@ -34,7 +38,10 @@ pub struct Analysis {
     /// Finished connections that may have points of pictures.
     finished_series: usize,
     shared: SharedPaths,
+    mptcp: MptcpConnections,
     totals: CaptureTotals,
+    /// Sums of the connections that the result does not list.
+    unlisted: ConnectionTotals,
 }
 
 /// Both endpoints of a connection, the smaller one first.
@@ -63,7 +70,9 @@ impl Analysis {
             finished: Vec::new(),
             finished_series: 0,
             shared: SharedPaths::default(),
+            mptcp: MptcpConnections::default(),
             totals: CaptureTotals::default(),
+            unlisted: ConnectionTotals::default(),
         }
     }
 
@@ -83,6 +92,9 @@ impl Analysis {
         if let Some(state) = self.open.get_mut(&key) {
             state.limit(rounds, arrivals);
             if !state.is_replaced_by(segment) {
+                if let Some(option) = segment.options.mptcp {
+                    self.mptcp.note(&mut state.mptcp, option, segment);
+                }
                 return state.add(at, segment);
             }
             if let Some(state) = self.open.remove(&key) {
@@ -95,6 +107,9 @@ impl Analysis {
         }
         self.totals.connections += 1;
         let mut state = ConnectionState::new(at, segment, &self.options.for_one_of(self.open.len() + 1));
+        if let Some(option) = segment.options.mptcp {
+            self.mptcp.note(&mut state.mptcp, option, segment);
+        }
         let mut flags = state.add(at, segment);
         if reused {
             flags.insert(PacketFlag::ReusedPorts);
@@ -123,12 +138,15 @@ impl Analysis {
         self.keep_largest();
         self.shared.finish(&mut self.finished);
         self.totals.unlisted = self.totals.connections.saturating_sub(self.finished.len() as u64);
-        Finished { connections: self.finished, totals: self.totals }
+        self.totals.mptcp_connections = self.mptcp.created();
+        let mptcp = self.mptcp.finish(&mut self.finished);
+        Finished { connections: self.finished, mptcp, totals: self.totals, unlisted: self.unlisted }
     }
 
     fn finish_one(&mut self, state: ConnectionState) {
         let (connection, arrivals) = evidence::finish(state);
         self.shared.add(&connection, arrivals);
+        self.mptcp.add(&connection);
         self.finished_series += usize::from(connection.series.is_some());
         self.finished.push(connection);
         if self.finished_series > 2 * MAX_FINISHED_SERIES {
@@ -154,7 +172,10 @@ impl Analysis {
         self.finished.sort_by_key(|connection| {
             (std::cmp::Reverse(connection.evidence.payload), connection.start, connection.client)
         });
-        self.finished.truncate(self.options.max_finished);
+        for connection in self.finished.drain(self.options.max_finished.min(self.finished.len())..) {
+            add_with_finding(&mut self.unlisted, connection);
+        }
+        self.mptcp.keep(&self.finished);
     }
 
     fn finish_closed(&mut self, now: Instant) {
@@ -181,6 +202,15 @@ impl Analysis {
                 self.finish_one(*state);
             }
         }
+    }
+}
+
+/// Adds a connection with its first finding. Other connections of its path are not compared: the result lacks them.
+fn add_with_finding(totals: &mut ConnectionTotals, connection: Connection) {
+    let mut evidence = Evidence::of_capture(connection.evidence);
+    let diagnosis = diagnose(&evidence);
+    if let Some(evidence) = evidence.capture.take() {
+        totals.add(&evidence, diagnosis.findings.first().map(|finding| finding.name.as_str()));
     }
 }
 

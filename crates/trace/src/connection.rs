@@ -6,6 +6,7 @@ use lfn_packet::{MptcpOption, TcpEndpoint, TcpFlags, TcpOptions, TcpSegment, Tim
 use crate::copies::{Copies, Fingerprint};
 use crate::flags::{PacketFlag, PacketFlags};
 use crate::half::{AckPacket, DataPacket, Half, PathRtt};
+use crate::mptcp::Subflow;
 use crate::report::AnalysisOptions;
 use crate::round_trip::EndRtt;
 use crate::sender_clock::SenderClock;
@@ -161,7 +162,8 @@ pub(crate) struct ConnectionState {
     pub(crate) established: Option<u64>,
     pub(crate) is_reset: bool,
     copies: Copies,
-    pub(crate) token: Option<u32>,
+    /// Place in a connection of MPTCP.
+    pub(crate) mptcp: Option<Subflow>,
     pub(crate) has_accurate_ecn: bool,
     pub(crate) too_big: u64,
     pub(crate) reported_mtu: Option<u32>,
@@ -182,7 +184,7 @@ impl ConnectionState {
             established: None,
             is_reset: false,
             copies: Copies::default(),
-            token: None,
+            mptcp: None,
             has_accurate_ecn: false,
             too_big: 0,
             reported_mtu: None,
@@ -261,6 +263,11 @@ impl ConnectionState {
         } else if self.established.is_none() && segment.flags.contains(TcpFlags::ACK) && Some(number) == self.client {
             self.establish(number, at);
         }
+        if let Some(MptcpOption::Capable { .. }) = segment.options.mptcp
+            && !segment.flags.contains(TcpFlags::SYN)
+        {
+            self.client.get_or_insert(number);
+        }
         if let Some(timestamps) = segment.options.timestamps {
             self.note_timestamps(number, captured_at, segment, timestamps);
         }
@@ -309,11 +316,6 @@ impl ConnectionState {
         let is_first = self.ends[number].hello.is_none();
         self.ends[number].hello = Some(hello);
         self.ends[number].half.start_at(sequence.wrapping_add(1));
-        if let Some(MptcpOption::Join { token }) = segment.options.mptcp
-            && !is_answer
-        {
-            self.token = Some(token);
-        }
         if !is_answer {
             self.client.get_or_insert(number);
             return;

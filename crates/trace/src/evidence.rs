@@ -54,6 +54,7 @@ pub(crate) fn finish(mut state: ConnectionState) -> (Connection, Vec<SentPacket>
         is_client_sender: sender == client,
         start: Instant::from_nanos(state.start),
         evidence,
+        mptcp: state.mptcp,
         series,
     };
     (connection, packets)
@@ -249,6 +250,7 @@ fn loss(own: &End, direction: &JudgedDirection, rtt: &CaptureRtt, startup_loss: 
         before_capture: counts.lost_before,
         after_capture: counts.lost_after.saturating_sub(spurious - counts.spurious),
         spurious,
+        retransmissions: counts.resent + counts.lost_before,
         events: counts.event_count,
         largest_event: counts.events.iter().map(|event| event.losses).max().unwrap_or(0),
         single_events: counts.events.iter().filter(|event| event.losses == 1).count() as u64,

@@ -8,6 +8,8 @@
 //! | `connection` | both ends of a connection, and its handshake |
 //! | `half` | the data of one direction: losses, windows, exchanges and round trips |
 //! | `judge` | the limit of each round trip, and the periods |
+//! | `mptcp` | subflows of the same MPTCP connection |
+//! | `totals` | sums over connections |
 //! | `shared_path` | connections between the same hosts |
 //! | `bucket` | the fit of a token bucket to the losses |
 //! | `evidence` | the figures of a finished connection |
@@ -24,6 +26,7 @@ mod flags;
 mod half;
 mod histogram;
 mod judge;
+mod mptcp;
 mod pair;
 mod queue;
 mod report;
@@ -33,9 +36,13 @@ mod sent_packets;
 mod sequence;
 mod series;
 mod shared_path;
+mod spans;
+mod totals;
 
 pub use analysis::Analysis;
 pub use flags::{PacketFlag, PacketFlags};
+pub use mptcp::{MptcpConnection, Subflow};
 pub use pair::{CaptureSide, OffsetEstimate, PairMatcher};
 pub use report::{AnalysisOptions, CaptureTotals, Connection, Finished};
 pub use series::{AcknowledgedRange, Extent, Point, RttSamples, SentKind, SentRange, Series};
+pub use totals::{ConnectionTotals, FindingTotal, LimitTime};

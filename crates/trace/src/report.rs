@@ -6,7 +6,9 @@ use lfn_base::time::Instant;
 use lfn_packet::TcpEndpoint;
 use lfn_results::evidence::capture::CaptureEvidence;
 
+use crate::mptcp::{MptcpConnection, Subflow};
 use crate::series::Series;
+use crate::totals::ConnectionTotals;
 
 /// Points of the pictures of all open connections together, for each kind of points.
 const MAX_SERIES_POINTS: usize = 50_000;
@@ -66,6 +68,8 @@ pub struct Connection {
     /// Time of the first packet, since 1970.
     pub start: Instant,
     pub evidence: CaptureEvidence,
+    /// Place in a connection of MPTCP.
+    pub mptcp: Option<Subflow>,
     /// Points of the pictures, if requested.
     pub series: Option<Series>,
 }
@@ -83,6 +87,8 @@ pub struct CaptureTotals {
     pub evicted: u64,
     /// Connections that the result does not list, because others have more payload.
     pub unlisted: u64,
+    /// Connections of MPTCP.
+    pub mptcp_connections: u64,
     /// Time of the first and of the last segment, since 1970.
     pub first: Option<Instant>,
     pub last: Option<Instant>,
@@ -93,5 +99,9 @@ pub struct CaptureTotals {
 pub struct Finished {
     /// Connections, the largest payload first.
     pub connections: Vec<Connection>,
+    /// MPTCP connections with a subflow among these connections, the largest payload first.
+    pub mptcp: Vec<MptcpConnection>,
     pub totals: CaptureTotals,
+    /// Sums of the connections that are not among these connections.
+    pub unlisted: ConnectionTotals,
 }

@@ -204,6 +204,8 @@ pub struct LossEvidence {
     pub after_capture: u64,
     /// Retransmissions of data that had arrived.
     pub spurious: u64,
+    /// Packets that were sent again, with those whose first copy the capture lacks.
+    pub retransmissions: u64,
     /// Groups of losses within one RTT.
     pub events: u64,
     /// Losses in the largest group.

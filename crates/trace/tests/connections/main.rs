@@ -6,6 +6,8 @@ mod delivery;
 mod handshake;
 mod hostile;
 mod losses;
+mod mptcp;
 mod pauses;
 mod simulated;
 mod support;
+mod totals;

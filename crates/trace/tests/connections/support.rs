@@ -76,11 +76,15 @@ pub fn segment(flags: TcpFlags) -> TcpSegment {
     }
 }
 
+/// Returns the time of a packet since 1970.
+pub fn instant(at: u64) -> Instant {
+    Instant::from_nanos(EPOCH + at)
+}
+
 /// Analyzes packets in this order.
 pub fn analyze(packets: &[Captured]) -> Analyzed {
     let mut analysis = Analysis::new(AnalysisOptions::default());
-    let at = |packet: &Captured| Instant::from_nanos(EPOCH + packet.at);
-    let flags = packets.iter().map(|packet| analysis.add(at(packet), &packet.segment)).collect();
+    let flags = packets.iter().map(|packet| analysis.add(instant(packet.at), &packet.segment)).collect();
     Analyzed { finished: analysis.finish(), flags }
 }
 

@@ -1,0 +1,259 @@
+//! Connections of MPTCP: which subflows belong together (RFC 8684).
+//!
+//! The first subflow shows the keys of both ends in its MP_CAPABLE options, and each key gives a token. A further subflow
+//! names the token of its receiver in the MP_JOIN option of its SYN. If the capture begins after the first handshake,
+//! subflows with the same token are one MPTCP connection without its first subflow.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use lfn_base::time::Instant;
+use lfn_base::units::Bytes;
+use lfn_packet::{MptcpOption, TcpFlags, TcpSegment};
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+
+use crate::report::Connection;
+use crate::spans::Spans;
+use crate::totals::ConnectionTotals;
+
+/// Place of a connection in its MPTCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subflow {
+    /// Number of the MPTCP connection, from 1; in a result, the largest payload first.
+    pub mptcp: u64,
+    /// Number in the MPTCP connection, from 1, in the order of the first packets.
+    pub number: u64,
+    /// The subflow was added with MP_JOIN.
+    pub is_joined: bool,
+    /// Token that MP_JOIN named; for the first subflow, the token of the server, or of the client if this is unknown.
+    pub token: u32,
+    /// The server of the MPTCP connection opened the subflow.
+    pub(crate) is_reversed: bool,
+}
+
+/// A connection of MPTCP with at least one subflow in the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MptcpConnection {
+    /// Number of the MPTCP connection, from 1.
+    pub number: u64,
+    /// Version of MPTCP; none without the first subflow.
+    pub version: Option<u8>,
+    /// Tokens of both ends, as far as the capture shows them.
+    pub client_token: Option<u32>,
+    pub server_token: Option<u32>,
+    /// Time of the first packet, since 1970.
+    pub start: Instant,
+    /// Time in which at least one subflow was open.
+    pub duration: Duration,
+    /// Payload of the direction with more payload. Data that was sent on two subflows counts twice.
+    pub payload: Bytes,
+    /// Payload of the other direction.
+    pub reverse_payload: Bytes,
+    /// Sums of all subflows, also of those that the result does not list.
+    pub totals: ConnectionTotals,
+}
+
+/// MPTCP connections with a subflow that is open or that the result may list.
+#[derive(Debug, Default)]
+pub(crate) struct MptcpConnections {
+    connections: HashMap<u64, Group>,
+    by_token: HashMap<u32, u64>,
+    created: u64,
+}
+
+/// State of one MPTCP connection.
+#[derive(Debug, Default)]
+struct Group {
+    version: Option<u8>,
+    client_token: Option<u32>,
+    server_token: Option<u32>,
+    subflows: u64,
+    open: u64,
+    spans: Spans,
+    /// Payload from the client and from the server.
+    payload: [u64; 2],
+    totals: ConnectionTotals,
+}
+
+/// Returns the token of a key: the first 32 bits of its SHA-256 (RFC 8684 §3.2), or of its SHA-1 in version 0 (RFC 6824).
+fn token_of(version: u8, key: u64) -> u32 {
+    let key = key.to_be_bytes();
+    u32::from_be_bytes(match version {
+        0 => first_bytes(&Sha1::digest(key)),
+        _ => first_bytes(&Sha256::digest(key)),
+    })
+}
+
+fn first_bytes(digest: &[u8]) -> [u8; 4] {
+    digest.first_chunk().copied().unwrap_or_default()
+}
+
+impl MptcpConnections {
+    /// Reads the option of a segment of the connection with this subflow.
+    pub(crate) fn note(&mut self, subflow: &mut Option<Subflow>, option: MptcpOption, segment: &TcpSegment) {
+        let is_syn = segment.flags.contains(TcpFlags::SYN);
+        let is_answer = is_syn && segment.flags.contains(TcpFlags::ACK);
+        match option {
+            MptcpOption::Join { token } if is_syn && !is_answer && subflow.is_none() => {
+                *subflow = Some(self.join(token));
+            }
+            // The offer of the first SYN may be declined.
+            MptcpOption::Capable { version, key, receiver_key } if !is_syn || is_answer => {
+                let keys = if is_answer { [receiver_key, key] } else { [key, receiver_key] };
+                self.open(subflow, version, keys);
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a subflow that names a token.
+    fn join(&mut self, token: u32) -> Subflow {
+        let number = match self.by_token.get(&token) {
+            Some(number) => *number,
+            None => {
+                let number = self.create();
+                self.set_tokens(number, [None, Some(token)]);
+                number
+            }
+        };
+        let mut subflow = Subflow { mptcp: number, number: 0, is_joined: true, token, is_reversed: false };
+        if let Some(group) = self.connections.get_mut(&number) {
+            subflow.number = group.add_subflow();
+            subflow.is_reversed = group.client_token == Some(token);
+        }
+        subflow
+    }
+
+    /// Adds the keys of client and server, which the first subflow shows.
+    fn open(&mut self, subflow: &mut Option<Subflow>, version: u8, keys: [Option<u64>; 2]) {
+        if subflow.is_some_and(|subflow| subflow.is_joined || self.has_both_tokens(subflow.mptcp)) {
+            return;
+        }
+        let tokens = keys.map(|key| key.map(|key| token_of(version, key)));
+        if tokens == [None, None] {
+            return;
+        }
+        let number = subflow.map(|subflow| subflow.mptcp).or_else(|| self.without_first_subflow(tokens));
+        let number = number.unwrap_or_else(|| self.create());
+        self.set_tokens(number, tokens);
+        let Some(group) = self.connections.get_mut(&number) else { return };
+        group.version = Some(version);
+        let token = group.server_token.or(group.client_token).unwrap_or_default();
+        match subflow {
+            Some(subflow) => subflow.token = token,
+            None => {
+                let added = group.add_subflow();
+                *subflow = Some(Subflow { mptcp: number, number: added, is_joined: false, token, is_reversed: false });
+            }
+        }
+    }
+
+    fn has_both_tokens(&self, number: u64) -> bool {
+        let group = self.connections.get(&number);
+        group.is_some_and(|group| group.client_token.is_some() && group.server_token.is_some())
+    }
+
+    /// Returns the MPTCP connection with one of these tokens, if only its joined subflows are known so far.
+    fn without_first_subflow(&self, tokens: [Option<u32>; 2]) -> Option<u64> {
+        let mut numbers = tokens.into_iter().flatten().filter_map(|token| self.by_token.get(&token).copied());
+        let is_joined = |number: &u64| self.connections.get(number).is_some_and(|group| group.version.is_none());
+        numbers.find(is_joined)
+    }
+
+    fn create(&mut self) -> u64 {
+        self.created += 1;
+        self.connections.insert(self.created, Group::default());
+        self.created
+    }
+
+    /// Sets the tokens of client and server, unless they are known. A token that another connection had before is now the
+    /// token of this connection.
+    fn set_tokens(&mut self, number: u64, [client, server]: [Option<u32>; 2]) {
+        let Some(group) = self.connections.get_mut(&number) else { return };
+        for (known, token) in [(&mut group.client_token, client), (&mut group.server_token, server)] {
+            if let (None, Some(token)) = (*known, token) {
+                *known = Some(token);
+                self.by_token.insert(token, number);
+            }
+        }
+    }
+
+    /// Adds the figures of a finished connection.
+    pub(crate) fn add(&mut self, connection: &Connection) {
+        let Some(subflow) = connection.mptcp else { return };
+        let Some(group) = self.connections.get_mut(&subflow.mptcp) else { return };
+        let evidence = &connection.evidence;
+        group.open = group.open.saturating_sub(1);
+        group.totals.add(evidence, None);
+        group.spans.add(connection.start, connection.start + evidence.duration);
+        let sender = usize::from(connection.is_client_sender == subflow.is_reversed);
+        for (end, payload) in [(sender, evidence.payload), (1 - sender, evidence.reverse_payload)] {
+            group.payload[end] = group.payload[end].saturating_add(payload.0);
+        }
+    }
+
+    /// Forgets the MPTCP connections without an open subflow and without one of these connections.
+    pub(crate) fn keep(&mut self, connections: &[Connection]) {
+        if self.connections.is_empty() {
+            return;
+        }
+        let listed: HashSet<u64> =
+            connections.iter().filter_map(|connection| connection.mptcp).map(|subflow| subflow.mptcp).collect();
+        self.connections.retain(|number, group| group.open > 0 || listed.contains(number));
+        self.by_token.retain(|_, number| self.connections.contains_key(number));
+    }
+
+    /// Returns the MPTCP connections of the listed connections, the largest payload first, and numbers both.
+    pub(crate) fn finish(mut self, listed: &mut [Connection]) -> Vec<MptcpConnection> {
+        self.keep(listed);
+        let mut groups: Vec<(u64, Group)> = self.connections.into_iter().collect();
+        groups.sort_by_key(|(number, group)| (std::cmp::Reverse(group.payload.iter().max().copied()), *number));
+        let numbers: HashMap<u64, u64> = groups.iter().zip(1..).map(|((old, _), new)| (*old, new)).collect();
+        for subflow in listed.iter_mut().filter_map(|connection| connection.mptcp.as_mut()) {
+            subflow.mptcp = numbers.get(&subflow.mptcp).copied().unwrap_or_default();
+        }
+        groups.into_iter().zip(1..).map(|((_, group), number)| group.finish(number)).collect()
+    }
+
+    /// Returns the number of MPTCP connections so far.
+    pub(crate) fn created(&self) -> u64 {
+        self.created
+    }
+}
+
+impl Group {
+    /// Returns the number of a new subflow.
+    fn add_subflow(&mut self) -> u64 {
+        self.subflows += 1;
+        self.open += 1;
+        self.subflows
+    }
+
+    fn finish(self, number: u64) -> MptcpConnection {
+        let [from_client, from_server] = self.payload;
+        MptcpConnection {
+            number,
+            version: self.version,
+            client_token: self.client_token,
+            server_token: self.server_token,
+            start: self.spans.start(),
+            duration: self.spans.duration(),
+            payload: Bytes(from_client.max(from_server)),
+            reverse_payload: Bytes(from_client.min(from_server)),
+            totals: self.totals,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_is_the_beginning_of_the_digest_of_a_key() {
+        // Computed with `sha256sum` and `sha1sum` from the eight bytes of the key.
+        assert_eq!(token_of(1, 0x0102_0304_0506_0708), 0x6684_0dda);
+        assert_eq!(token_of(0, 0x0102_0304_0506_0708), 0xdd57_83bc);
+    }
+}
