@@ -50,7 +50,7 @@ pub use tokens::{
     TokenDocument, TokenEntry, TokenRevokedDocument, TokenRevokedSchema, TokenSchema, TokensDocument, TokensSchema,
 };
 pub use trace::{
-    CaptureCounts, CauseTotal, FlaggedPacketLine, LimitTotal, TraceDocument, TraceEvent, TraceEventSchema, TraceSchema,
-    TraceTotals, TracedConnection, TracedFile,
+    CaptureCounts, CauseTotal, FlaggedPacketLine, LimitTotal, ProtocolCount, TraceDocument, TraceEvent,
+    TraceEventSchema, TraceSchema, TraceTotals, TracedConnection, TracedFile, TracedMptcp, TracedSubflow,
 };
 pub use verify::{FileDifference, FileStatus, VerifyCounts, VerifyDocument, VerifyLine, VerifySchema};

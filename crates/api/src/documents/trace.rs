@@ -24,6 +24,8 @@ pub struct TraceDocument {
     pub capture: CaptureCounts,
     /// Connections, the largest payload first.
     pub connections: Vec<TracedConnection>,
+    /// Connections of MPTCP with a subflow in `connections`, the largest payload first.
+    pub mptcp_connections: Vec<TracedMptcp>,
     pub totals: TraceTotals,
     /// Comparison of two captures of the same packets; absent for one capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,23 +63,11 @@ pub struct CaptureCounts {
     pub bytes: u64,
     /// Bytes of these packets in the capture.
     pub captured_bytes: u64,
-    /// Packets of TCP, with those that are excluded.
-    pub tcp: u64,
-    /// Packets of UDP without QUIC.
-    pub udp: u64,
-    /// Packets of UDP that look like QUIC (RFC 9000).
-    pub quic: u64,
-    /// Packets of ICMP and ICMPv6.
-    pub icmp: u64,
-    /// Packets of other protocols over IP.
-    pub other_ip: u64,
-    /// Fragments of IP packets. The first fragment also counts by its protocol.
+    /// Packets of each protocol, the most bytes first. Each packet counts once.
+    pub protocols: Vec<ProtocolCount>,
+    /// Fragments of IP packets. The first fragment counts by its protocol, too.
     pub fragments: u64,
-    /// Frames without an IP packet.
-    pub not_ip: u64,
-    /// Frames whose headers are cut off or contradict each other.
-    pub malformed: u64,
-    /// Packets of TCP that `--host` and `--port` exclude.
+    /// Packets of TCP that `--filter` and `--port` exclude.
     pub excluded: u64,
     /// Packets that the capture missed; null if the capture has no such count.
     pub dropped: Option<u64>,
@@ -87,12 +77,27 @@ pub struct CaptureCounts {
     pub evicted_connections: u64,
     /// Connections that are not listed, because others have more payload.
     pub unlisted_connections: u64,
+    /// Connections of MPTCP with all their subflows, also those that are not listed.
+    pub mptcp_connections: u64,
     /// Time of the first packet, since 1970; null without packets.
     #[serde(rename = "first_unix_seconds", with = "optional_seconds")]
     pub first: Option<Duration>,
     /// Time of the last packet, since 1970; null without packets.
     #[serde(rename = "last_unix_seconds", with = "optional_seconds")]
     pub last: Option<Duration>,
+}
+
+/// Packets of one protocol.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ProtocolCount {
+    /// Name of the protocol: `TCP`, `UDP` (without QUIC), `QUIC`, `ICMP` (with ICMPv6), `SCTP` and others. Frames of no
+    /// protocol are `not IP`, `later fragments`, or `malformed` (headers that are cut off or contradict each other).
+    pub name: String,
+    /// Packets of this protocol.
+    pub packets: u64,
+    /// Bytes of these packets on the wire.
+    pub bytes: u64,
 }
 
 /// A connection of the capture.
@@ -111,20 +116,91 @@ pub struct TracedConnection {
     /// Payload divided by the duration.
     #[serde(rename = "goodput_bits_per_second")]
     pub goodput: BitRate,
+    /// Place in a connection of MPTCP; absent for other connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mptcp: Option<TracedSubflow>,
     /// Figures of the connection, before any judgement.
     pub evidence: CaptureEvidence,
     /// Cause that limited the connection, with other findings.
     pub diagnosis: Diagnosis,
 }
 
-/// Limits of all connections together.
+/// Place of a connection in its MPTCP connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct TracedSubflow {
+    /// Number of the MPTCP connection in `mptcp_connections`, from 1.
+    pub connection: u64,
+    /// Number of the subflow in the MPTCP connection, from 1, in the order of the first packets.
+    pub subflow: u64,
+    /// The subflow was added to the MPTCP connection with MP_JOIN.
+    pub is_joined: bool,
+    /// Token that MP_JOIN named, hexadecimal. For the first subflow, the token of the server, or of the client if that of the
+    /// server is unknown.
+    pub token: String,
+}
+
+/// A connection of MPTCP. Its subflows are those with the same token (RFC 8684).
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct TracedMptcp {
+    /// Number of the MPTCP connection, from 1.
+    pub number: u64,
+    /// Version of MPTCP; null if the capture lacks the first handshake.
+    pub version: Option<u8>,
+    /// Token of the client, hexadecimal; null if unknown.
+    pub client_token: Option<String>,
+    /// Token of the server, hexadecimal; null if unknown. Without the first handshake, the token that MP_JOIN named.
+    pub server_token: Option<String>,
+    /// Subflows of the MPTCP connection, also those that are not listed.
+    pub subflows: u64,
+    /// Numbers of the listed connections that are its subflows.
+    pub connections: Vec<u64>,
+    /// Time of the first packet, since 1970.
+    #[serde(rename = "start_unix_seconds", with = "seconds")]
+    pub start: Duration,
+    /// Time in which at least one subflow was open.
+    #[serde(rename = "duration_seconds", with = "seconds")]
+    pub duration: Duration,
+    /// Payload of all subflows, in the direction with more payload. Data that was sent on two subflows counts twice.
+    #[serde(rename = "payload_bytes")]
+    pub payload: Bytes,
+    /// Payload of all subflows in the other direction.
+    #[serde(rename = "reverse_payload_bytes")]
+    pub reverse_payload: Bytes,
+    /// Payload divided by the duration.
+    #[serde(rename = "goodput_bits_per_second")]
+    pub goodput: BitRate,
+    /// Packets of both directions of all subflows.
+    pub packets: u64,
+    /// Packets of all subflows that were sent again.
+    pub retransmissions: u64,
+    /// Packets of all subflows that were lost.
+    pub lost_packets: u64,
+    /// Limit that took the most time of the subflows; null if unknown.
+    pub limit: Option<PeriodLimit>,
+    /// Time and payload of each limit, the longest time first.
+    pub limits: Vec<LimitTotal>,
+}
+
+/// Sums and limits of all connections together, also of those that are not listed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TraceTotals {
-    /// Payload of the listed connections in the direction with more payload, each byte counted once.
+    /// Connections of TCP.
+    pub connections: u64,
+    /// Payload of the connections in the direction with more payload, each byte counted once.
     #[serde(rename = "payload_bytes")]
     pub payload: Bytes,
-    /// Sum of the durations of the listed connections.
+    /// Packets of both directions.
+    pub packets: u64,
+    /// Packets with payload, in the direction with more payload.
+    pub data_packets: u64,
+    /// Packets that were sent again, in this direction.
+    pub retransmissions: u64,
+    /// Packets that were lost, in this direction.
+    pub lost_packets: u64,
+    /// Sum of the durations of the connections.
     #[serde(rename = "duration_seconds", with = "seconds")]
     pub duration: Duration,
     /// Time and payload of each limit, the longest time first.

@@ -11,6 +11,7 @@ mod input;
 mod live;
 mod options;
 mod pair;
+mod protocols;
 mod reading;
 mod result;
 mod zstd;

@@ -14,6 +14,7 @@ use super::error::TraceError;
 use super::filter::ConnectionFilter;
 use super::input::{self, CaptureFile};
 use super::options::TraceOptions;
+use super::protocols::ProtocolCounts;
 use super::result::{self, Traced, since_1970};
 use crate::documents::{CaptureCounts, TracedFile};
 use crate::error_text::error_chain;
@@ -75,6 +76,7 @@ pub(super) struct Reading<'a> {
 #[derive(Default)]
 struct FrameCounts {
     counts: CaptureCounts,
+    protocols: ProtocolCounts,
     first: Option<Instant>,
     last: Option<Instant>,
 }
@@ -144,7 +146,8 @@ impl<'a> Reading<'a> {
 
     /// Ends the analysis and makes its result.
     pub(super) fn finish(self, interface: Option<String>) -> Traced {
-        let FrameCounts { mut counts, first, last } = self.counts;
+        let FrameCounts { mut counts, protocols, first, last } = self.counts;
+        counts.protocols = protocols.finish();
         counts.first = first.map(since_1970);
         counts.last = last.map(since_1970);
         result::result(self.analysis.finish(), counts, self.files, interface)
@@ -197,28 +200,15 @@ impl FrameCounts {
         self.last = self.last.max(Some(at));
         let decoded = decode(frame.link, frame.bytes, frame.original_length);
         counts.fragments += u64::from(decoded.is_fragment);
-        let other = match decoded.packet {
-            Decoded::Tcp(segment) => {
-                counts.tcp += 1;
-                return Some(segment);
-            }
-            Decoded::Other(other) => other,
-        };
-        match other {
-            OtherPacket::Udp => counts.udp += 1,
-            OtherPacket::Quic => counts.quic += 1,
-            OtherPacket::Icmp { too_big } => {
-                counts.icmp += 1;
-                if let Some(message) = too_big
-                    && let Some(segment) = message.segment
-                {
+        self.protocols.add(&decoded.packet, u64::from(frame.original_length));
+        match decoded.packet {
+            Decoded::Tcp(segment) => return Some(segment),
+            Decoded::Other(OtherPacket::Icmp { too_big: Some(message) }) => {
+                if let Some(segment) = message.segment {
                     analysis.add_too_big(segment.source, segment.destination, message.mtu);
                 }
             }
-            OtherPacket::OtherIp { .. } => counts.other_ip += 1,
-            OtherPacket::Fragment => {}
-            OtherPacket::NotIp => counts.not_ip += 1,
-            OtherPacket::Malformed => counts.malformed += 1,
+            Decoded::Other(_) => {}
         }
         None
     }

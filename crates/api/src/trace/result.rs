@@ -1,7 +1,6 @@
 //! Result document of an analysis: connections with their diagnoses, and the limits of all of them together.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lfn_base::time::Instant;
@@ -10,10 +9,11 @@ use lfn_packet::TcpEndpoint;
 use lfn_results::diagnose::{Cause, diagnose};
 use lfn_results::evidence::Evidence;
 use lfn_results::evidence::capture::PeriodLimit;
-use lfn_trace::{Connection, Finished, Series};
+use lfn_trace::{Connection, ConnectionTotals, Finished, MptcpConnection, Series};
 
 use crate::documents::{
     CaptureCounts, CauseTotal, LimitTotal, TraceDocument, TraceSchema, TraceTotals, TracedConnection, TracedFile,
+    TracedMptcp, TracedSubflow,
 };
 
 /// Result of an analysis.
@@ -46,12 +46,15 @@ pub(super) fn result(
     capture.connections = finished.totals.connections;
     capture.evicted_connections = finished.totals.evicted;
     capture.unlisted_connections = finished.totals.unlisted;
+    capture.mptcp_connections = finished.totals.mptcp_connections;
     let numbered = finished.connections.into_iter().zip(1..);
     let (connections, series): (Vec<_>, Vec<_>) =
         numbered.map(|(connection, number)| traced_connection(connection, number)).unzip();
-    let totals = totals(&connections);
+    let mptcp_connections = finished.mptcp.iter().map(|mptcp| traced_mptcp(mptcp, &connections)).collect();
+    let totals = totals(finished.unlisted, &connections);
     let schema = TraceSchema::Current;
-    let document = TraceDocument { schema, files, interface, capture, connections, totals, pair: None };
+    let document =
+        TraceDocument { schema, files, interface, capture, connections, mptcp_connections, totals, pair: None };
     Traced { document, series }
 }
 
@@ -65,7 +68,13 @@ fn traced_connection(connection: Connection, number: u64) -> (TracedConnection, 
         client: endpoint_text(&connection.client),
         server: endpoint_text(&connection.server),
         start: since_1970(connection.start),
-        goodput: if evidence.duration.is_zero() { BitRate(0) } else { evidence.payload.per(evidence.duration) },
+        goodput: goodput(evidence.payload, evidence.duration),
+        mptcp: connection.mptcp.map(|subflow| TracedSubflow {
+            connection: subflow.mptcp,
+            subflow: subflow.number,
+            is_joined: subflow.is_joined,
+            token: token_text(subflow.token),
+        }),
         evidence,
         diagnosis,
     };
@@ -82,45 +91,86 @@ pub(super) fn since_1970(at: Instant) -> Duration {
     Duration::from_nanos(at.as_nanos())
 }
 
-/// Adds up the limits and the first findings of all connections.
-fn totals(connections: &[TracedConnection]) -> TraceTotals {
-    let mut limits: BTreeMap<PeriodLimit, LimitTotal> = BTreeMap::new();
-    let mut causes: BTreeMap<&str, CauseTotal> = BTreeMap::new();
-    let (mut payload, mut duration) = (Bytes(0), Duration::ZERO);
-    for connection in connections {
-        let evidence = &connection.evidence;
-        payload = Bytes(payload.0 + evidence.payload.0);
-        duration += evidence.duration;
-        for period in &evidence.periods {
-            let new = LimitTotal { limit: period.limit, time: Duration::ZERO, payload: Bytes(0) };
-            let total = limits.entry(period.limit).or_insert(new);
-            total.time += period.end.saturating_sub(period.start);
-            total.payload = Bytes(total.payload.0 + period.payload.0);
-        }
-        if let Some(first) = connection.diagnosis.findings.first() {
-            let new = CauseTotal { name: first.name.clone(), connections: 0, time: Duration::ZERO, payload: Bytes(0) };
-            let total = causes.entry(&first.name).or_insert(new);
-            total.connections += 1;
-            total.time += evidence.duration;
-            total.payload = Bytes(total.payload.0 + evidence.payload.0);
-        }
+fn goodput(payload: Bytes, time: Duration) -> BitRate {
+    if time.is_zero() { BitRate(0) } else { payload.per(time) }
+}
+
+fn token_text(token: u32) -> String {
+    format!("{token:08x}")
+}
+
+/// Makes the entry of a connection of MPTCP, with the numbers of its listed subflows.
+fn traced_mptcp(mptcp: &MptcpConnection, connections: &[TracedConnection]) -> TracedMptcp {
+    let is_subflow = |connection: &&TracedConnection| {
+        connection.mptcp.as_ref().is_some_and(|subflow| subflow.connection == mptcp.number)
+    };
+    TracedMptcp {
+        number: mptcp.number,
+        version: mptcp.version,
+        client_token: mptcp.client_token.map(token_text),
+        server_token: mptcp.server_token.map(token_text),
+        subflows: mptcp.totals.connections,
+        connections: connections.iter().filter(is_subflow).map(|connection| connection.number).collect(),
+        start: since_1970(mptcp.start),
+        duration: mptcp.duration,
+        payload: mptcp.payload,
+        reverse_payload: mptcp.reverse_payload,
+        goodput: goodput(mptcp.payload, mptcp.duration),
+        packets: mptcp.totals.packets,
+        retransmissions: mptcp.totals.retransmissions,
+        lost_packets: mptcp.totals.lost,
+        limit: mptcp.totals.main_limit(),
+        limits: limits(&mptcp.totals),
     }
-    let mut limits: Vec<LimitTotal> = limits.into_values().collect();
+}
+
+/// Returns the time and the payload of each limit, the longest time first.
+fn limits(sums: &ConnectionTotals) -> Vec<LimitTotal> {
+    let limits = sums.limits.iter();
+    let mut limits: Vec<LimitTotal> =
+        limits.map(|(limit, sum)| LimitTotal { limit: *limit, time: sum.time, payload: sum.payload }).collect();
     limits.sort_by_key(|total| Reverse(total.time));
-    let mut causes: Vec<CauseTotal> = causes.into_values().collect();
+    limits
+}
+
+/// Adds the listed connections to the sums of the others.
+fn totals(mut sums: ConnectionTotals, connections: &[TracedConnection]) -> TraceTotals {
+    for connection in connections {
+        let first = connection.diagnosis.findings.first().map(|finding| finding.name.as_str());
+        sums.add(&connection.evidence, first);
+    }
+    let limits = limits(&sums);
+    let mut causes: Vec<CauseTotal> = Vec::new();
+    for (name, sum) in &sums.findings {
+        let (name, connections, time, payload) = (name.clone(), sum.connections, sum.time, sum.payload);
+        causes.push(CauseTotal { name, connections, time, payload });
+    }
     causes.sort_by_key(|total| (Reverse(total.time), Reverse(total.connections)));
-    let summary = summary(connections, &limits, &causes);
-    TraceTotals { payload, duration, limits, causes, summary }
+    let summary = match connections {
+        [connection] if sums.connections == 1 => connection.diagnosis.verdict.summary.clone(),
+        _ => summary(sums.connections, &limits, &causes),
+    };
+    TraceTotals {
+        connections: sums.connections,
+        payload: sums.payload,
+        packets: sums.packets,
+        data_packets: sums.data_packets,
+        retransmissions: sums.retransmissions,
+        lost_packets: sums.lost,
+        duration: sums.duration,
+        limits,
+        causes,
+        summary,
+    }
 }
 
 /// Returns the limit of the whole capture in one phrase.
-fn summary(connections: &[TracedConnection], limits: &[LimitTotal], causes: &[CauseTotal]) -> String {
+fn summary(connections: u64, limits: &[LimitTotal], causes: &[CauseTotal]) -> String {
     match (connections, causes.first(), limits.first()) {
-        ([], _, _) => "the capture has no TCP connection".to_owned(),
-        ([connection], _, _) => connection.diagnosis.verdict.summary.clone(),
+        (0, _, _) => "the capture has no TCP connection".to_owned(),
         (all, Some(cause), _) => {
             let phrase = Cause::from_name(&cause.name).map_or(cause.name.as_str(), |cause| cause.phrase());
-            let (limited, all) = (cause.connections, all.len());
+            let limited = cause.connections;
             format!("mostly limited by {phrase}: {limited} of {all} connections, {}", show_duration(cause.time))
         }
         (_, None, Some(limit)) => {

@@ -84,6 +84,16 @@ impl Capture {
         }
     }
 
+    /// Adds an IPv4 packet of a protocol with these bytes.
+    fn packet(&mut self, at: u64, protocol: u8, payload: &[u8]) {
+        let mut frame = vec![0; 12];
+        frame.extend_from_slice(&[8, 0, 0x45, 0]);
+        frame.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
+        frame.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2]);
+        frame.extend_from_slice(payload);
+        self.frame(at, &frame);
+    }
+
     fn write(&self, path: &Path) -> PathBuf {
         fs::write(path, &self.0).unwrap();
         path.to_owned()
@@ -124,7 +134,11 @@ fn connection_is_listed_with_its_payload_and_rtt() {
     let home = tempfile::tempdir().unwrap();
     let file = one_transfer().write(&home.path().join("a.pcap"));
     let document = document(&[], &[&file], 0);
-    assert_eq!(document["capture"]["tcp"], 802, "{document}");
+    let protocols = &document["capture"]["protocols"];
+    assert_eq!(
+        (&protocols[0]["name"], &protocols[0]["packets"], &protocols[1]),
+        (&"TCP".into(), &802.into(), &Value::Null)
+    );
     let connection = &document["connections"][0];
     assert_eq!(connection["client"], "192.0.2.1:40000", "{connection}");
     let evidence = &connection["evidence"];
@@ -133,6 +147,58 @@ fn connection_is_listed_with_its_payload_and_rtt() {
     assert!((0.049..0.051).contains(&rtt), "{rtt}");
     let limits = document["totals"]["limits"].as_array().unwrap();
     assert!(!limits.is_empty(), "{document}");
+}
+
+#[test]
+fn other_protocols_are_counted_by_name() {
+    let home = tempfile::tempdir().unwrap();
+    let mut capture = one_transfer();
+    let udp = |port: u16, first: u8| {
+        let header = [&[0x80, 0][..], &port.to_be_bytes(), &[0, 108, 0, 0], &[first, 0, 0, 0, 1]].concat();
+        [header, vec![0; 95]].concat()
+    };
+    capture.packet(10, 17, &udp(53, 0));
+    capture.packet(20, 17, &udp(443, 0xc3));
+    capture.packet(30, 17, &udp(4433, 0xc3));
+    capture.packet(40, 132, &[0; 300]);
+    capture.packet(50, 1, &[8, 0, 0, 0, 0, 1, 0, 1]);
+    capture.packet(60, 253, &[0; 10]);
+    capture.frame(70, &[&[0; 12][..], &[8, 6], &[0; 28]].concat());
+    let file = capture.write(&home.path().join("a.pcap"));
+    let document = document(&[], &[&file], 0);
+    let protocols = document["capture"]["protocols"].as_array().unwrap();
+    let sum = |key: &str| protocols.iter().map(|protocol| protocol[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(
+        (&sum("packets").into(), &sum("bytes").into()),
+        (&document["capture"]["packets"], &document["capture"]["bytes"])
+    );
+    let text = stdout(&trace(&[], &[&file])).split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = "not analysed: 1 SCTP (334 B), 2 QUIC (284 B), 1 UDP (142 B), 1 IP protocol 253 (44 B), 1 ICMP (42 B), \
+                1 not IP (42 B)";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn totals_have_the_connections_that_are_not_listed() {
+    let home = tempfile::tempdir().unwrap();
+    let mut capture = Capture::new();
+    for number in 0..1234_u16 {
+        let at = u64::from(number) * 100_000;
+        let payload = 100 + usize::from(number);
+        capture.segment(at, 20_000 + number, From::Client, SYN, [999, 0], 0);
+        capture.segment(at + 10, 20_000 + number, From::Server, SYN | ACK, [4999, 1000], 0);
+        capture.segment(at + 20, 20_000 + number, From::Client, ACK, [1000, 5000], payload);
+    }
+    let file = capture.write(&home.path().join("a.pcap"));
+    let document = document(&[], &[&file], 0);
+    let (totals, counts) = (&document["totals"], &document["capture"]);
+    assert_eq!(document["connections"].as_array().unwrap().len(), 1000);
+    assert_eq!((&counts["connections"], &counts["unlisted_connections"]), (&1234.into(), &234.into()));
+    assert_eq!((&totals["connections"], &totals["packets"]), (&1234.into(), &(3 * 1234).into()), "{totals}");
+    assert_eq!(totals["payload_bytes"], 1234 * 100 + 1234 * 1233 / 2, "{totals}");
+    let text = stdout(&trace(&["--connections", "1"], &[&file])).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("1,000 of 1,234 connections listed: those with the most payload"), "{text}");
+    assert!(text.contains("1,234 connections, 884.2 kB of payload, 3,702 packets, 0 lost"), "{text}");
 }
 
 #[test]

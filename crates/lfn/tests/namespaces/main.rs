@@ -28,6 +28,7 @@ mod path;
 mod support;
 mod test_emulated;
 mod trace_live;
+mod trace_mptcp;
 mod udp;
 
 use std::env;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         emulate_settings::tests(),
         library::tests(),
         trace_live::tests(),
+        trace_mptcp::tests(),
     ];
     support::harness::run(tests.into_iter().flatten().collect())
 }
@@ -87,6 +89,7 @@ fn act(role: &str) {
         "other_programs" => other_programs::act(role),
         "path" => path::act(role),
         "trace_live" => trace_live::act(role),
+        "trace_mptcp" => trace_mptcp::act(role),
         other => panic!("module '{other}' has no roles"),
     }
 }

@@ -9,7 +9,7 @@ use lfn_base::units::{Ratio, show_duration};
 use lfn_emulate::{AccuracyReport, Calibration, DirectionReport, EmulatedPathReport, LinkChange};
 use lfn_link::DropCause;
 
-use crate::print::terminal;
+use crate::print::{grouped, terminal};
 
 /// Width of the label column.
 const LABEL: usize = 24;
@@ -234,15 +234,6 @@ impl Rows {
 fn has_more_settings(link: &str) -> bool {
     const SHOWN: [&str; 3] = ["rtt", "rate", "queue"];
     link.split(',').any(|setting| setting.split_once('=').is_some_and(|(key, _)| !SHOWN.contains(&key)))
-}
-
-/// Formats a count with commas: `1,234,567`.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let head = digits.len() % 3;
-    let (first, rest) = digits.split_at(head);
-    let groups = rest.as_bytes().chunks(3).map(|group| String::from_utf8_lossy(group).into_owned());
-    [first.to_owned()].into_iter().filter(|first| !first.is_empty()).chain(groups).collect::<Vec<_>>().join(",")
 }
 
 fn per_cent(share: Ratio) -> String {

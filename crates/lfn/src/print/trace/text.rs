@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use lfn_api::documents::{CaptureCounts, LimitTotal, TraceDocument, TraceTotals, TracedConnection};
+use lfn_api::documents::{
+    CaptureCounts, LimitTotal, TraceDocument, TraceTotals, TracedConnection, TracedMptcp, TracedSubflow,
+};
+use lfn_api::trace::limit_phrase;
 use lfn_base::units::{Bytes, show_duration};
 use lfn_results::diagnose::{Diagnosis, Finding, VerdictLimit};
 use lfn_results::evidence::capture::{CaptureEvidence, CapturePoint, Period, PeriodLimit};
 
 use super::pair;
+use crate::print::grouped;
 use crate::print::label_columns::{Page, wrap};
 use crate::print::terminal::columns;
 
@@ -25,19 +29,69 @@ pub(super) fn page(document: &TraceDocument, connections: usize) -> String {
     if let Some(pair) = &document.pair {
         pair::add(&mut page, pair);
     }
-    let shown = &document.connections[..connections.min(document.connections.len())];
-    for connection in shown {
-        add_connection(&mut page, connection);
-    }
-    let more = document.connections.len() - shown.len();
-    if more > 0 {
-        let all = document.connections.len();
-        page.row("more", format!("{more} smaller connections: --connections {all} prints them"));
-    }
-    if document.connections.len() != 1 {
+    add_connections(&mut page, document, connections);
+    if document.capture.connections != 1 {
         add_totals(&mut page, &document.totals);
     }
     page.text().trim_end().to_owned() + "\n"
+}
+
+/// Adds the blocks of the largest connections. The subflows of an MPTCP connection stand together beneath its heading.
+fn add_connections(page: &mut Page, document: &TraceDocument, count: usize) {
+    let mut left = count.min(document.connections.len());
+    let mut printed: Vec<u64> = Vec::new();
+    for connection in &document.connections {
+        if left == 0 {
+            break;
+        }
+        let Some(subflow) = &connection.mptcp else {
+            add_connection(page, connection);
+            left -= 1;
+            continue;
+        };
+        if printed.contains(&subflow.connection) {
+            continue;
+        }
+        printed.push(subflow.connection);
+        if let Some(mptcp) = document.mptcp_connections.iter().find(|mptcp| mptcp.number == subflow.connection) {
+            paragraph(page, &mptcp_heading(mptcp));
+            page.gap();
+        }
+        let of_same = |other: &&TracedConnection| {
+            other.mptcp.as_ref().is_some_and(|other| other.connection == subflow.connection)
+        };
+        let mut subflows: Vec<&TracedConnection> = document.connections.iter().filter(of_same).take(left).collect();
+        left -= subflows.len();
+        subflows.sort_by_key(|connection| connection.mptcp.as_ref().map(|subflow| subflow.subflow));
+        for subflow in subflows {
+            add_connection(page, subflow);
+        }
+    }
+    let (listed, all) = (document.connections.len(), document.capture.connections);
+    let shown = count.min(listed);
+    if shown < listed {
+        let more = grouped((listed - shown) as u64);
+        page.row("more", format!("{more} smaller connections: --connections {listed} prints them"));
+    }
+    if (listed as u64) < all {
+        let (listed, all) = (grouped(listed as u64), grouped(all));
+        page.row("listed", format!("{listed} of {all} connections listed: those with the most payload"));
+    }
+}
+
+/// Returns the line above the subflows of an MPTCP connection.
+fn mptcp_heading(mptcp: &TracedMptcp) -> String {
+    let subflows = match mptcp.subflows {
+        1 => "1 subflow".to_owned(),
+        count => format!("{count} subflows"),
+    };
+    let limit = mptcp.limit.map(|limit| format!(", mostly limited by {}", limit_phrase(limit))).unwrap_or_default();
+    let token = mptcp.server_token.as_ref().or(mptcp.client_token.as_ref());
+    let token = token.map(|token| format!(" (token {token})")).unwrap_or_default();
+    let start = if mptcp.version.is_none() { "; the capture lacks its first handshake" } else { "" };
+    let (number, goodput, payload) = (mptcp.number, mptcp.goodput, mptcp.payload.decimal());
+    let time = show_duration(rounded(mptcp.duration));
+    format!("MPTCP connection {number}{token}: {subflows}, goodput {goodput}, {payload} in {time}{limit}{start}")
 }
 
 fn capture(counts: &CaptureCounts) -> String {
@@ -49,29 +103,26 @@ fn capture(counts: &CaptureCounts) -> String {
         1 => "1 connection".to_owned(),
         count => format!("{count} connections"),
     };
-    let unlisted = match counts.unlisted_connections {
-        0 => String::new(),
-        count => format!(" ({count} with little payload are not listed)"),
-    };
-    format!("{} packets{time}, {}, {connections}{unlisted}", counts.packets, Bytes(counts.bytes).decimal())
+    format!("{} packets{time}, {}, {connections}", counts.packets, Bytes(counts.bytes).decimal())
 }
 
 /// Returns the packets that are not analysed, and those that the capture missed.
 fn other_packets(counts: &CaptureCounts) -> Option<String> {
-    let kinds = [
-        (counts.quic, "QUIC"),
-        (counts.udp, "UDP"),
-        (counts.icmp, "ICMP"),
-        (counts.other_ip, "other IP"),
-        (counts.not_ip, "not IP"),
-        (counts.fragments, "fragments"),
-        (counts.malformed, "malformed"),
-        (counts.excluded, "excluded"),
-    ];
-    let mut parts: Vec<String> =
-        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!("{count} {kind}")).collect();
-    if !parts.is_empty() {
-        parts = vec![format!("not analysed: {}", parts.join(", "))];
+    let mut parts = Vec::new();
+    let others: Vec<String> = counts
+        .protocols
+        .iter()
+        .filter(|protocol| protocol.name != "TCP")
+        .map(|protocol| format!("{} {} ({})", protocol.packets, protocol.name, Bytes(protocol.bytes).decimal()))
+        .collect();
+    if !others.is_empty() {
+        parts.push(format!("not analysed: {}", others.join(", ")));
+    }
+    if counts.excluded > 0 {
+        parts.push(format!("excluded: {} TCP", counts.excluded));
+    }
+    if counts.fragments > 0 {
+        parts.push(format!("{} fragments", counts.fragments));
     }
     if let Some(dropped) = counts.dropped.filter(|dropped| *dropped > 0) {
         parts.push(format!("missed by the capture: {dropped} packets"));
@@ -86,7 +137,8 @@ fn add_connection(page: &mut Page, connection: &TracedConnection) {
     let TracedConnection { number, client, server, goodput, evidence, diagnosis, .. } = connection;
     let (sender, receiver) =
         if evidence.sender.is_empty() { (client, server) } else { (&evidence.sender, &evidence.receiver) };
-    paragraph(page, &format!("connection {number}: {sender} to {receiver}"));
+    let subflow = connection.mptcp.as_ref().map(subflow_label).unwrap_or_default();
+    paragraph(page, &format!("connection {number}{subflow}: {sender} to {receiver}"));
     let verdict = &diagnosis.verdict.summary;
     paragraph(page, &format!("goodput {goodput}: {verdict}"));
     for (at, finding) in diagnosis.findings.iter().enumerate() {
@@ -108,6 +160,12 @@ fn add_connection(page: &mut Page, connection: &TracedConnection) {
         page.row("not visible", unseen);
     }
     page.gap();
+}
+
+fn subflow_label(subflow: &TracedSubflow) -> String {
+    let (connection, number) = (subflow.connection, subflow.subflow);
+    let joined = if subflow.is_joined { ", joined" } else { "" };
+    format!(" (subflow {number} of MPTCP connection {connection}{joined})")
 }
 
 /// Adds a text from the first column on, wrapped.
@@ -234,6 +292,7 @@ fn unseen(evidence: &CaptureEvidence, diagnosis: &Diagnosis) -> Option<String> {
 
 fn add_totals(page: &mut Page, totals: &TraceTotals) {
     page.row("all", &totals.summary);
+    page.row("sum", sums(totals));
     let all: Duration = totals.limits.iter().map(|LimitTotal { time, .. }| *time).sum();
     if let Some(shares) = share_list(totals.limits.iter().map(|total| (total.limit, total.time)), all) {
         page.row("time", shares);
@@ -249,6 +308,17 @@ fn add_totals(page: &mut Page, totals: &TraceTotals) {
     if !causes.is_empty() {
         page.row("causes", causes.join(", "));
     }
+}
+
+/// Returns the sums over all connections.
+fn sums(totals: &TraceTotals) -> String {
+    let connections = match totals.connections {
+        1 => "1 connection".to_owned(),
+        count => format!("{} connections", grouped(count)),
+    };
+    let (payload, packets) = (totals.payload.decimal(), grouped(totals.packets));
+    let (lost, resent) = (grouped(totals.lost_packets), grouped(totals.retransmissions));
+    format!("{connections}, {payload} of payload, {packets} packets, {lost} lost, {resent} retransmissions")
 }
 
 /// Returns the time without figures below a microsecond, and without those below a millisecond from a second on.
