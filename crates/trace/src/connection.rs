@@ -345,12 +345,14 @@ impl ConnectionState {
         if segment.flags.contains(TcpFlags::SYN) {
             return;
         }
-        let limit = self.path_rtt(number).base() / 4;
-        self.ends[number].clock.add(value, at, limit);
+        let rtt = self.path_rtt(number);
+        self.ends[number].clock.add(value, at, rtt.base() / 4);
         if segment.payload == 0 {
             return;
         }
         let end = &mut self.ends[number];
+        // After a pause, the echo shows the time of the application, and not of the path.
+        end.half.advance(at, &rtt);
         let is_busy = end.half.is_in_round();
         if let Some(time) = end.rtt.echoed_timestamp(echo, at) {
             if is_busy {

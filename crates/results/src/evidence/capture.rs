@@ -319,6 +319,8 @@ pub struct ApplicationEvidence {
     /// Time of these waits.
     #[serde(rename = "delayed_ack_seconds", with = "seconds")]
     pub delayed_ack: Duration,
+    /// Data packets with the largest payload of one packet, or with a multiple of it.
+    pub full_packets: u64,
     /// Share of the data packets that are smaller than the MSS.
     #[serde(with = "finite")]
     pub short_packet_share: f64,

@@ -46,6 +46,8 @@ pub(crate) struct Counts {
     /// MSS of the handshake.
     pub(crate) mss_limit: Option<u32>,
     pub(crate) short_packets: u64,
+    /// Packets with the largest payload of one packet, or with a multiple of it.
+    pub(crate) full_packets: u64,
     pub(crate) max_in_flight: u64,
     pub(crate) max_window: u64,
     pub(crate) is_closed: bool,
@@ -86,10 +88,15 @@ impl Counts {
         self.packets += 1;
         let limit = self.mss_limit.unwrap_or(SUPER_PACKET);
         if packet.payload <= limit {
-            self.mss = self.sizes.add(packet.payload);
+            let mss = self.sizes.add(packet.payload);
+            if mss != self.mss {
+                (self.mss, self.full_packets) = (mss, 0);
+            }
         } else if self.mss == 0 {
             self.mss = limit.min(1448);
         }
+        // A super-packet of full packets has a multiple of their payload.
+        self.full_packets += u64::from(packet.payload >= self.mss && packet.payload.is_multiple_of(self.mss.max(1)));
         self.short_packets += u64::from(packet.payload < self.mss);
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lfn_packet::Timestamps;
+
 use crate::support::{Analyzed, Flow, GAP, MS, MSS, RTT, START};
 
 /// Sends ten answers of ten packets. The receiver waits before each request, and the sender before each answer.
@@ -78,5 +80,26 @@ fn waits_of_40_ms_above_the_rtt_are_delayed_acks() {
         let application = flow.analyze().evidence().application;
         assert_eq!(application.delayed_ack_stalls, stalls, "{delay}");
         assert_eq!(application.delayed_ack.as_nanos(), u128::from(stalls * delay));
+    }
+}
+
+#[test]
+fn pauses_between_messages_are_no_delay_of_the_path() {
+    for mut flow in [Flow::at_sender(), Flow::at_receiver()] {
+        let timestamps = |at: u64, echo: u64| Some(Timestamps { value: (at / MS) as u32, echo: (echo / MS) as u32 });
+        let mut last_ack = 0;
+        for message in 0..20_u32 {
+            let start = START + u64::from(message) * 400 * MS;
+            let echo = last_ack;
+            for number in 2 * message..2 * message + 2 {
+                let at = start + u64::from(number % 2) * GAP;
+                flow.data(at, number * MSS, MSS).options.timestamps = timestamps(at, echo);
+                last_ack = at + flow.receiver_rtt;
+                flow.ack(last_ack, (number + 1) * MSS).options.timestamps = timestamps(last_ack, at);
+            }
+        }
+        let analyzed = flow.analyze();
+        let rtt = analyzed.evidence().rtt;
+        assert!(rtt.p95.as_millis() <= 55 && rtt.max.as_millis() <= 55, "{rtt:?}");
     }
 }

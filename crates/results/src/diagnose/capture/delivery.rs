@@ -6,7 +6,7 @@ use lfn_base::figure::Figure;
 use lfn_base::units::show_duration;
 use serde_json::json;
 
-use super::faults::judged;
+use super::faults::{judged, judged_path};
 use super::found::{Found, on, percent};
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
 use crate::evidence::capture::{CaptureEvidence, PeriodLimit};
@@ -36,6 +36,8 @@ pub(in crate::diagnose) const MIN_INFLATION: f64 = 1.25;
 pub(in crate::diagnose) const MIN_MSS_DIFFERENCE: u32 = 100;
 /// Maximum share of short packets of bulk data.
 pub(in crate::diagnose) const MAX_SHORT_SHARE: f64 = 0.5;
+/// Minimum packets with the largest payload, which a message of the application does not make.
+pub(in crate::diagnose) const MIN_FULL_PACKETS: u64 = 10;
 /// Minimum marked share of the data packets, or echoes as a share of the acknowledgements.
 pub(in crate::diagnose) const MIN_MARKED_SHARE: f64 = 0.001;
 
@@ -162,7 +164,7 @@ pub(in crate::diagnose) fn black_hole(figures: &Figures) -> Option<Finding> {
 
 /// Finds a path with small packets.
 pub(in crate::diagnose) fn small_mtu(figures: &Figures) -> Option<Finding> {
-    let capture = judged(figures)?;
+    let capture = judged_path(figures)?;
     let offers = [capture.handshake.receiver_mss, capture.handshake.sender_mss];
     let offered = offers.into_iter().map(|mss| mss.map_or(0, u32::from)).min().unwrap_or(0);
     let size = match capture.path.largest_passed_bytes {
@@ -170,7 +172,8 @@ pub(in crate::diagnose) fn small_mtu(figures: &Figures) -> Option<Finding> {
         passed => passed.min(capture.mss_bytes),
     };
     let is_reduced = offered >= size + MIN_MSS_DIFFERENCE || capture.path.too_big_messages > 0;
-    let is_bulk = capture.application.short_packet_share < MAX_SHORT_SHARE && capture.data_packets >= 20;
+    let application = &capture.application;
+    let is_bulk = application.short_packet_share < MAX_SHORT_SHARE && application.full_packets >= MIN_FULL_PACKETS;
     if !is_reduced || !is_bulk || capture.path.is_silent_peer {
         return None;
     }
@@ -191,7 +194,7 @@ pub(in crate::diagnose) fn small_mtu(figures: &Figures) -> Option<Finding> {
 
 /// Finds acknowledgements that are lost or late.
 pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
-    let capture = judged(figures)?;
+    let capture = judged_path(figures)?;
     let lost = capture.delivery.lost_acknowledgements;
     let share = lost as f64 / (lost + capture.delivery.acknowledgements).max(1) as f64;
     let inflation = capture.rtt.median.as_secs_f64() / capture.rtt.base.as_secs_f64().max(1e-9);

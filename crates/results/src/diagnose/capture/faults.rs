@@ -12,6 +12,17 @@ pub(in crate::diagnose) const MIN_MISSED_SHARE: f64 = 0.002;
 /// Minimum packets with payload of a direction whose acknowledgements are all missing.
 pub(in crate::diagnose) const MIN_DATA_PACKETS: u64 = 10;
 
+/// Minimum packets with payload of a connection whose path is judged, if its payload is below [`MIN_PATH_PAYLOAD`].
+pub(in crate::diagnose) const MIN_PATH_PACKETS: u64 = 20;
+/// Minimum payload of a connection with fewer packets, which are super-packets. Slow start from ten packets (RFC 6928) sends
+/// this in three RTTs.
+pub(in crate::diagnose) const MIN_PATH_PAYLOAD: u64 = 65_536;
+
+/// Returns the evidence of a capture with enough data for a judgement of the queue, the MTU and the delay of the path.
+pub(super) fn judged_path(figures: &Figures) -> Option<&CaptureEvidence> {
+    judged(figures).filter(|capture| capture.data_packets >= MIN_PATH_PACKETS || capture.payload.0 >= MIN_PATH_PAYLOAD)
+}
+
 /// Returns the evidence of a capture with enough packets for a judgement.
 pub(super) fn judged(figures: &Figures) -> Option<&CaptureEvidence> {
     figures.capture.as_deref().filter(|capture| !is_blind(capture))

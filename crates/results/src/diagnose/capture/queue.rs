@@ -5,7 +5,7 @@ use std::time::Duration;
 use lfn_base::units::show_duration;
 use serde_json::json;
 
-use super::faults::judged;
+use super::faults::{judged, judged_path};
 use super::found::{Found, on, rounded};
 use super::losses::{is_flat, is_policed, loss_figures};
 use crate::diagnose::path::MIN_QUEUEING_DELAY;
@@ -37,7 +37,7 @@ fn is_standing(capture: &CaptureEvidence) -> bool {
 
 /// Finds a queue that delays most packets.
 pub(in crate::diagnose) fn queueing(figures: &Figures) -> Option<Finding> {
-    let capture = judged(figures)?;
+    let capture = judged_path(figures)?;
     if !is_standing(capture) || capture.path_share() < MIN_PATH_SHARE {
         return None;
     }

@@ -329,6 +329,10 @@ fn bounds_of_delivery_rules_are_those_of_their_rows() {
         small(capture, 400.0);
         capture.application.short_packet_share = share;
     });
+    assert_min(Cause::SmallMtu, delivery::MIN_FULL_PACKETS as f64, &|capture, packets| {
+        small(capture, 400.0);
+        capture.application.full_packets = packets as u64;
+    });
     let lossy_return = |capture: &mut CaptureEvidence, lost: u64, share: f64| {
         capture.delivery.lost_acknowledgements = lost;
         capture.delivery.acknowledgements = (lost as f64 / share) as u64 - lost;
@@ -353,4 +357,30 @@ fn bounds_of_delivery_rules_are_those_of_their_rows() {
         capture.delivery.acknowledgements = 1_000_000;
         capture.path.ecn_echoes = (share * 1e6) as u64;
     });
+}
+
+#[test]
+fn path_of_few_packets_is_not_judged() {
+    let signs: [(Cause, &dyn Fn(&mut CaptureEvidence)); 3] = [
+        (Cause::Queueing, &|capture| {
+            (capture.rtt.p95, capture.queue.standing_share) = (capture.rtt.base * 4, 0.9);
+        }),
+        (Cause::SmallMtu, &|capture| {
+            (capture.mss_bytes, capture.path.largest_passed_bytes) = (1060, 1060);
+        }),
+        (Cause::ReturnPath, &|capture| {
+            capture.rtt.median = capture.rtt.base * 2;
+            capture.delivery.acknowledgement_delay_share = Figure::new(0.9);
+        }),
+    ];
+    for (cause, sign) in signs {
+        assert_min(cause, faults::MIN_PATH_PACKETS as f64, &|capture, packets| {
+            sign(capture);
+            (capture.data_packets, capture.payload) = (packets as u64, Bytes(20_000));
+        });
+        assert_min(cause, faults::MIN_PATH_PAYLOAD as f64, &|capture, payload| {
+            sign(capture);
+            (capture.data_packets, capture.payload) = (3, Bytes(payload as u64));
+        });
+    }
 }

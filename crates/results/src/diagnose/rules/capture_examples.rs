@@ -43,7 +43,7 @@ pub(super) fn healthy() -> CaptureEvidence {
     (capture.window.typical, capture.window.max) = (Bytes(3_000_000), Bytes(3_000_000));
     capture.window.max_in_flight = Bytes(700_000);
     (capture.queue.plateau, capture.queue.plateau_share) = (Some(BitRate(91_000_000)), 0.9);
-    capture.path.largest_passed_bytes = 1448;
+    (capture.path.largest_passed_bytes, capture.application.full_packets) = (1448, 77_000);
     capture
 }
 

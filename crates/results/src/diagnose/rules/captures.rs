@@ -20,6 +20,7 @@ const LOSSES: Threshold = of("lost packets", MinCount(losses::MIN_LOSSES));
 
 const LOSES_BY_CHANCE: Threshold =
     of("lost packets / data packets, or fewer than 5 loss events", MaxShare(delivery::MIN_LOSSY_SHARE));
+const PACKETS: Threshold = of("data packets, if less than 64 KiB of payload", MinCount(faults::MIN_PATH_PACKETS));
 
 const fn rule(
     cause: Cause,
@@ -132,6 +133,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::Queueing,
         queue::queueing,
         &[
+            PACKETS,
             of("RTT at 95 % / base RTT", MinFactor(queue::STANDING_QUEUE_RTT_FACTOR)),
             of("RTT at 95 % minus base RTT", MinTime(MIN_QUEUEING_DELAY)),
             of("time with a queue / active time", MinShare(queue::MIN_STANDING_SHARE)),
@@ -236,6 +238,8 @@ pub(super) const RULES: &[Rule] = &[
                 MinBytes(Bytes(delivery::MIN_MSS_DIFFERENCE as u64)),
             ),
             of("short packets / data packets", MaxShare(delivery::MAX_SHORT_SHARE)),
+            of("packets with the largest payload", MinCount(delivery::MIN_FULL_PACKETS)),
+            PACKETS,
         ],
         "RFC 4821",
     ),
@@ -243,6 +247,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::ReturnPath,
         delivery::return_path,
         &[
+            PACKETS,
             of("lost acknowledgements", MinCount(delivery::MIN_DISTURBED)),
             of("lost acknowledgements / acknowledgements", MinShare(delivery::MIN_LOST_ACKS_SHARE)),
             of("or acknowledgements that waited by the receiver's timestamps", MinShare(delivery::MIN_DELAYED_SHARE)),
