@@ -210,7 +210,7 @@ fn application(own: &End, other: &End) -> ApplicationEvidence {
         lockstep_block: Bytes(exchanges.median_block()),
         delayed_ack_stalls: delayed.delayed_acks,
         delayed_ack: Duration::from_nanos(delayed.delayed_ack),
-        full_packets: own.half.counts.full_packets,
+        full_packets: u64::from(own.half.counts.sizes.largest_usual().packets),
         short_packet_share: own.half.counts.short_packets as f64 / own.half.counts.packets.max(1) as f64,
     }
 }

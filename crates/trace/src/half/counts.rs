@@ -5,6 +5,8 @@ use super::segment_sizes::SegmentSizes;
 
 /// Maximum number of loss events that are kept. Later ones are only counted.
 const MAX_EVENTS: usize = 512;
+/// MSS of a direction with super-packets only, bytes: that of Ethernet with timestamps.
+const USUAL_MSS: u32 = 1448;
 /// Payload above the MSS: the packet is several packets for the network card.
 const SUPER_PACKET: u32 = 9000;
 
@@ -42,12 +44,10 @@ pub(crate) struct Counts {
     pub(crate) acknowledged: u64,
     pub(crate) packets: u64,
     pub(crate) mss: u32,
-    sizes: SegmentSizes,
+    pub(crate) sizes: SegmentSizes,
     /// MSS of the handshake.
     pub(crate) mss_limit: Option<u32>,
     pub(crate) short_packets: u64,
-    /// Packets with the largest payload of one packet, or with a multiple of it.
-    pub(crate) full_packets: u64,
     pub(crate) max_in_flight: u64,
     pub(crate) max_window: u64,
     pub(crate) is_closed: bool,
@@ -88,15 +88,14 @@ impl Counts {
         self.packets += 1;
         let limit = self.mss_limit.unwrap_or(SUPER_PACKET);
         if packet.payload <= limit {
-            let mss = self.sizes.add(packet.payload);
-            if mss != self.mss {
-                (self.mss, self.full_packets) = (mss, 0);
-            }
-        } else if self.mss == 0 {
-            self.mss = limit.min(1448);
+            self.sizes.add(packet.payload);
+        } else {
+            self.sizes.add_super_packet(packet.payload);
         }
-        // A super-packet of full packets has a multiple of their payload.
-        self.full_packets += u64::from(packet.payload >= self.mss && packet.payload.is_multiple_of(self.mss.max(1)));
+        self.mss = match self.sizes.largest_usual().payload {
+            0 => limit.min(USUAL_MSS),
+            usual => usual,
+        };
         self.short_packets += u64::from(packet.payload < self.mss);
     }
 

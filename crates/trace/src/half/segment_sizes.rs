@@ -9,33 +9,49 @@ const MIN_SHARE_DIVISOR: u32 = 64;
 /// Counts of the largest sizes of data packets, the largest first.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentSizes {
-    sizes: [(u16, u16); MAX_SIZES],
+    sizes: [SegmentSize; MAX_SIZES],
+}
+
+/// A payload, and the packets that have it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SegmentSize {
+    /// Bytes.
+    pub(crate) payload: u32,
+    pub(crate) packets: u32,
 }
 
 impl SegmentSizes {
-    /// Counts a packet with this payload, and returns the largest usual payload, both in bytes.
-    pub(crate) fn add(&mut self, payload: u32) -> u32 {
-        let size = u16::try_from(payload).unwrap_or(u16::MAX);
-        match self.sizes.iter().position(|(known, _)| *known <= size) {
-            Some(place) if self.sizes[place].0 == size => {
-                self.sizes[place].1 += 1;
-                if self.sizes[place].1 == u16::MAX {
-                    self.sizes.iter_mut().for_each(|(_, count)| *count = count.div_ceil(2));
-                }
-            }
+    /// Counts a packet with this payload, bytes.
+    pub(crate) fn add(&mut self, payload: u32) {
+        match self.sizes.iter().position(|size| size.payload <= payload) {
+            Some(place) if self.sizes[place].payload == payload => self.sizes[place].add_packet(),
             Some(place) => {
                 self.sizes[place..].rotate_right(1);
-                self.sizes[place] = (size, 1);
+                self.sizes[place] = SegmentSize { payload, packets: 1 };
             }
             None => {}
         }
-        self.largest_usual()
     }
 
-    fn largest_usual(&self) -> u32 {
-        let total: u32 = self.sizes.iter().map(|(_, count)| u32::from(*count)).sum();
-        let is_usual = |(_, count): &&(u16, u16)| u32::from(*count) * MIN_SHARE_DIVISOR >= total;
-        self.sizes.iter().find(is_usual).map_or(0, |(size, _)| u32::from(*size))
+    /// Counts a super-packet: those of full packets have a multiple of their payload.
+    pub(crate) fn add_super_packet(&mut self, payload: u32) {
+        let divides = |size: &&mut SegmentSize| size.payload > 0 && payload.is_multiple_of(size.payload);
+        if let Some(size) = self.sizes.iter_mut().find(divides) {
+            size.add_packet();
+        }
+    }
+
+    /// Returns the largest usual size.
+    pub(crate) fn largest_usual(&self) -> SegmentSize {
+        let total = self.sizes.iter().fold(0_u32, |sum, size| sum.saturating_add(size.packets));
+        let is_usual = |size: &&SegmentSize| size.packets >= total / MIN_SHARE_DIVISOR;
+        self.sizes.iter().find(is_usual).copied().unwrap_or_default()
+    }
+}
+
+impl SegmentSize {
+    fn add_packet(&mut self) {
+        self.packets = self.packets.saturating_add(1);
     }
 }
 
@@ -43,17 +59,31 @@ impl SegmentSizes {
 mod tests {
     use super::*;
 
+    fn usual(sizes: &SegmentSizes) -> u32 {
+        sizes.largest_usual().payload
+    }
+
     #[test]
     fn rare_larger_packets_are_not_the_usual_size() {
         let mut sizes = SegmentSizes::default();
-        assert_eq!((0..5).map(|_| sizes.add(1400)).last(), Some(1400));
-        assert_eq!((0..2000).map(|_| sizes.add(748)).last(), Some(748));
+        (0..5).for_each(|_| sizes.add(1400));
+        assert_eq!(usual(&sizes), 1400);
+        (0..2000).for_each(|_| sizes.add(748));
+        assert_eq!(usual(&sizes), 748);
+    }
+
+    #[test]
+    fn super_packets_show_the_size_of_their_packets() {
+        let mut sizes = SegmentSizes::default();
+        [1000, 948, 1000, 948].into_iter().for_each(|payload| sizes.add(payload));
+        (0..500).for_each(|_| sizes.add_super_packet(2 * 948));
+        assert_eq!((usual(&sizes), sizes.largest_usual().packets), (948, 502));
     }
 
     #[test]
     fn short_packets_do_not_hide_full_ones() {
         let mut sizes = SegmentSizes::default();
-        let mss = (0..100_000).map(|number| sizes.add(if number % 50 == 0 { 1448 } else { number % 700 })).last();
-        assert_eq!(mss, Some(1448));
+        (0..100_000).for_each(|number| sizes.add(if number % 50 == 0 { 1448 } else { number % 700 }));
+        assert_eq!(usual(&sizes), 1448);
     }
 }
