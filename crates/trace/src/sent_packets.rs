@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn round_trips_at_the_sender_show_the_delay() {
-        let arrival = |(number, rtt)| Arrival::passed(number * 1_000_000, 1448, rtt, 0);
+        let arrival = |(number, rtt): (u64, u32)| Arrival::passed(number * 1_000_000, 1448, rtt, 0);
         let arrivals = [(0, 20_000), (1, 60_000), (30, 50_000), (31, 50_000), (32, 0)].map(arrival);
         let packets = sent_packets(&arrivals, SendClock::Capture { base_rtt: 20_000_000 });
         let delays: Vec<Option<u32>> = packets.iter().map(|packet| packet.delay).collect();
