@@ -86,12 +86,14 @@ fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec
     let packets = sent_packets(&arrivals, send_clock(own, &rtt, &arrivals));
     let policer = bucket::fit(&packets, 1, &tolerance);
     let loss = loss(own, &direction, &rtt, judged.startup_loss);
+    let duration = state.last.saturating_sub(state.start);
     let evidence = CaptureEvidence {
         sender: endpoint(own),
         receiver: endpoint(other),
         point: point(&rtt),
-        duration: Duration::from_nanos(state.last.saturating_sub(state.start)),
-        active: Duration::from_nanos(active),
+        duration: Duration::from_nanos(duration),
+        // The last acknowledgement reaches a distant sender after the last packet.
+        active: Duration::from_nanos(active.min(duration)),
         payload: Bytes(half.counts.payload.max(half.counts.acknowledged)),
         reverse_payload: Bytes(other.half.counts.payload.max(other.half.counts.acknowledged)),
         packets: state.packets,

@@ -84,6 +84,7 @@ fn assert_sound(evidence: &CaptureEvidence) {
         end = period.end;
     }
     assert!(end <= evidence.duration, "{end:?} of {:?}", evidence.duration);
+    assert!(evidence.active <= evidence.duration, "{:?} of {:?}", evidence.active, evidence.duration);
     let rtt = &evidence.rtt;
     assert!(rtt.base <= rtt.median && rtt.median <= rtt.p80 && rtt.p80 <= rtt.p95 && rtt.p95 <= rtt.max, "{rtt:?}");
     let shares = [
