@@ -23,8 +23,11 @@ pub const PURPLE: RGBColor = RGBColor(204, 121, 167);
 pub const INK: RGBColor = RGBColor(30, 30, 30);
 pub const RED: RGBColor = RGBColor(176, 0, 32);
 
-/// Maximum mean width of a character of a sans-serif font, relative to the size of the font.
-const CHARACTER_WIDTH: f64 = 0.6;
+/// Width of the characters of a wide sans-serif font (DejaVu Sans), relative to the size of the font.
+const NARROW_CHARACTER: f64 = 0.4;
+const USUAL_CHARACTER: f64 = 0.64;
+const CAPITAL: f64 = 0.78;
+const WIDE_CHARACTER: f64 = 1.0;
 
 /// Area of a picture.
 pub type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -72,7 +75,20 @@ pub fn write(canvas: &Canvas<'_>, text: &str, at: Pixel, size: f64, color: RGBCo
 
 /// Returns the maximum width of a text in pixels.
 pub fn text_width(text: &str, size: f64) -> i32 {
-    (CHARACTER_WIDTH * size * text.chars().count() as f64).ceil() as i32
+    (size * text.chars().map(character_width).sum::<f64>()).ceil() as i32
+}
+
+/// Returns the width of a character, relative to the size of the font.
+fn character_width(character: char) -> f64 {
+    match character {
+        'f' | 'i' | 'j' | 'l' | 'r' | 't' | 'I' | ' ' | '.' | ',' | ':' | ';' | '-' | '(' | ')' | '[' | ']' | '/' => {
+            NARROW_CHARACTER
+        }
+        'm' | 'w' | 'M' | 'W' | '%' | '@' | '…' | '→' => WIDE_CHARACTER,
+        'A'..='Z' => CAPITAL,
+        character if character.is_ascii() => USUAL_CHARACTER,
+        _ => WIDE_CHARACTER,
+    }
 }
 
 /// Returns the text in one line, with the characters that XML permits.
@@ -100,7 +116,7 @@ fn escape(text: &str) -> String {
 /// Checks of pictures, for the tests of every picture.
 #[cfg(test)]
 pub mod check {
-    use super::CHARACTER_WIDTH;
+    use super::text_width;
 
     /// Returns the texts of the picture, without title and description.
     pub fn texts(svg: &str) -> Vec<&str> {
@@ -113,24 +129,21 @@ pub mod check {
         let (width, height) = (number(svg, "width"), number(svg, "height"));
         for element in svg.split("<text ").skip(1).filter(|element| !element.contains("rotate")) {
             let text = texts(&format!("<text {element}"))[0].to_owned();
-            let text_width = CHARACTER_WIDTH * number(element, "font-size") * unescaped_length(&text);
+            let length = f64::from(text_width(&unescaped(&text), number(element, "font-size")));
             let left = match element {
                 e if e.contains("\"start\"") => number(element, "x"),
-                e if e.contains("\"end\"") => number(element, "x") - text_width,
-                _ => number(element, "x") - text_width / 2.0,
+                e if e.contains("\"end\"") => number(element, "x") - length,
+                _ => number(element, "x") - length / 2.0,
             };
-            assert!(left >= 0.0 && left + text_width <= width, "{text}: {left} + {text_width}");
+            assert!(left >= 0.0 && left + length <= width, "{text}: {left} + {length}");
             let (middle, half) = (number(element, "y"), number(element, "font-size") / 2.0);
             assert!(middle - half >= 0.0 && middle + half <= height, "{text}: {middle} of {height}");
         }
     }
 
-    fn unescaped_length(text: &str) -> f64 {
-        let escaped: usize = ["&amp;", "&lt;", "&gt;", "&quot;", "&apos;"]
-            .iter()
-            .map(|escape| text.matches(escape).count() * (escape.len() - 1))
-            .sum();
-        (text.chars().count() - escaped) as f64
+    fn unescaped(text: &str) -> String {
+        let escapes = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
+        escapes.iter().fold(text.to_owned(), |text, (escape, character)| text.replace(escape, character))
     }
 
     fn number(element: &str, name: &str) -> f64 {

@@ -167,6 +167,11 @@ impl<'a, 'b> Axes<'a, 'b> {
         self.bottom - (self.y.place(value).clamp(0.0, 1.0) * height).round() as i32
     }
 
+    /// Returns the value at the top of the plot.
+    pub fn highest(&self) -> f64 {
+        self.y.high
+    }
+
     /// Returns true if the plot has this value.
     pub fn has(&self, value: f64) -> bool {
         (0.0..=1.0).contains(&self.y.place(value))

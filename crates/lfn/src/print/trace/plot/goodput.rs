@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use lfn_base::units::{BitRate, show_duration};
+use lfn_results::evidence::capture::PeriodLimit;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
@@ -29,11 +30,15 @@ pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
     bands::draw(&axes, view)?;
     axes.draw("goodput")?;
     let ends = steps.bounds.windows(2);
-    let corners = ends.zip(&steps.rates).flat_map(|(ends, &rate)| [(ends[0], rate), (ends[1], rate)]);
-    for line in axes.lines(corners) {
+    let corners: Vec<_> = ends.zip(&steps.rates).flat_map(|(ends, &rate)| [(ends[0], rate), (ends[1], rate)]).collect();
+    // The area reaches the top of the plot where the line leaves the plot.
+    let bounded = corners.iter().map(|&(time, rate)| (time, rate.min(axes.highest())));
+    for line in axes.lines(bounded) {
         let ends = [line.first(), line.last()].map(|pixel| pixel.map_or(axes.left, |(x, _)| *x));
         let area = [(ends[0], axes.bottom)].into_iter().chain(line.iter().copied()).chain([(ends[1], axes.bottom)]);
         canvas.draw(&Polygon::new(area.collect::<Vec<_>>(), BLUE.mix(0.25).filled()))?;
+    }
+    for line in axes.lines(corners) {
         canvas.draw(&PathElement::new(line, BLUE.stroke_width(2)))?;
     }
     if peak == 0.0 {
@@ -45,9 +50,17 @@ pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
     }
     let mut entries = vec![(Sample::Area(BLUE), "goodput".to_owned())];
     for (limit, share) in bands::shares(view) {
-        entries.push((Sample::Limit(limit), format!("{} {:.0} %", limit.name(), share * 100.0)));
+        entries.push((Sample::Limit(limit), share_text(limit, share)));
     }
     legend::draw(&axes, &entries)
+}
+
+/// Returns a limit with its share of the time.
+fn share_text(limit: PeriodLimit, share: f64) -> String {
+    match share * 100.0 {
+        percent if percent < 0.5 => format!("{} < 1 %", limit.name()),
+        percent => format!("{} {percent:.0} %", limit.name()),
+    }
 }
 
 /// Writes the highest goodput at the top of the plot.
@@ -68,8 +81,7 @@ pub fn describe(view: &View<'_>) -> String {
         show_duration(std::time::Duration::from_secs_f64(steps.length())),
         BitRate(steps.peak() as u64)
     );
-    let shares: Vec<_> =
-        bands::shares(view).iter().map(|(limit, share)| format!("{} {:.0} %", limit.name(), share * 100.0)).collect();
+    let shares: Vec<_> = bands::shares(view).iter().map(|(limit, share)| share_text(*limit, *share)).collect();
     if !shares.is_empty() {
         let _ = write!(text, " Limits by time: {}.", shares.join(", "));
     }

@@ -37,7 +37,7 @@ fn ends(view: &View<'_>) -> String {
 fn facts(view: &View<'_>) -> String {
     let span = Duration::from_secs_f64(view.to - view.from);
     let bytes = view.acknowledged();
-    let mut facts = format!("{} in {}, {}", bytes.decimal(), show_duration(span), bytes.per(span));
+    let mut facts = format!("{} acknowledged in {}, {}", bytes.decimal(), show_duration(span), bytes.per(span));
     if !view.evidence.rtt.base.is_zero() {
         facts += &format!(", base RTT {}", show_duration(view.evidence.rtt.base));
     }
@@ -52,8 +52,21 @@ fn write_fitted(canvas: &Canvas<'_>, text: &str, y: i32) -> Drawn {
     let width = WIDTH - 2 * MARGIN;
     let size = SMALL_FONT.min(SMALL_FONT * f64::from(width) / f64::from(svg::text_width(text, SMALL_FONT).max(1)));
     let size = (size * 10.0).floor().max(10.0 * MIN_FONT) / 10.0;
-    let most = (f64::from(width) / f64::from(svg::text_width("x", 1000.0)) * 1000.0 / size) as usize;
-    svg::write(canvas, &shorten(text, most), (MARGIN, y), size, INK, HPos::Left)
+    svg::write(canvas, &fitted(text, width, size), (MARGIN, y), size, INK, HPos::Left)
+}
+
+/// Returns the text, or its beginning and its end, so that it is at most `width` pixels long.
+fn fitted(text: &str, width: i32, size: f64) -> String {
+    let most = |length: usize| shorten(text, length);
+    let (mut fits, mut too_long) = (1, text.chars().count() + 1);
+    while too_long - fits > 1 {
+        let middle = fits.midpoint(too_long);
+        match svg::text_width(&most(middle), size) <= width {
+            true => fits = middle,
+            false => too_long = middle,
+        }
+    }
+    most(fits)
 }
 
 /// Returns the text with at most this number of characters; an ellipsis replaces the middle.

@@ -12,6 +12,8 @@ use crate::print::svg::{self, Canvas, Drawn, INK, Pixel, SMALL_FONT};
 
 /// Width of a sample.
 const SAMPLE: i32 = 30;
+/// Pixels between two entries.
+const GAP: i32 = 20;
 /// Height of a row. A panel has two rows.
 const ROW: i32 = 27;
 /// Pixels between the bottom of the plot and the middle of the first row.
@@ -43,7 +45,7 @@ pub fn draw(axes: &Axes<'_, '_>, entries: &[(Sample, String)]) -> Drawn {
         }
         draw_sample(axes.canvas, *sample, (x, y))?;
         svg::write(axes.canvas, name, (x + SAMPLE + 8, y), SMALL_FONT, INK, HPos::Left)?;
-        x += width + 6;
+        x += width + GAP;
     }
     Ok(())
 }

@@ -11,6 +11,10 @@ use super::legend::{self, Sample};
 use super::view::View;
 use crate::print::svg::{BLUE, Canvas, Drawn, INK, SKY};
 
+/// Time without samples that interrupts the line, in base RTTs, and as a share of the shown time.
+const MAX_GAP: f64 = 4.0;
+const MAX_GAP_SHARE: f64 = 0.02;
+
 /// Draws the panel on its canvas.
 pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
     let base = view.evidence.rtt.base;
@@ -18,9 +22,10 @@ pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
     let axes = Axes::new(canvas, view, Scale::duration(highest.as_secs_f64().max(1e-6)), 0);
     axes.draw("RTT")?;
     draw_range(&axes, view)?;
-    let mean = samples(view).map(|point| (view.seconds(point.start), point.value.mean().as_secs_f64()));
-    for line in axes.lines(mean) {
-        canvas.draw(&PathElement::new(line, BLUE.stroke_width(2)))?;
+    for part in without_gaps(&axes, view) {
+        for line in axes.lines(part) {
+            canvas.draw(&PathElement::new(line, BLUE.stroke_width(2)))?;
+        }
     }
     let mut entries = vec![
         (Sample::Line(BLUE, 2), "RTT, mean of the samples".to_owned()),
@@ -35,6 +40,26 @@ pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
         axes.write_empty("no RTT samples in this time")?;
     }
     legend::draw(&axes, &entries)
+}
+
+/// Returns the mean of the samples over time. A line does not cross a time without samples.
+fn without_gaps(axes: &Axes<'_, '_>, view: &View<'_>) -> Vec<Vec<(f64, f64)>> {
+    let max_gap = (MAX_GAP * view.evidence.rtt.base.as_secs_f64()).max(MAX_GAP_SHARE * (view.to - view.from));
+    let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();
+    for point in samples(view) {
+        let (time, mean) = (view.seconds(point.start), point.value.mean().as_secs_f64());
+        match parts.last_mut().filter(|part| part.last().is_some_and(|last| time - last.0 <= max_gap)) {
+            Some(part) => part.push((time, mean)),
+            None => parts.push(vec![(time, mean)]),
+        }
+    }
+    // A single sample is a short line.
+    for part in &mut parts {
+        if let [(time, mean)] = part[..] {
+            part.push((axes.time_at(axes.x(time) + 2), mean));
+        }
+    }
+    parts
 }
 
 /// Draws the range of the samples of each column as a vertical bar.

@@ -12,6 +12,9 @@ use crate::print::svg::{BLUE, Canvas, Drawn, GREEN, INK, ORANGE, Pixel, RED};
 
 /// Maximum height of the window above the data, relative to the height of the data.
 const MAX_ABOVE: f64 = 0.4;
+/// Width of the lines, pixels.
+const DATA_WIDTH: u32 = 4;
+const ACKNOWLEDGED_WIDTH: u32 = 2;
 /// Side of the squares that have at most one mark of a kind.
 const MARK_GRID: i32 = 5;
 
@@ -31,17 +34,18 @@ pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
         step(&mut window, times, point.value.window_end as f64);
         step(&mut acknowledged, times, point.value.offset as f64);
     }
-    for line in axes.lines(window) {
-        legend::draw_dashes(canvas, &line, INK)?;
-    }
     for line in axes.lines(acknowledged) {
-        canvas.draw(&PathElement::new(line, GREEN.stroke_width(1)))?;
+        canvas.draw(&PathElement::new(line, GREEN.stroke_width(ACKNOWLEDGED_WIDTH)))?;
     }
     let sent = view.shown(view.series.data(SentKind::New)).iter().flat_map(|point| {
         [(view.seconds(point.start), point.value.start as f64), (view.seconds(point.end), point.value.end as f64)]
     });
     for line in axes.lines(sent) {
-        canvas.draw(&PathElement::new(line, BLUE.stroke_width(3)))?;
+        canvas.draw(&PathElement::new(line, BLUE.stroke_width(DATA_WIDTH)))?;
+    }
+    // The data reaches the end of a full window, so the window is drawn above the data.
+    for line in axes.lines(window) {
+        legend::draw_dashes(canvas, &line, INK)?;
     }
     for at in marks(&axes, view, SentKind::FillsGap) {
         legend::draw_ring(canvas, at, ORANGE)?;
@@ -58,8 +62,8 @@ pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
 fn draw_legend(view: &View<'_>, axes: &Axes<'_, '_>, window_high: f64) -> Drawn {
     let window = if axes.has(window_high) { "end of the window" } else { "end of the window (in part above)" };
     let mut entries = vec![
-        (Sample::Line(BLUE, 3), "data".to_owned()),
-        (Sample::Line(GREEN, 1), "acknowledgements".to_owned()),
+        (Sample::Line(BLUE, DATA_WIDTH), "data".to_owned()),
+        (Sample::Line(GREEN, ACKNOWLEDGED_WIDTH), "acknowledgements".to_owned()),
         (Sample::Dashes(INK), window.to_owned()),
     ];
     let retransmissions = segments(view, SentKind::Retransmission);

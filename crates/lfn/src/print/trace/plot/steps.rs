@@ -11,6 +11,8 @@ const SHORT_STEP: f64 = 0.2;
 const MAX_IDLE_SPAN: f64 = 50.0;
 /// Steps of the base RTT that find idle time.
 const IDLE_STEPS: f64 = 25.0;
+/// Minimum acknowledgements in a base RTT. Fewer ones are apart although data arrives all the time.
+const MIN_IDLE_ACKS: f64 = 10.0;
 /// Goodput below this share of the usual maximum is nearly idle.
 const IDLE_SHARE: f64 = 1.0 / 3.0;
 
@@ -82,7 +84,7 @@ fn step_length(view: &View<'_>) -> f64 {
 }
 
 /// Returns the share of the shown time with a goodput below a third of its usual maximum. None if the base RTT is
-/// unknown, if the time is too long for single gaps, or if the points are too far apart.
+/// unknown, if the time is too long for single gaps, or if the acknowledgements are too few or too far apart.
 pub fn idle_share(view: &View<'_>) -> Option<f64> {
     let rtt = view.evidence.rtt.base.as_secs_f64();
     let span = view.to - view.from;
@@ -91,6 +93,9 @@ pub fn idle_share(view: &View<'_>) -> Option<f64> {
     }
     let mut points = view.acknowledgements();
     if points.any(|point| view.seconds(point.end) - view.seconds(point.start) > SHORT_STEP * rtt) {
+        return None;
+    }
+    if (view.acknowledgements().count() as f64) < MIN_IDLE_ACKS * span / rtt {
         return None;
     }
     let steps = Steps::with_length(view, rtt / IDLE_STEPS);
