@@ -390,10 +390,6 @@ impl Half {
         if let Some(series) = &mut self.series {
             let offset = Offsets::relative(self.acknowledged);
             series.add_acknowledgement(Instant::from_nanos(at), offset, packet.window, in_flight);
-            // The bytes in flight are those before the acknowledgement, unless nothing follows.
-            if self.is_at_sender && self.acknowledged >= self.next {
-                series.add_acknowledgement(Instant::from_nanos(at), offset, packet.window, 0);
-            }
         }
         flags
     }
