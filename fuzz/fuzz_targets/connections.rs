@@ -47,7 +47,7 @@ enum Step {
     Ack { flow: u8, is_reverse: bool, missing: u16, window: u16, sack: [(u16, u8); 2], stamps: Option<(u16, u16)> },
     /// Segment with other flags and options.
     Control { flow: u8, is_reverse: bool, flags: u16, options: Options },
-    /// Any segment.
+    /// Segment with any header fields.
     Any { flow: u8, is_reverse: bool, sequence: u32, acknowledgement: u32, flags: u16, payload: u32, options: Options },
     /// The segment before, captured once more.
     Again,
