@@ -41,9 +41,9 @@ pub(in crate::diagnose) const MAX_LOW_DELAY_SHARE: f64 = 0.07;
 const MAX_HIDDEN_DELAY: f64 = 0.0045;
 const MAX_HIDDEN_SHARE: f64 = 0.25;
 
-/// Maximum delay of the packets around the losses of a policer, in base RTTs: a shaper with a large bucket has a queue that is
-/// short for its bucket.
-pub(in crate::diagnose) const MAX_DELAY_RTTS: f64 = 0.75;
+/// Maximum delay that 90 % of the losses of a policer exceed, in base RTTs: the queue of a shaper with a large bucket is short
+/// for its bucket.
+pub(in crate::diagnose) const MAX_LOW_DELAY_RTTS: f64 = 0.5;
 
 /// Maximum delay before the losses of a policer, in base RTTs, if the delays of single packets are unknown.
 pub(in crate::diagnose) const MAX_POLICED_DELAY: f64 = 0.25;
@@ -76,12 +76,9 @@ pub(super) fn is_bucket_queue(capture: &CaptureEvidence) -> bool {
 fn is_without_queue(capture: &CaptureEvidence, fit: &PolicerFit) -> bool {
     if let (Some(median), Some(low)) = (fit.delay, fit.low_delay) {
         let hidden = MAX_HIDDEN_DELAY.min(MAX_HIDDEN_SHARE * drain_time(fit));
-        let low_limit = hidden.max(MAX_LOW_DELAY_SHARE * drain_time(fit));
-        let limit = (MAX_DELAY_SHARE * drain_time(fit)).min(MAX_DELAY_RTTS * capture.rtt.base.as_secs_f64());
-        return median.as_secs_f64() <= limit && low.as_secs_f64() <= low_limit;
-    }
-    if waits_for_bucket(capture) {
-        return false;
+        let of_bucket = MAX_LOW_DELAY_SHARE * drain_time(fit);
+        let low_limit = hidden.max(of_bucket.min(MAX_LOW_DELAY_RTTS * capture.rtt.base.as_secs_f64()));
+        return median.as_secs_f64() <= MAX_DELAY_SHARE * drain_time(fit) && low.as_secs_f64() <= low_limit;
     }
     let delay = capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64();
     let has_flat_losses = capture.loss.at_flat_rtt_share >= MIN_FLAT_SHARE;
