@@ -31,7 +31,7 @@ const MIN_QUEUE: u64 = 1_000_000;
 const MIN_QUEUE_DIVISOR: u64 = 50;
 /// Minimum share of the active time in waits of lock-step, for a connection whose round trips the application limits.
 const MIN_LOCKSTEP_SHARE: f64 = 0.3;
-/// Share of the RTTs above the one that ranks a loss, with a margin for losses at the start of a burst.
+/// Share of the RTTs above the limit that ranks a loss, with a margin for losses at the start of a burst.
 const RANK_SHARE: f64 = 0.25;
 /// Maximum probability that the ranks are chance.
 const MAX_CHANCE: f64 = 0.01;

@@ -41,8 +41,7 @@ mod totals;
 
 pub use analysis::Analysis;
 pub use flags::{PacketFlag, PacketFlags};
-pub use mptcp::{MptcpConnection, Subflow};
 pub use pair::{CaptureSide, OffsetEstimate, PairMatcher};
-pub use report::{AnalysisOptions, CaptureTotals, Connection, Finished};
+pub use report::{AnalysisOptions, CaptureTotals, Connection, Finished, MptcpConnection, Subflow};
 pub use series::{AcknowledgedRange, Extent, Point, RttSamples, SentKind, SentRange, Series};
 pub use totals::{ConnectionTotals, FindingTotal, LimitTime};

@@ -13,46 +13,9 @@ use lfn_packet::{MptcpOption, TcpFlags, TcpSegment};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-use crate::report::Connection;
+use crate::report::{Connection, MptcpConnection, Subflow};
 use crate::spans::Spans;
 use crate::totals::ConnectionTotals;
-
-/// Place of a connection in its MPTCP connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Subflow {
-    /// Number of the MPTCP connection, from 1; in a result, the largest payload first.
-    pub mptcp: u64,
-    /// Number in the MPTCP connection, from 1, in the order of the first packets.
-    pub number: u64,
-    /// The subflow was added with MP_JOIN.
-    pub is_joined: bool,
-    /// Token that MP_JOIN named; for the first subflow, the token of the server, or of the client if this is unknown.
-    pub token: u32,
-    /// The server of the MPTCP connection opened the subflow.
-    pub(crate) is_reversed: bool,
-}
-
-/// A connection of MPTCP with at least one subflow in the result.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MptcpConnection {
-    /// Number of the MPTCP connection, from 1.
-    pub number: u64,
-    /// Version of MPTCP; none without the first subflow.
-    pub version: Option<u8>,
-    /// Tokens of both ends, as far as the capture shows them.
-    pub client_token: Option<u32>,
-    pub server_token: Option<u32>,
-    /// Time of the first packet, since 1970.
-    pub start: Instant,
-    /// Time in which at least one subflow was open.
-    pub duration: Duration,
-    /// Payload of the direction with more payload. Data that was sent on two subflows counts twice.
-    pub payload: Bytes,
-    /// Payload of the other direction.
-    pub reverse_payload: Bytes,
-    /// Sums of all subflows, also of those that the result does not list.
-    pub totals: ConnectionTotals,
-}
 
 /// MPTCP connections with a subflow that is open or that the result may list.
 #[derive(Debug, Default)]

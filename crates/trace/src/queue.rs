@@ -25,7 +25,7 @@ const MIN_PLATEAU_SHARE: f64 = 0.85;
 #[derive(Clone, Copy)]
 struct RateSample<'a> {
     round: &'a Round,
-    /// Bytes per second.
+    /// Delivery rate, bytes per second.
     rate: f64,
 }
 

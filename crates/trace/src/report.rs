@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use lfn_base::time::Instant;
+use lfn_base::units::Bytes;
 use lfn_packet::TcpEndpoint;
 use lfn_results::evidence::capture::CaptureEvidence;
 
-use crate::mptcp::{MptcpConnection, Subflow};
 use crate::series::Series;
 use crate::totals::ConnectionTotals;
 
@@ -87,11 +87,48 @@ pub struct CaptureTotals {
     pub evicted: u64,
     /// Connections that the result does not list, because others have more payload.
     pub unlisted: u64,
-    /// Connections of MPTCP.
+    /// MPTCP connections with at least one subflow in the capture.
     pub mptcp_connections: u64,
     /// Time of the first and of the last segment, since 1970.
     pub first: Option<Instant>,
     pub last: Option<Instant>,
+}
+
+/// Place of a connection in its MPTCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subflow {
+    /// Number of the MPTCP connection, from 1; in a result, the largest payload first.
+    pub mptcp: u64,
+    /// Number in the MPTCP connection, from 1, in the order of the first packets.
+    pub number: u64,
+    /// The subflow was added with MP_JOIN.
+    pub is_joined: bool,
+    /// Token that MP_JOIN named; for the first subflow, the token of the server, or of the client if this is unknown.
+    pub token: u32,
+    /// The server of the MPTCP connection opened the subflow.
+    pub(crate) is_reversed: bool,
+}
+
+/// A connection of MPTCP with at least one subflow in the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MptcpConnection {
+    /// Number of the MPTCP connection, from 1.
+    pub number: u64,
+    /// Version of MPTCP; none without the first subflow.
+    pub version: Option<u8>,
+    /// Tokens of both ends, as far as the capture shows them.
+    pub client_token: Option<u32>,
+    pub server_token: Option<u32>,
+    /// Time of the first packet, since 1970.
+    pub start: Instant,
+    /// Time in which at least one subflow was open.
+    pub duration: Duration,
+    /// Payload of the direction with more payload. Data that was sent on two subflows counts twice.
+    pub payload: Bytes,
+    /// Payload of the other direction.
+    pub reverse_payload: Bytes,
+    /// Sums of all subflows, also of those that the result does not list.
+    pub totals: ConnectionTotals,
 }
 
 /// Result of an analysis.

@@ -16,7 +16,7 @@ const MIN_TICKS: u32 = 20;
 pub(crate) struct SentPacket {
     /// Time of sending, nanoseconds since 1970. A constant may be missing.
     pub(crate) at: u64,
-    /// Bytes of payload.
+    /// Payload without headers, bytes.
     pub(crate) length: u32,
     /// Delay above the minimum of the connection, microseconds.
     pub(crate) delay: Option<u32>,

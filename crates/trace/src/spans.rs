@@ -18,7 +18,7 @@ struct Span {
 }
 
 impl Spans {
-    /// Adds a span.
+    /// Adds a span of time, which may overlap others.
     pub(crate) fn add(&mut self, start: Instant, end: Instant) {
         let first = self.0.partition_point(|span| span.end < start);
         let last = self.0.partition_point(|span| span.start <= end);

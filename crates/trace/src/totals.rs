@@ -14,7 +14,7 @@ pub struct ConnectionTotals {
     pub payload: Bytes,
     /// Packets of both directions.
     pub packets: u64,
-    /// Packets with payload.
+    /// TCP segments with payload.
     pub data_packets: u64,
     /// Packets that were sent again.
     pub retransmissions: u64,

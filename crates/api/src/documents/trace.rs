@@ -187,7 +187,7 @@ pub struct TracedMptcp {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TraceTotals {
-    /// Connections of TCP.
+    /// TCP connections in the capture.
     pub connections: u64,
     /// Payload of the connections in the direction with more payload, each byte counted once.
     #[serde(rename = "payload_bytes")]

@@ -24,7 +24,7 @@ pub enum Decoded {
 pub enum OtherPacket {
     Udp,
     /// UDP of port 443 with a long or short header of QUIC (RFC 9000 §17), or of another port with a long header of
-    /// version 1 or 2. Short headers of other ports cannot be told from other UDP, and are [`OtherPacket::Udp`].
+    /// version 1 or 2. Short headers of other ports look like any other UDP, and are [`OtherPacket::Udp`].
     Quic,
     /// ICMP, with the details of a packet that was too big for a link.
     Icmp {

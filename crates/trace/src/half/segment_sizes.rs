@@ -15,7 +15,7 @@ pub(crate) struct SegmentSizes {
 /// A payload, and the packets that have it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SegmentSize {
-    /// Bytes.
+    /// Payload of one packet, bytes.
     pub(crate) payload: u32,
     pub(crate) packets: u32,
 }

@@ -22,7 +22,7 @@ pub(crate) struct Run {
     pub(crate) resends: u8,
     /// Payload of the last retransmission.
     pub(crate) resent_size: u32,
-    /// Timestamp of the first packet, or of the one that filled a gap; 0 if it has none.
+    /// Timestamp of the first packet, or of the packet that filled a gap; 0 if the packet has none.
     pub(crate) timestamp: u32,
     /// The bytes filled a gap in the capture, so their first transmission was not seen.
     pub(crate) fills_gap: bool,

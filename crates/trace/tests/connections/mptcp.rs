@@ -166,7 +166,7 @@ fn declined_offer_is_no_mptcp_connection() {
 }
 
 #[test]
-fn subflow_that_the_server_opens_has_the_payload_of_its_direction() {
+fn subflow_of_the_server_has_the_payload_of_its_direction() {
     // Its opener, the server of the MPTCP connection, sends.
     let reversed = connection(1002, 300 * MS, joined(CLIENT.token), 3);
     let packets = together(&[connection(1001, 0, first(1, CLIENT, SERVER), 2), reversed]);

@@ -245,7 +245,7 @@ impl Chart<'_> {
 }
 
 const MEASURED: &str = "measured now: median, and minimum to maximum";
-const MEASURED_INACCURATE: &str = "measured now, NOT ACCURATE: median, and minimum to maximum";
+const MEASURED_INACCURATE: &str = "measured now, NOT ACCURATE: median, min to max";
 const PUBLISHED: &str = "measured in 1995: packets of 64 KB, no selective ACKs";
 
 /// Returns the pixel of a point of the plot, in bytes and bit/s.
