@@ -6,8 +6,7 @@ use lfn_packet::{MptcpOption, TcpEndpoint, TcpFlags, TcpOptions, TcpSegment, Tim
 use crate::copies::{Copies, Fingerprint};
 use crate::flags::{PacketFlag, PacketFlags};
 use crate::half::{AckPacket, DataPacket, Half, PathRtt};
-use crate::mptcp::Subflow;
-use crate::report::AnalysisOptions;
+use crate::report::{AnalysisOptions, Subflow};
 use crate::round_trip::EndRtt;
 use crate::sender_clock::SenderClock;
 use crate::series::Series;

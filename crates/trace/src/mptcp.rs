@@ -5,9 +5,7 @@
 //! subflows with the same token are one MPTCP connection without its first subflow.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
-use lfn_base::time::Instant;
 use lfn_base::units::Bytes;
 use lfn_packet::{MptcpOption, TcpFlags, TcpSegment};
 use sha1::Sha1;
