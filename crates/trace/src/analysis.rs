@@ -10,21 +10,18 @@ use lfn_results::evidence::Evidence;
 use crate::connection::ConnectionState;
 use crate::evidence;
 use crate::flags::{PacketFlag, PacketFlags};
-use crate::half::{MAX_ENTRIES, MAX_ROUNDS};
+use crate::limits::Limits;
 use crate::mptcp::MptcpConnections;
 use crate::report::{AnalysisOptions, CaptureTotals, Connection, Finished};
 use crate::shared_path::SharedPaths;
 use crate::totals::ConnectionTotals;
 
-/// Round trips and arrivals of all open connections together. Each connection has its share of these.
-const ALL_ROUNDS: usize = 100_000;
-const ALL_ARRIVALS: usize = 400_000;
-/// Minimum entries of each connection.
-const MIN_ENTRIES: usize = 8;
 /// Segments between two searches for closed connections.
 const SWEEP_INTERVAL: u64 = 65_536;
 /// Time after which a closed connection is finished, nanoseconds.
 const CLOSED_FOR: u64 = 5_000_000_000;
+/// Minimum open connections for the shortening of all lists at once.
+const MIN_SHORTENED: usize = 1_000;
 
 /// Finished connections that keep their points: those with the most payload.
 const MAX_FINISHED_SERIES: usize = 16;
@@ -34,6 +31,9 @@ const MAX_FINISHED_SERIES: usize = 16;
 pub struct Analysis {
     options: AnalysisOptions,
     open: HashMap<ConnectionKey, Box<ConnectionState>>,
+    /// Limits of each open connection, and those to which all lists were shortened at once.
+    limits: Limits,
+    shortened_to: Limits,
     finished: Vec<Connection>,
     /// Finished connections that may have points of pictures.
     finished_series: usize,
@@ -67,6 +67,8 @@ impl Analysis {
         Analysis {
             options,
             open: HashMap::new(),
+            limits: Limits::MAX,
+            shortened_to: Limits::MAX,
             finished: Vec::new(),
             finished_series: 0,
             shared: SharedPaths::default(),
@@ -84,13 +86,12 @@ impl Analysis {
         self.totals.last = self.totals.last.max(Some(at));
         if self.totals.segments.is_multiple_of(SWEEP_INTERVAL) {
             self.finish_closed(at);
+            self.shorten_open();
         }
         let key = ConnectionKey::of(segment);
-        let share = |all: usize, max: usize| (all / self.open.len().max(1)).clamp(MIN_ENTRIES, max);
-        let (rounds, arrivals) = (share(ALL_ROUNDS, MAX_ROUNDS), share(ALL_ARRIVALS, MAX_ENTRIES));
         let mut reused = false;
         if let Some(state) = self.open.get_mut(&key) {
-            state.limit(rounds, arrivals);
+            state.limit(self.limits);
             if !state.is_replaced_by(segment) {
                 if let Some(option) = segment.options.mptcp {
                     self.mptcp.note(&mut state.mptcp, option, segment);
@@ -115,7 +116,19 @@ impl Analysis {
             flags.insert(PacketFlag::ReusedPorts);
         }
         self.open.insert(key, Box::new(state));
+        self.limits = Limits::for_one_of(self.open.len());
         flags
+    }
+
+    /// Shortens the lists of connections that are idle since fewer connections were open.
+    fn shorten_open(&mut self) {
+        self.limits = Limits::for_one_of(self.open.len());
+        if self.open.len() >= MIN_SHORTENED && self.limits != self.shortened_to {
+            self.shortened_to = self.limits;
+            for state in self.open.values_mut() {
+                state.shrink_to(self.limits);
+            }
+        }
     }
 
     /// Adds a message of ICMP that a segment was too big for a link with this MTU; 0 is unknown.
@@ -152,7 +165,8 @@ impl Analysis {
         if self.finished_series > 2 * MAX_FINISHED_SERIES {
             self.drop_small_series();
         }
-        if self.finished.len() > self.options.max_finished.saturating_mul(2) {
+        let max = self.options.max_finished;
+        if self.finished.len() > max.saturating_add(max / 4) {
             self.keep_largest();
         }
     }
@@ -225,6 +239,64 @@ mod tests {
         let options = AnalysisOptions { series_points: 2000, ..AnalysisOptions::default() };
         let points = |open| options.for_one_of(open).series_points;
         assert_eq!([points(1), points(25), points(500), points(1_000_000)], [2000, 2000, 100, 50]);
+    }
+
+    /// Adds flights of data with their acknowledgements to so many open connections.
+    fn exchange(analysis: &mut Analysis, connections: u16, flights: u32) {
+        const SEGMENTS: u32 = 8;
+        const PAYLOAD: u32 = 1448;
+        let endpoint = |port| TcpEndpoint { address: core::net::Ipv4Addr::LOCALHOST.into(), port };
+        for flight in 0..flights {
+            for number in 0..connections {
+                let mut at = u64::from(flight) * 50_000_000 + u64::from(number) * 5_000;
+                let first = 1 + flight * SEGMENTS * PAYLOAD;
+                for segment in 0..SEGMENTS {
+                    let data = TcpSegment {
+                        source: endpoint(number),
+                        destination: endpoint(50_000),
+                        ip_id: Some((flight * SEGMENTS + segment) as u16),
+                        ttl: 64,
+                        ecn: 0,
+                        sequence: first + segment * PAYLOAD,
+                        acknowledgement: 1,
+                        flags: TcpFlags::ACK,
+                        window: 100,
+                        payload: PAYLOAD,
+                        options: TcpOptions::default(),
+                    };
+                    let acknowledgement = TcpSegment {
+                        source: data.destination,
+                        destination: data.source,
+                        sequence: 1,
+                        acknowledgement: first.saturating_sub((SEGMENTS - segment) * PAYLOAD).max(1),
+                        window: 60_000,
+                        payload: 0,
+                        ..data
+                    };
+                    for packet in [acknowledgement, data] {
+                        at += 100;
+                        analysis.add(Instant::from_nanos(at), &packet);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ten_thousand_open_connections_take_little_memory() {
+        let mut analysis = Analysis::new(AnalysisOptions::default());
+        exchange(&mut analysis, 10_000, 12);
+        let bytes: usize = analysis.open.values().map(|state| state.heap_bytes()).sum();
+        assert_eq!(analysis.open.len(), 10_000);
+        assert!(bytes < 10_000 * 4_900, "{} bytes per connection", bytes / 10_000);
+    }
+
+    #[test]
+    fn few_connections_have_the_full_limits() {
+        assert_eq!(Limits::for_one_of(48), Limits::MAX);
+        let (some, many) = (Limits::for_one_of(1_000), Limits::for_one_of(10_000));
+        assert_eq!([some.rounds, some.arrivals, some.runs], [100, 400, 320]);
+        assert_eq!([many.rounds, many.arrivals, many.runs], [6, 10, 8]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! One connection: its two ends, its handshake, and the data of both directions.
 
 use lfn_base::time::Instant;
-use lfn_packet::{MptcpOption, TcpEndpoint, TcpFlags, TcpOptions, TcpSegment, Timestamps};
+use lfn_packet::{MptcpOption, TcpEndpoint, TcpFlags, TcpSegment, Timestamps};
 
 use crate::copies::{Copies, Fingerprint};
 use crate::flags::{PacketFlag, PacketFlags};
 use crate::half::{AckPacket, DataPacket, Half, PathRtt};
+use crate::limits::Limits;
 use crate::report::{AnalysisOptions, Subflow};
 use crate::round_trip::EndRtt;
 use crate::sender_clock::SenderClock;
@@ -64,10 +65,33 @@ pub(crate) struct Hello {
     pub(crate) at: u64,
     /// Time of the first SYN, if several were sent.
     pub(crate) first_at: u64,
-    pub(crate) options: TcpOptions,
     pub(crate) sequence: u32,
     pub(crate) flags: TcpFlags,
     pub(crate) ttl: u8,
+    pub(crate) mss: Option<u16>,
+    pub(crate) window_scale: Option<u8>,
+    pub(crate) sack_permitted: bool,
+    pub(crate) has_timestamps: bool,
+    /// The capture ends within the options.
+    pub(crate) is_truncated: bool,
+}
+
+impl Hello {
+    fn of(at: u64, first_at: u64, segment: &TcpSegment) -> Self {
+        let options = &segment.options;
+        Hello {
+            at,
+            first_at,
+            sequence: segment.sequence,
+            flags: segment.flags,
+            ttl: segment.ttl,
+            mss: options.mss,
+            window_scale: options.window_scale,
+            sack_permitted: options.sack_permitted,
+            has_timestamps: options.timestamps.is_some(),
+            is_truncated: options.is_truncated,
+        }
+    }
 }
 
 /// IP identifications of an end, which show missing packets if they count up.
@@ -231,12 +255,25 @@ impl ConnectionState {
         }
     }
 
-    /// Limits the round trips and the arrivals of each direction.
-    pub(crate) fn limit(&mut self, rounds: usize, arrivals: usize) {
+    /// Sets the limits of the lists. Longer lists become shorter with their next entries.
+    pub(crate) fn limit(&mut self, limits: Limits) {
         for end in &mut self.ends {
-            end.half.rounds.limit = rounds;
-            end.half.arrivals.limit = arrivals;
+            end.half.limits = limits;
         }
+    }
+
+    /// Sets the limits of the lists, and shortens the lists at once.
+    pub(crate) fn shrink_to(&mut self, limits: Limits) {
+        for end in &mut self.ends {
+            end.half.shrink_to(limits);
+        }
+    }
+
+    /// Returns the bytes of memory that the state takes.
+    #[cfg(test)]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let lists = self.ends.iter().map(|end| end.half.heap_bytes() + end.rtt.heap_bytes());
+        size_of::<Self>() + lists.sum::<usize>()
     }
 
     /// Adds a segment of this connection.
@@ -250,7 +287,7 @@ impl ConnectionState {
         let mut flags = PacketFlags::default();
         self.packets += 1;
         self.truncated_options += u64::from(segment.options.is_truncated);
-        if self.copies.is_copy(&Fingerprint::of(at, segment)) {
+        if self.copies.is_copy(&Fingerprint::of(at, number, segment)) {
             self.ends[number].copies += 1;
             flags.insert(PacketFlag::CapturedTwice);
             return flags;
@@ -311,7 +348,7 @@ impl ConnectionState {
         let is_answer = segment.flags.contains(TcpFlags::ACK);
         let first_at = self.ends[number].hello.map_or(at, |hello| hello.first_at);
         let sequence = segment.sequence;
-        let hello = Hello { at, first_at, options: segment.options, sequence, flags: segment.flags, ttl: segment.ttl };
+        let hello = Hello::of(at, first_at, segment);
         let is_first = self.ends[number].hello.is_none();
         self.ends[number].hello = Some(hello);
         self.ends[number].half.start_at(sequence.wrapping_add(1));
@@ -340,7 +377,8 @@ impl ConnectionState {
 
     fn note_timestamps(&mut self, number: usize, at: u64, segment: &TcpSegment, timestamps: Timestamps) {
         let Timestamps { value, echo } = timestamps;
-        self.ends[1 - number].rtt.sent_timestamp(value, at);
+        let other = &mut self.ends[1 - number];
+        other.rtt.sent_timestamp(value, at, other.half.limits.timestamps);
         if segment.flags.contains(TcpFlags::SYN) {
             return;
         }
@@ -380,7 +418,7 @@ impl ConnectionState {
         let rtt = self.path_rtt(1 - number);
         let [first, second] = &mut self.ends;
         let (own, other) = if number == 0 { (first, second) } else { (second, first) };
-        let before = other.half.counts.acknowledged;
+        let before = other.half.acknowledged_payload;
         let flags = other.half.acknowledge(&packet, &rtt, |sample, is_prompt| {
             if is_prompt {
                 own.rtt.add_prompt(sample);
@@ -388,7 +426,7 @@ impl ConnectionState {
                 own.rtt.add(sample);
             }
         });
-        own.ids.add(segment.ip_id, other.half.counts.acknowledged - before);
+        own.ids.add(segment.ip_id, other.half.acknowledged_payload - before);
         flags
     }
 
@@ -396,7 +434,7 @@ impl ConnectionState {
         if self.ends[number].half.counts.mss_limit.is_none()
             && let Some(hello) = self.ends[1 - number].hello
         {
-            self.ends[number].half.counts.mss_limit = hello.options.mss.map(u32::from).filter(|mss| *mss >= 88);
+            self.ends[number].half.counts.mss_limit = hello.mss.map(u32::from).filter(|mss| *mss >= 88);
         }
         let packet = DataPacket {
             at,
@@ -414,10 +452,10 @@ impl ConnectionState {
 
     /// Returns the scale of the windows that an end advertises, if the handshake shows it.
     pub(crate) fn window_scale(&self, number: usize) -> Option<u8> {
-        let known = |number: usize| self.ends[number].hello.filter(|hello| !hello.options.is_truncated);
-        let own = known(number)?.options.window_scale;
+        let known = |number: usize| self.ends[number].hello.filter(|hello| !hello.is_truncated);
+        let own = known(number)?.window_scale;
         let other = match known(1 - number) {
-            Some(hello) => hello.options.window_scale,
+            Some(hello) => hello.window_scale,
             // Without the other SYN, an end that offers a scale is believed.
             None => own,
         };

@@ -1,6 +1,6 @@
 //! Packets that stand in the capture twice.
 
-use lfn_packet::{TcpEndpoint, TcpSegment};
+use lfn_packet::TcpSegment;
 
 /// Packets that are compared with the next one.
 const REMEMBERED: usize = 4;
@@ -13,37 +13,44 @@ const MAX_DISTANCE_WITHOUT_ID: u64 = 100_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     at: u64,
-    source: TcpEndpoint,
-    ip_id: Option<u16>,
     sequence: u32,
     acknowledgement: u32,
     payload: u32,
-    timestamp: Option<u32>,
+    /// Value of the timestamps option; 0 without it.
+    timestamp: u32,
+    has_timestamp: bool,
+    /// Number of the end that sent the packet.
+    end: u8,
+    /// IP identification; 0 without it.
+    ip_id: u16,
     flags: u16,
     window: u16,
 }
 
 impl Fingerprint {
-    pub(crate) fn of(at: u64, segment: &TcpSegment) -> Self {
+    /// Returns the fingerprint of a packet that one of the two ends sent.
+    pub(crate) fn of(at: u64, end: usize, segment: &TcpSegment) -> Self {
+        let timestamps = segment.options.timestamps;
         Fingerprint {
             at,
-            source: segment.source,
-            ip_id: segment.ip_id.filter(|id| *id != 0),
+            end: end as u8,
+            ip_id: segment.ip_id.unwrap_or(0),
             sequence: segment.sequence,
             acknowledgement: segment.acknowledgement,
             payload: segment.payload,
-            timestamp: segment.options.timestamps.map(|timestamps| timestamps.value),
+            timestamp: timestamps.map_or(0, |timestamps| timestamps.value),
+            has_timestamp: timestamps.is_some(),
             flags: segment.flags.0,
             window: segment.window,
         }
     }
 
     fn is_copy_of(&self, other: &Fingerprint) -> bool {
-        let max = match (self.ip_id, self.timestamp) {
-            (Some(_), _) => MAX_DISTANCE,
+        let max = match (self.ip_id, self.has_timestamp) {
             // Equal acknowledgements without payload are duplicate acknowledgements.
-            (None, Some(_)) if self.payload > 0 => MAX_DISTANCE_WITHOUT_ID,
-            (None, _) => return false,
+            (0, true) if self.payload > 0 => MAX_DISTANCE_WITHOUT_ID,
+            (0, _) => return false,
+            _ => MAX_DISTANCE,
         };
         self.at.saturating_sub(other.at) <= max && Fingerprint { at: other.at, ..*self } == *other
     }

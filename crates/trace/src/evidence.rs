@@ -44,7 +44,7 @@ pub(crate) fn finish(mut state: ConnectionState) -> (Connection, Vec<SentPacket>
     }
     let ports = [&state.ends[0], &state.ends[1]].map(|end| end.endpoint.port);
     let client = state.client.unwrap_or_else(|| usize::from(ports[0] < ports[1]));
-    let payload = |end: &End| end.half.counts.payload.max(end.half.counts.acknowledged);
+    let payload = |end: &End| end.half.counts.payload.max(end.half.acknowledged_payload);
     let sender = usize::from(payload(&state.ends[1]) > payload(&state.ends[0]));
     let (evidence, packets) = evidence(&mut state, sender);
     let series = state.ends[sender].half.series.take().map(|series| *series);
@@ -71,7 +71,7 @@ fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec
     let active: u64 = rounds.iter().map(Round::time).sum();
     let application = application(own, other);
     let base = nanos(rtt.base);
-    let has_window = other.pure_acks + other.half.counts.packets > 0 && half.counts.max_window > 0;
+    let has_window = other.pure_acks + other.half.counts.packets > 0 && half.windows.max > 0;
     let direction = JudgedDirection {
         start: state.start,
         end: state.last,
@@ -94,8 +94,8 @@ fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec
         duration: Duration::from_nanos(duration),
         // The last acknowledgement reaches a distant sender after the last packet.
         active: Duration::from_nanos(active.min(duration)),
-        payload: Bytes(half.counts.payload.max(half.counts.acknowledged)),
-        reverse_payload: Bytes(other.half.counts.payload.max(other.half.counts.acknowledged)),
+        payload: Bytes(half.counts.payload.max(half.acknowledged_payload)),
+        reverse_payload: Bytes(other.half.counts.payload.max(other.half.acknowledged_payload)),
         packets: state.packets,
         data_packets: half.counts.packets,
         mss_bytes: half.counts.mss,
@@ -178,17 +178,17 @@ fn handshake(state: &ConnectionState, sender: usize) -> Handshake {
     let lost = [own.hello, other.hello].into_iter().flatten().map(|hello| hello.at - hello.first_at).max();
     let scale = state.window_scale(1 - sender);
     Handshake {
-        is_complete: matches!(hello, (Some(a), Some(b)) if !a.options.is_truncated && !b.options.is_truncated),
+        is_complete: matches!(hello, (Some(a), Some(b)) if !a.is_truncated && !b.is_truncated),
         rtt: syn.zip(state.established).map(|(syn, at)| Duration::from_nanos(at.saturating_sub(syn.at))),
         lost_syn: Duration::from_nanos(lost.unwrap_or(0)),
         window_scale: scale.or((other.inferred_scale > 0).then_some(other.inferred_scale)),
         is_scale_inferred: scale.is_none(),
-        sender_offers_scaling: own.hello.is_some_and(|hello| hello.options.window_scale.is_some()),
-        receiver_offers_scaling: other.hello.is_some_and(|hello| hello.options.window_scale.is_some()),
-        sack: matches!(hello, (Some(a), Some(b)) if a.options.sack_permitted && b.options.sack_permitted),
-        timestamps: matches!(hello, (Some(a), Some(b)) if a.options.timestamps.is_some() && b.options.timestamps.is_some()),
-        receiver_mss: other.hello.and_then(|hello| hello.options.mss),
-        sender_mss: own.hello.and_then(|hello| hello.options.mss),
+        sender_offers_scaling: own.hello.is_some_and(|hello| hello.window_scale.is_some()),
+        receiver_offers_scaling: other.hello.is_some_and(|hello| hello.window_scale.is_some()),
+        sack: matches!(hello, (Some(a), Some(b)) if a.sack_permitted && b.sack_permitted),
+        timestamps: matches!(hello, (Some(a), Some(b)) if a.has_timestamps && b.has_timestamps),
+        receiver_mss: other.hello.and_then(|hello| hello.mss),
+        sender_mss: own.hello.and_then(|hello| hello.mss),
         ecn: matches!(hello, (Some(a), Some(b)) if offers_ecn(&a) && offers_ecn(&b)),
     }
 }
@@ -269,22 +269,22 @@ fn loss(own: &End, direction: &JudgedDirection, rtt: &CaptureRtt, startup_loss: 
 
 fn window(own: &End, direction: &JudgedDirection, active: u64) -> WindowEvidence {
     let rounds = own.half.rounds.as_slice();
-    let counts = &own.half.counts;
+    let (counts, windows) = (&own.half.counts, &own.half.windows);
     let share = |time: u64| if active == 0 { 0.0 } else { time as f64 / active as f64 };
     let full: u64 = rounds.iter().map(|round| round.full).sum();
     let binding = rounds.iter().filter(|round| direction.is_window_limited(round)).map(Round::time).sum();
     let limited = rounds.iter().filter(|round| direction.is_window_limited(round) && round.window < u64::MAX);
-    let mut windows: Vec<u64> = limited.map(|round| round.window).collect();
-    windows.sort_unstable();
+    let mut binding_windows: Vec<u64> = limited.map(|round| round.window).collect();
+    binding_windows.sort_unstable();
     WindowEvidence {
-        typical: Bytes(windows.get(windows.len() / 2).copied().unwrap_or(counts.max_window)),
-        max: Bytes(counts.max_window),
+        typical: Bytes(binding_windows.get(binding_windows.len() / 2).copied().unwrap_or(windows.max)),
+        max: Bytes(windows.max),
         max_in_flight: Bytes(counts.max_in_flight),
         full_share: share(full),
         binding_share: share(binding),
         zero: Duration::from_nanos(rounds.iter().map(|round| round.closed).sum::<u64>() + counts.closed_while_idle),
-        zero_windows: counts.zero_windows,
-        unread_share: counts.unread as f64 / counts.acknowledged.max(1) as f64,
+        zero_windows: windows.closings,
+        unread_share: windows.unread as f64 / own.half.acknowledged_payload.max(1) as f64,
         shrunk_share: share(rounds.iter().map(|round| round.shrunk).sum()),
     }
 }

@@ -32,6 +32,12 @@ impl Histogram {
         self.total += 1;
     }
 
+    /// Returns the bytes of memory that the lists take.
+    #[cfg(test)]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.octaves.capacity() * size_of::<[u16; STEPS as usize]>()
+    }
+
     /// Halves all counts, which keeps the shares of the quantiles.
     fn halve(&mut self) {
         for count in self.octaves.iter_mut().flatten() {

@@ -4,9 +4,6 @@ use std::collections::VecDeque;
 
 use crate::histogram::Histogram;
 
-/// Maximum number of remembered timestamps.
-const MAX_TIMESTAMPS: usize = 32;
-
 /// Share of the samples that may be of another path.
 const OUTLIERS: f64 = 0.02;
 /// Minimum samples for a comparison with the handshake.
@@ -116,8 +113,15 @@ impl EndRtt {
         self.delays.as_ref().map(|delays| self.min.unwrap_or(0) + delays.quantile(share))
     }
 
-    /// Remembers the timestamp of a packet towards this end.
-    pub(crate) fn sent_timestamp(&mut self, value: u32, at: u64) {
+    /// Returns the bytes of memory that the lists take.
+    #[cfg(test)]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let delays = self.delays.as_ref().map_or(0, Histogram::heap_bytes);
+        delays + self.sent.capacity() * size_of::<SentTimestamp>()
+    }
+
+    /// Remembers the timestamp of a packet towards this end. With `limit` timestamps, every second one is forgotten.
+    pub(crate) fn sent_timestamp(&mut self, value: u32, at: u64, limit: u16) {
         if self.last_value == Some(value) {
             return;
         }
@@ -127,7 +131,7 @@ impl EndRtt {
             return;
         }
         self.skipped = 0;
-        if self.sent.len() >= MAX_TIMESTAMPS {
+        if self.sent.len() >= usize::from(limit) {
             let mut keep = false;
             self.sent.retain(|_| {
                 keep = !keep;
@@ -171,7 +175,7 @@ mod tests {
     fn echo_of_a_timestamp_gives_the_time() {
         let mut rtt = EndRtt::default();
         for value in 0..1000 {
-            rtt.sent_timestamp(value, u64::from(value) * 10);
+            rtt.sent_timestamp(value, u64::from(value) * 10, 32);
         }
         let mut found = 0;
         for value in 0..1000 {
@@ -180,6 +184,6 @@ mod tests {
                 found += 1;
             }
         }
-        assert!(found > 10 && rtt.sent.len() <= MAX_TIMESTAMPS, "{found}");
+        assert!(found > 10 && rtt.sent.len() <= 32, "{found}");
     }
 }

@@ -1,7 +1,5 @@
 //! Packets of a direction that passed or were lost, in the order of their sending: the input of the token bucket fit.
 
-/// Maximum number of entries without another limit. Beyond it, neighbours that passed are merged.
-pub(crate) const MAX_ENTRIES: usize = 8192;
 /// Minimum time within which neighbours are merged, nanoseconds.
 const MIN_MERGE_TIME: u64 = 1000;
 /// Maximum doublings of this time for one merge.
@@ -32,33 +30,41 @@ impl Arrival {
 }
 
 /// Arrivals of one direction.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     entries: Vec<Arrival>,
-    /// Maximum number of entries.
-    pub(crate) limit: usize,
     /// Passed packets closer than this are merged.
     merge_within: u64,
     is_overflown: bool,
 }
 
-impl Default for Arrivals {
-    fn default() -> Self {
-        Arrivals { entries: Vec::new(), limit: MAX_ENTRIES, merge_within: 0, is_overflown: false }
-    }
-}
-
 impl Arrivals {
-    pub(crate) fn push(&mut self, arrival: Arrival) {
+    /// Adds packets. With `limit` entries, neighbours that passed are merged.
+    pub(crate) fn push(&mut self, arrival: Arrival, limit: u16) {
         if self.is_overflown {
             return;
         }
-        if self.entries.len() >= self.limit.max(16) {
-            self.merge_neighbours();
+        if self.entries.len() >= usize::from(limit) {
+            self.merge_neighbours(limit.into());
         }
         if !self.is_overflown {
             self.entries.push(arrival);
         }
+    }
+
+    /// Merges neighbours until there are at most `limit`, and returns the free memory. The last of too many losses are forgotten.
+    pub(crate) fn shrink_to(&mut self, limit: u16) {
+        let limit = usize::from(limit);
+        if self.entries.len() > limit {
+            self.merge_neighbours(limit);
+            self.entries.truncate(limit);
+        }
+        self.entries.shrink_to(limit);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Arrival>()
     }
 
     /// Returns the entries in the order of time.
@@ -68,8 +74,7 @@ impl Arrivals {
     }
 
     /// Merges neighbours that passed, until a quarter of the entries is free.
-    fn merge_neighbours(&mut self) {
-        let limit = self.limit.max(16);
+    fn merge_neighbours(&mut self, limit: usize) {
         self.entries.sort_by_key(|arrival| arrival.at);
         let span = match (self.entries.first(), self.entries.last()) {
             (Some(first), Some(last)) => last.at.saturating_sub(first.at),
@@ -104,16 +109,11 @@ mod tests {
     fn merged_arrivals_keep_bytes_and_losses() {
         let mut arrivals = Arrivals::default();
         for number in 0..50_000_u64 {
-            arrivals.push(Arrival {
-                at: number * 1_000_000,
-                length: 10,
-                rtt: 0,
-                timestamp: 0,
-                is_lost: number % 1000 == 0,
-            });
+            let is_lost = number % 1000 == 0;
+            arrivals.push(Arrival { at: number * 1_000_000, length: 10, rtt: 0, timestamp: 0, is_lost }, 8192);
         }
         let entries = arrivals.into_sorted();
-        assert!(entries.len() <= MAX_ENTRIES);
+        assert!(entries.len() <= 8192);
         assert_eq!(entries.iter().map(|arrival| u64::from(arrival.length)).sum::<u64>(), 500_000);
         assert_eq!(entries.iter().filter(|arrival| arrival.is_lost).count(), 50);
     }

@@ -1,10 +1,11 @@
 //! Counters of one direction.
 
+use std::sync::LazyLock;
+
 use super::packet::DataPacket;
 use super::segment_sizes::SegmentSizes;
+use crate::on_demand::Part;
 
-/// Maximum number of loss events that are kept. Later ones are only counted.
-const MAX_EVENTS: usize = 512;
 /// MSS of a direction with super-packets only, bytes: that of Ethernet with timestamps.
 const USUAL_MSS: u32 = 1448;
 /// Payload above the MSS: the packet is several packets for the network card.
@@ -36,12 +37,11 @@ impl Silence {
     }
 }
 
-/// Counters of one direction.
+/// Counters of one direction with data.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Payload, each byte once, that the capture has.
     pub(crate) payload: u64,
-    pub(crate) acknowledged: u64,
     pub(crate) packets: u64,
     pub(crate) mss: u32,
     pub(crate) sizes: SegmentSizes,
@@ -49,11 +49,6 @@ pub(crate) struct Counts {
     pub(crate) mss_limit: Option<u32>,
     pub(crate) short_packets: u64,
     pub(crate) max_in_flight: u64,
-    pub(crate) max_window: u64,
-    pub(crate) is_closed: bool,
-    pub(crate) zero_windows: u64,
-    /// Bytes by which the window shrank: data that the receiver had not read.
-    pub(crate) unread: u64,
     /// Nanoseconds with a closed window and no data in flight.
     pub(crate) closed_while_idle: u64,
     pub(crate) resent: u64,
@@ -81,6 +76,13 @@ pub(crate) struct Counts {
     pub(crate) lost_size: u32,
     pub(crate) events: Vec<LossEvent>,
     pub(crate) event_count: u64,
+}
+
+impl Part for Counts {
+    fn unchanged() -> &'static Self {
+        static UNCHANGED: LazyLock<Counts> = LazyLock::new(Counts::default);
+        &UNCHANGED
+    }
 }
 
 impl Counts {
@@ -117,18 +119,18 @@ impl Counts {
         self.timeout += silence;
     }
 
-    /// Adds losses of packets that were sent at `at`. Losses within one RTT are one event.
-    pub(super) fn add_loss(&mut self, at: u64, losses: u64, rtt: u64, base: u64) {
+    /// Adds losses of packets. Losses within the base RTT are one event. With `limit` events, later ones are only counted.
+    pub(super) fn add_loss(&mut self, event: LossEvent, base: u64, limit: u16) {
         let within = base.max(1_000_000);
         if let Some(last) = self.events.last_mut()
-            && at.abs_diff(last.at) <= within
+            && event.at.abs_diff(last.at) <= within
         {
-            last.losses += losses;
+            last.losses += event.losses;
             return;
         }
         self.event_count += 1;
-        if self.events.len() < MAX_EVENTS {
-            self.events.push(LossEvent { at, losses, rtt });
+        if self.events.len() < usize::from(limit) {
+            self.events.push(event);
         }
     }
 }

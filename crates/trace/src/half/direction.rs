@@ -1,26 +1,26 @@
 //! State of one direction, and the handling of its packets.
 
 use std::collections::VecDeque;
+use std::sync::LazyLock;
 
 use lfn_base::time::Instant;
 
 use super::arrivals::{Arrival, Arrivals};
-use super::counts::Counts;
+use super::counts::{Counts, LossEvent};
 use super::exchanges::Exchanges;
 use super::gaps::{Gap, Gaps};
 use super::packet::{AckPacket, DataPacket, PathRtt};
 use super::rounds::{Round, Rounds};
 use super::sent::{Run, SentRuns, micros};
+use super::windows::Windows;
 use crate::flags::{PacketFlag, PacketFlags};
+use crate::limits::Limits;
+use crate::on_demand::{OnDemand, Part};
 use crate::sequence::Offsets;
 use crate::series::{SentKind, Series};
 
 /// Retransmissions without an answer that are an outage.
 pub(crate) const MIN_UNANSWERED: u32 = 2;
-/// Maximum number of retransmitted ranges that are remembered.
-pub(super) const MAX_RESENT: usize = 32;
-/// Maximum acknowledgements on their way to the sender. Beyond it, neighbours are merged.
-pub(super) const MAX_PENDING: usize = 256;
 /// Minimum silence before a retransmission after a timeout: the minimum of Linux, without its jitter.
 pub(super) const MIN_TIMEOUT: u64 = 190_000_000;
 /// Minimum time without packets that is an outage if packets are missing afterwards.
@@ -39,24 +39,45 @@ pub(super) struct PendingAck {
     pub(super) window: u64,
 }
 
+/// Bytes that are missing or were sent again.
+#[derive(Debug, Default)]
+struct Repairs {
+    /// Bytes between others, which were lost or come late.
+    gaps: Gaps,
+    /// Acknowledged bytes that the capture lacks.
+    missed: Gaps,
+    /// Last retransmitted ranges, for reports of duplicates.
+    resent: VecDeque<std::ops::Range<u64>>,
+}
+
+impl Part for Repairs {
+    fn unchanged() -> &'static Self {
+        static UNCHANGED: LazyLock<Repairs> = LazyLock::new(Repairs::default);
+        &UNCHANGED
+    }
+}
+
 /// State of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Half {
+    pub(crate) limits: Limits,
     pub(super) offsets: Offsets,
     /// End of the data that was sent.
     pub(super) next: u64,
     /// Highest acknowledgement that the capture point saw, and that the sender knows.
     pub(super) acknowledged: u64,
     pub(super) known: u64,
+    /// Payload that was acknowledged, each byte once.
+    pub(crate) acknowledged_payload: u64,
     pub(super) pending: VecDeque<PendingAck>,
     pub(super) sent: SentRuns,
-    pub(super) gaps: Gaps,
-    pub(super) missed: Gaps,
-    pub(crate) counts: Counts,
+    repairs: OnDemand<Repairs>,
+    pub(crate) windows: Windows,
+    pub(crate) counts: OnDemand<Counts>,
     pub(crate) rounds: Rounds,
-    pub(crate) exchanges: Exchanges,
+    pub(crate) exchanges: OnDemand<Exchanges>,
     pub(crate) arrivals: Arrivals,
-    pub(super) round: Option<Round>,
+    pub(super) round: Option<Box<Round>>,
     /// End of the data in flight at the start of the round.
     pub(super) mark: u64,
     /// Time since which no data is in flight.
@@ -72,7 +93,6 @@ pub(crate) struct Half {
     pub(super) last_timestamp: Option<u32>,
     pub(super) last_ip_id: Option<u16>,
     pub(super) last_payload: u32,
-    pub(super) last_window: u64,
     /// The capture point is near the sender.
     pub(super) is_at_sender: bool,
     /// End of the highest range of a SACK option.
@@ -80,8 +100,6 @@ pub(crate) struct Half {
     /// Data was sent again, and not all data before `highest_sacked` is acknowledged.
     pub(super) is_recovering: bool,
     pub(super) duplicate_acks: u32,
-    /// Last retransmitted ranges, for reports of duplicates.
-    pub(super) resent: VecDeque<std::ops::Range<u64>>,
     pub(crate) series: Option<Box<Series>>,
 }
 
@@ -108,7 +126,25 @@ impl Half {
         for ack in &mut self.pending {
             ack.window = ack.window.saturating_mul(factor);
         }
-        self.counts.max_window = self.counts.max_window.saturating_mul(factor);
+        self.windows.max = self.windows.max.saturating_mul(factor);
+    }
+
+    /// Sets the limits of the lists, and shortens the lists at once.
+    pub(crate) fn shrink_to(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.rounds.shrink_to(limits.rounds);
+        self.arrivals.shrink_to(limits.arrivals);
+        self.sent.shrink_to(limits.runs);
+        self.pending.shrink_to(limits.pending.into());
+    }
+
+    /// Returns the bytes of memory of all parts.
+    #[cfg(test)]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let parts = self.counts.heap_bytes() + self.exchanges.heap_bytes();
+        let round = self.round.as_ref().map_or(0, |_| size_of::<Round>());
+        let pending = self.pending.capacity() * size_of::<PendingAck>();
+        parts + round + pending + self.rounds.heap_bytes() + self.arrivals.heap_bytes() + self.sent.heap_bytes()
     }
 
     pub(crate) fn is_in_round(&self) -> bool {
@@ -171,11 +207,12 @@ impl Half {
             let (timestamp, ip_id) = (packet.timestamp, packet.ip_id);
             let (after, rtt) = (self.last_sent, rtt.last());
             let after_timestamp = self.last_timestamp.unwrap_or(0);
-            self.gaps.insert(Gap { start: self.next, end: start, at, timestamp, ip_id, after, rtt, after_timestamp });
+            let gap = Gap { start: self.next, end: start, at, timestamp, ip_id, after, rtt, after_timestamp };
+            self.repairs.gaps.insert(gap, self.limits.gaps);
         }
         self.begin_round(at, rtt);
         let payload = (end - start) as u32;
-        self.sent.insert(Run {
+        let run = Run {
             start,
             end,
             first_at: packet.captured_at,
@@ -183,13 +220,13 @@ impl Half {
             size: payload,
             timestamp: packet.timestamp.unwrap_or(0),
             ..Run::default()
-        });
+        };
+        self.sent.insert(run, self.limits.runs);
         self.next = end;
         self.counts.payload += u64::from(payload);
         self.exchanges.sent(at, payload);
         let in_flight = self.in_flight();
         if let Some(round) = &mut self.round {
-            round.sent += u64::from(payload);
             if in_flight > round.in_flight {
                 (round.in_flight, round.window) = (in_flight, self.window);
             }
@@ -207,7 +244,7 @@ impl Half {
     fn old_data(&mut self, packet: &DataPacket, start: u64, end: u64, rtt: &PathRtt, flags: &mut PacketFlags) {
         let at = packet.at;
         let mut recorded_late = 0;
-        self.missed.fill(start, end, |gap| {
+        self.repairs.missed.fill(start, end, self.limits.gaps, |gap| {
             if at.saturating_sub(gap.at) < 20_000_000 {
                 recorded_late += gap.end - gap.start;
             }
@@ -225,8 +262,8 @@ impl Half {
             self.last_timeout = at;
             self.counts.unanswered_timeouts += 1;
         }
-        let mut gaps = std::mem::take(&mut self.gaps);
-        gaps.fill(start, end, |gap| {
+        let mut gaps = std::mem::take(&mut self.repairs.gaps);
+        gaps.fill(start, end, self.limits.gaps, |gap| {
             kind = SentKind::FillsGap;
             filled += gap.end - gap.start;
             if is_late(&gap, packet, rtt) {
@@ -239,7 +276,7 @@ impl Half {
             self.counts.payload += gap.end - gap.start;
             let (start, end) = (gap.start, gap.end);
             let size = (end - start) as u32;
-            self.sent.insert(Run {
+            let run = Run {
                 start,
                 end,
                 first_at: gap.at,
@@ -248,9 +285,10 @@ impl Half {
                 fills_gap: true,
                 timestamp: packet.timestamp.unwrap_or(0),
                 ..Run::default()
-            });
+            };
+            self.sent.insert(run, self.limits.runs);
         });
-        self.gaps = gaps;
+        self.repairs.gaps = gaps;
         if filled < end - start {
             self.sent_again(packet, start, end, silence, is_timeout, flags);
         }
@@ -261,20 +299,20 @@ impl Half {
     }
 
     fn lost_before(&mut self, gap: &Gap, silence: u64, is_timeout: bool, rtt: &PathRtt) {
-        let lost = packets(gap.end - gap.start, self.counts.mss);
-        self.counts.lost_before += lost;
-        self.counts.add_loss(gap.at, lost, gap.rtt, rtt.base());
+        let losses = packets(gap.end - gap.start, self.counts.mss);
+        self.counts.lost_before += losses;
+        self.counts.add_loss(LossEvent { at: gap.at, losses, rtt: gap.rtt }, rtt.base(), self.limits.events);
         if is_timeout {
             self.counts.add_timeout(silence);
         }
         if let Some(round) = &mut self.round {
-            round.resent = round.resent.saturating_add(lost as u32);
+            round.resent = round.resent.saturating_add(losses as u32);
             round.timeout += if is_timeout { silence } else { 0 };
         }
         let length = (gap.end - gap.start) as u32;
         // The lost packets came soon after the packet before them.
         let lost_at = (gap.after + 1).min(gap.at);
-        self.arrivals.push(Arrival::lost(lost_at, length, gap.after_timestamp));
+        self.arrivals.push(Arrival::lost(lost_at, length, gap.after_timestamp), self.limits.arrivals);
     }
 
     fn sent_again(
@@ -306,15 +344,16 @@ impl Half {
         if is_timeout {
             self.counts.add_timeout(silence);
         }
-        if self.resent.len() >= MAX_RESENT {
-            self.resent.pop_front();
+        let resent = &mut self.repairs.resent;
+        if resent.len() >= usize::from(self.limits.resent) {
+            resent.pop_front();
         }
-        self.resent.push_back(start..end);
+        resent.push_back(start..end);
         self.is_recovering = true;
-        let arrivals = &mut self.arrivals;
+        let (arrivals, limit) = (&mut self.arrivals, self.limits.arrivals);
         self.sent.resend(start, end, packet.captured_at, packet.payload, |run| {
             if run.resends > 0 && !run.is_reported {
-                arrivals.push(Arrival::lost(run.resent_at, run.length() as u32, 0));
+                arrivals.push(Arrival::lost(run.resent_at, run.length() as u32, 0), limit);
             }
         });
         if let Some(round) = &mut self.round {
@@ -338,7 +377,7 @@ impl Half {
         self.start_at(packet.acknowledgement);
         self.advance(at, rtt);
         let acknowledged = self.offsets.of(packet.acknowledgement);
-        self.note_window(packet, &mut flags);
+        self.windows.add(packet, self.counts.mss, &mut flags);
         self.note_sack(packet, acknowledged);
         if acknowledged > self.next {
             flags.insert(PacketFlag::AckLostSegment);
@@ -346,24 +385,19 @@ impl Half {
             // One byte is the FIN.
             if missing > 1 {
                 self.counts.missed += missing;
-                self.missed.insert(Gap {
-                    start: self.next,
-                    end: acknowledged,
-                    at,
-                    timestamp: None,
-                    ip_id: None,
-                    after: 0,
-                    rtt: 0,
-                    after_timestamp: 0,
-                });
+                let (start, end) = (self.next, acknowledged);
+                let gap = Gap { start, end, at, timestamp: None, ip_id: None, after: 0, rtt: 0, after_timestamp: 0 };
+                self.repairs.missed.insert(gap, self.limits.gaps);
             }
             self.next = acknowledged;
         }
-        self.counts.missed += self.gaps.acknowledge(acknowledged);
+        if !self.repairs.gaps.is_empty() {
+            self.counts.missed += self.repairs.gaps.acknowledge(acknowledged);
+        }
         if acknowledged > self.acknowledged {
             self.duplicate_acks = 0;
             self.remove_acknowledged(packet, acknowledged, rtt, &mut sample);
-            self.counts.acknowledged += acknowledged - self.acknowledged;
+            self.acknowledged_payload += acknowledged - self.acknowledged;
             self.acknowledged = acknowledged;
         } else if acknowledged == self.acknowledged
             && packet.payload == 0
@@ -396,31 +430,14 @@ impl Half {
 
     /// Records a time in which several retransmissions had no answer.
     fn end_silence(&mut self, at: u64) {
+        if self.counts.unanswered_timeouts == 0 {
+            return;
+        }
         if self.counts.unanswered_timeouts >= MIN_UNANSWERED {
             let start = self.last_heard.max(self.sent.front().map_or(0, |run| run.first_at));
             self.counts.add_outage(start, at);
         }
         self.counts.unanswered_timeouts = 0;
-    }
-
-    fn note_window(&mut self, packet: &AckPacket<'_>, flags: &mut PacketFlags) {
-        if packet.is_control || !packet.is_window_known {
-            return;
-        }
-        if packet.window == 0 {
-            flags.insert(PacketFlag::ZeroWindow);
-            self.counts.zero_windows += u64::from(!self.counts.is_closed);
-        } else if self.counts.is_closed {
-            flags.insert(PacketFlag::WindowUpdate);
-        }
-        self.counts.is_closed = packet.window == 0;
-        let shrunk = self.last_window.saturating_sub(packet.window);
-        // Data behind a gap also waits, and less than a packet is the usual delay of a reader.
-        if packet.sack.is_empty() && shrunk >= u64::from(self.counts.mss) {
-            self.counts.unread += shrunk;
-        }
-        self.last_window = packet.window;
-        self.counts.max_window = self.counts.max_window.max(packet.window);
     }
 
     fn note_sack(&mut self, packet: &AckPacket<'_>, acknowledged: u64) {
@@ -435,17 +452,17 @@ impl Half {
             let is_duplicate = number == 0
                 && (end <= acknowledged || packet.sack.get(1).is_some_and(|outer| within(outer, &mut self.offsets)));
             if is_duplicate {
-                let resent = self.resent.iter().position(|range| range.start < end && start < range.end);
+                let resent = self.repairs.resent.iter().position(|range| range.start < end && start < range.end);
                 match resent {
                     Some(number) => {
-                        self.resent.remove(number);
+                        self.repairs.resent.remove(number);
                         self.counts.duplicate_reports += 1;
                     }
                     None => self.counts.network_duplicates += 1,
                 }
             } else {
-                let arrivals = &mut self.arrivals;
-                self.sent.sack(start, end, packet.at, |run| arrivals.push(run.passed(run.sacked_after)));
+                let (arrivals, limit) = (&mut self.arrivals, self.limits.arrivals);
+                self.sent.sack(start, end, packet.at, |run| arrivals.push(run.passed(run.sacked_after), limit));
                 self.highest_sacked = self.highest_sacked.max(end);
             }
         }
@@ -459,16 +476,20 @@ impl Half {
         sample: &mut impl FnMut(u64, bool),
     ) {
         let at = packet.at;
-        let (counts, arrivals) = (&mut self.counts, &mut self.arrivals);
         let highest_sacked = if self.is_recovering { 0 } else { self.highest_sacked };
         self.is_recovering &= acknowledged < self.highest_sacked;
+        if self.sent.is_empty() {
+            return;
+        }
+        let (counts, limits) = (&mut *self.counts, self.limits);
+        let mut arrive = |arrival| self.arrivals.push(arrival, limits.arrivals);
         let mut newest = None;
         let mut is_clean = true;
         self.sent.acknowledge(acknowledged, |run| {
             if run.fills_gap {
                 is_clean = false;
                 if !run.is_reported {
-                    arrivals.push(run.passed(0));
+                    arrive(run.passed(0));
                 }
                 return;
             }
@@ -486,7 +507,7 @@ impl Half {
                 if !run.is_reported {
                     // The acknowledgement of data behind a filled gap is late.
                     let rtt = if is_clean { micros(at.saturating_sub(run.last_at)).max(1) } else { 0 };
-                    arrivals.push(run.passed(rtt));
+                    arrive(run.passed(rtt));
                 }
                 return;
             }
@@ -497,7 +518,7 @@ impl Half {
             if since < rtt.receiver_min * 3 / 4 || is_at_receiver(rtt) {
                 counts.spurious += lost;
                 if !run.is_reported {
-                    arrivals.push(run.passed(0));
+                    arrive(run.passed(0));
                 }
                 return;
             }
@@ -507,11 +528,12 @@ impl Half {
                 counts.passed_size = counts.passed_size.max(run.resent_size);
             }
             counts.lost_size = counts.lost_size.max(run.size.min(counts.mss));
-            counts.add_loss(run.first_at, lost, rtt.last(), rtt.base());
+            let event = LossEvent { at: run.first_at, losses: lost, rtt: rtt.last() };
+            counts.add_loss(event, rtt.base(), limits.events);
             if !run.is_reported {
                 let length = run.length() as u32;
-                arrivals.push(Arrival::lost(run.first_at, length, run.timestamp));
-                arrivals.push(Arrival::passed(run.resent_at, length, 0, 0));
+                arrive(Arrival::lost(run.first_at, length, run.timestamp));
+                arrive(Arrival::passed(run.resent_at, length, 0, 0));
             }
         });
         if let Some(sent_at) = newest.filter(|_| is_clean) {
@@ -552,7 +574,7 @@ impl Half {
         }
         if let Some(mut round) = self.round.take() {
             round.end = at.max(round.start).max(self.accounted);
-            self.rounds.push(round);
+            self.rounds.push(*round, self.limits.rounds);
         }
     }
 }

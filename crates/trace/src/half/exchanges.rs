@@ -1,5 +1,9 @@
 //! Exchanges: data that was sent and acknowledged before the next data followed, as in lock-step.
 
+use std::sync::LazyLock;
+
+use crate::on_demand::Part;
+
 /// Sizes that are kept for their median.
 const MAX_SIZES: usize = 64;
 /// A wait longer than the RTT by this much is a delayed acknowledgement: the timers of Linux (40 ms) and of other
@@ -41,6 +45,13 @@ struct Finished {
     exchange: Current,
     end: u64,
     has_timeout: bool,
+}
+
+impl Part for Exchanges {
+    fn unchanged() -> &'static Self {
+        static UNCHANGED: LazyLock<Exchanges> = LazyLock::new(Exchanges::default);
+        &UNCHANGED
+    }
 }
 
 impl Exchanges {

@@ -1,8 +1,5 @@
 //! Bytes that the capture lacks between the bytes that it has.
 
-/// Maximum number of gaps. Beyond it, the oldest are forgotten.
-const MAX_GAPS: usize = 128;
-
 /// Bytes that were skipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Gap {
@@ -27,16 +24,20 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
-    /// Adds a gap after all others.
-    pub(crate) fn insert(&mut self, gap: Gap) {
-        if self.gaps.len() >= MAX_GAPS {
-            self.gaps.remove(0);
-        }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.gaps.is_empty()
+    }
+
+    /// Adds a gap after all others. With `limit` gaps, the oldest is forgotten.
+    pub(crate) fn insert(&mut self, gap: Gap, limit: u16) {
+        let excess = (self.gaps.len() + 1).saturating_sub(usize::from(limit));
+        self.gaps.drain(..excess);
         self.gaps.push(gap);
     }
 
-    /// Removes the bytes from `start` to `end` from the gaps, and calls `each` with each removed part.
-    pub(crate) fn fill(&mut self, start: u64, end: u64, mut each: impl FnMut(Gap)) {
+    /// Removes the bytes from `start` to `end` from the gaps, and calls `each` with each removed part. Beyond `limit` gaps, the
+    /// last are forgotten.
+    pub(crate) fn fill(&mut self, start: u64, end: u64, limit: u16, mut each: impl FnMut(Gap)) {
         if self.gaps.iter().all(|gap| gap.start >= end || gap.end <= start) {
             return;
         }
@@ -54,7 +55,7 @@ impl Gaps {
                 }
             }
         }
-        rest.truncate(MAX_GAPS);
+        rest.truncate(limit.into());
         self.gaps = rest;
     }
 
@@ -62,7 +63,7 @@ impl Gaps {
     pub(crate) fn acknowledge(&mut self, end: u64) -> u64 {
         let mut missing = 0;
         if self.gaps.first().is_some_and(|gap| gap.start < end) {
-            self.fill(0, end, |gap| missing += gap.end - gap.start);
+            self.fill(0, end, u16::MAX, |gap| missing += gap.end - gap.start);
         }
         missing
     }
@@ -75,19 +76,11 @@ mod tests {
     #[test]
     fn filled_parts_are_removed() {
         let mut gaps = Gaps::default();
-        gaps.insert(Gap {
-            start: 10,
-            end: 50,
-            at: 1,
-            timestamp: None,
-            ip_id: None,
-            after: 0,
-            after_timestamp: 0,
-            rtt: 0,
-        });
+        let gap = Gap { start: 10, end: 50, at: 1, timestamp: None, ip_id: None, after: 0, after_timestamp: 0, rtt: 0 };
+        gaps.insert(gap, 8);
         let mut filled = Vec::new();
-        gaps.fill(20, 30, |gap| filled.push((gap.start, gap.end)));
-        gaps.fill(0, 15, |gap| filled.push((gap.start, gap.end)));
+        gaps.fill(20, 30, 8, |gap| filled.push((gap.start, gap.end)));
+        gaps.fill(0, 15, 8, |gap| filled.push((gap.start, gap.end)));
         assert_eq!(filled, [(20, 30), (10, 15)]);
         assert_eq!(gaps.acknowledge(100), 5 + 20);
     }

@@ -13,9 +13,10 @@ mod rounds;
 mod segment_sizes;
 mod sender_view;
 mod sent;
+mod windows;
 
-pub(crate) use arrivals::{Arrival, MAX_ENTRIES};
+pub(crate) use arrivals::Arrival;
 pub(crate) use counts::{LossEvent, Silence};
 pub(crate) use direction::{Half, MIN_UNANSWERED};
 pub(crate) use packet::{AckPacket, DataPacket, PathRtt};
-pub(crate) use rounds::{MAX_ROUNDS, Round};
+pub(crate) use rounds::Round;

@@ -1,8 +1,5 @@
 //! Round trips of one direction: from the sending of data to the acknowledgement of this data.
 
-/// Maximum number of round trips without another limit. Beyond it, neighbours are merged.
-pub(crate) const MAX_ROUNDS: usize = 1024;
-
 /// One round trip, or several merged ones. Times are nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Round {
@@ -10,8 +7,6 @@ pub(crate) struct Round {
     pub(crate) end: u64,
     /// Bytes that were acknowledged.
     pub(crate) acknowledged: u64,
-    /// Bytes that were sent first.
-    pub(crate) sent: u64,
     /// Minimum of the RTT between both ends; 0 without a sample.
     pub(crate) rtt: u64,
     /// Maximum bytes in flight at the sender.
@@ -32,8 +27,6 @@ pub(crate) struct Round {
     pub(crate) is_drained: bool,
     /// Pause before the round.
     pub(crate) pause: Pause,
-    /// Round trips that were merged.
-    pub(crate) count: u32,
 }
 
 /// Time without data in flight, in nanoseconds.
@@ -68,7 +61,6 @@ impl Round {
 
     fn absorb(&mut self, next: &Round) {
         self.acknowledged += next.acknowledged;
-        self.sent += next.sent;
         self.rtt = match (self.rtt, next.rtt) {
             (0, rtt) | (rtt, 0) => rtt,
             (a, b) => a.min(b),
@@ -86,30 +78,35 @@ impl Round {
         self.pause.sender += next.pause.sender;
         self.pause.idle += next.pause.idle;
         self.end = next.end;
-        self.count += next.count;
     }
 }
 
 /// Finished round trips in order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Rounds {
     rounds: Vec<Round>,
-    /// Maximum number of entries.
-    pub(crate) limit: usize,
-}
-
-impl Default for Rounds {
-    fn default() -> Self {
-        Rounds { rounds: Vec::new(), limit: MAX_ROUNDS }
-    }
 }
 
 impl Rounds {
-    pub(crate) fn push(&mut self, round: Round) {
-        while self.rounds.len() >= self.limit.max(2) {
+    /// Adds a round trip. With `limit` round trips, neighbours are merged.
+    pub(crate) fn push(&mut self, round: Round, limit: u16) {
+        while self.rounds.len() >= usize::from(limit) {
             self.merge_neighbours();
         }
         self.rounds.push(round);
+    }
+
+    /// Merges neighbours until there are at most `limit`, and returns the free memory.
+    pub(crate) fn shrink_to(&mut self, limit: u16) {
+        while self.rounds.len() > usize::from(limit) {
+            self.merge_neighbours();
+        }
+        self.rounds.shrink_to(usize::from(limit));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.rounds.capacity() * size_of::<Round>()
     }
 
     pub(crate) fn forget_full_windows(&mut self) {
@@ -124,21 +121,14 @@ impl Rounds {
 
     /// Merges pairs of neighbours. A pause stays between rounds if it is long.
     fn merge_neighbours(&mut self) {
-        let mut merged: Vec<Round> = Vec::with_capacity(self.rounds.len() / 2 + 2);
-        let mut joined = true;
-        for round in self.rounds.drain(..) {
-            match merged.last_mut() {
-                Some(last) if !joined => {
-                    last.absorb(&round);
-                    joined = true;
-                }
-                _ => {
-                    merged.push(round);
-                    joined = false;
-                }
+        let mut joined = false;
+        self.rounds.dedup_by(|next, last| {
+            joined = !joined;
+            if joined {
+                last.absorb(next);
             }
-        }
-        self.rounds = merged;
+            joined
+        });
     }
 }
 
@@ -151,12 +141,11 @@ mod tests {
         let mut rounds = Rounds::default();
         for number in 0..10_000_u64 {
             let start = number * 10;
-            rounds.push(Round { start, end: start + 10, acknowledged: 7, count: 1, ..Round::default() });
+            rounds.push(Round { start, end: start + 10, acknowledged: 7, ..Round::default() }, 1024);
         }
         let rounds = rounds.as_slice();
-        assert!(rounds.len() <= MAX_ROUNDS);
+        assert!(rounds.len() <= 1024);
         assert_eq!(rounds.iter().map(|round| round.acknowledged).sum::<u64>(), 70_000);
-        assert_eq!(rounds.iter().map(|round| round.count).sum::<u32>(), 10_000);
         assert_eq!(rounds.last().map(|round| round.end), Some(100_000));
     }
 }

@@ -1,6 +1,6 @@
 //! The view of the sender: acknowledgements that have reached it, its bytes in flight, and its round trips.
 
-use super::direction::{Half, MAX_JUMP, MAX_PENDING, MIN_OUTAGE, PendingAck, packets};
+use super::direction::{Half, MAX_JUMP, MIN_OUTAGE, PendingAck, packets};
 use super::packet::{DataPacket, PathRtt};
 use super::rounds::{Pause, Round};
 
@@ -18,9 +18,9 @@ impl Half {
 
     fn pending_is_full_within(&self, due: u64) -> bool {
         let (Some(first), Some(last)) = (self.pending.front(), self.pending.back()) else { return false };
-        self.pending.len() >= MAX_PENDING
-            || (self.pending.len() > MAX_PENDING / 2
-                && due.saturating_sub(last.due) < last.due.saturating_sub(first.due) / MAX_PENDING as u64)
+        let (count, limit) = (self.pending.len(), usize::from(self.limits.pending));
+        count >= limit
+            || (count > limit / 2 && due.saturating_sub(last.due) < last.due.saturating_sub(first.due) / limit as u64)
     }
 
     /// Applies the acknowledgements that have reached the sender by `at`, and accounts for the time.
@@ -37,7 +37,7 @@ impl Half {
         let time = at.saturating_sub(self.accounted);
         let is_full = self.is_full();
         let is_closed = self.window == 0;
-        let is_shrunk = self.window.saturating_mul(2) < self.counts.max_window;
+        let is_shrunk = self.window.saturating_mul(2) < self.windows.max;
         if let Some(round) = &mut self.round {
             round.full += if is_full { time } else { 0 };
             round.closed += if is_closed { time } else { 0 };
@@ -58,15 +58,15 @@ impl Half {
             round.end = ack.due;
             round.is_drained = true;
             let has_timeout = round.timeout > 0;
-            self.rounds.push(*round);
+            self.rounds.push(**round, self.limits.rounds);
             self.round = None;
             self.drained = Some(ack.due);
             self.exchanges.drained(ack.due, rtt.base(), self.counts.mss, has_timeout);
         } else if self.known >= self.mark {
             round.end = ack.due;
-            self.rounds.push(*round);
+            self.rounds.push(**round, self.limits.rounds);
             self.mark = self.next;
-            self.round = Some(Round { start: ack.due, end: ack.due, count: 1, ..Round::default() });
+            **round = Round { start: ack.due, end: ack.due, ..Round::default() };
         }
     }
 
@@ -105,6 +105,6 @@ impl Half {
         }
         (self.request, self.heard_all) = (None, 0);
         self.mark = self.next + 1;
-        self.round = Some(Round { start: at, end: at, pause, count: 1, ..Round::default() });
+        self.round = Some(Box::new(Round { start: at, end: at, pause, ..Round::default() }));
     }
 }

@@ -4,9 +4,6 @@ use std::collections::VecDeque;
 
 use super::arrivals::Arrival;
 
-/// Maximum number of runs. Beyond it, neighbouring runs without retransmissions are merged.
-const MAX_RUNS: usize = 512;
-
 /// Consecutive bytes that were sent at about the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Run {
@@ -51,6 +48,12 @@ impl Run {
     fn has_history(&self) -> bool {
         self.resends > 0 || self.fills_gap
     }
+
+    /// Returns true if the next run can be merged with this one.
+    fn joins(&self, next: &Run) -> bool {
+        let is_plain = !self.has_history() && !next.has_history();
+        self.end == next.start && is_plain && self.is_sacked() == next.is_sacked()
+    }
 }
 
 /// Runs in the order of their bytes.
@@ -68,10 +71,15 @@ impl SentRuns {
         self.runs.front()
     }
 
-    /// Adds a run. Most runs come last.
-    pub(crate) fn insert(&mut self, run: Run) {
-        if self.runs.len() >= MAX_RUNS {
-            self.merge_neighbours();
+    #[cfg(test)]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.runs.capacity() * size_of::<Run>()
+    }
+
+    /// Adds a run. Most runs come last. With `limit` runs, neighbours without retransmissions are merged.
+    pub(crate) fn insert(&mut self, run: Run, limit: u16) {
+        if self.runs.len() >= usize::from(limit) {
+            self.merge_neighbours(limit.into());
         }
         match self.runs.back() {
             Some(last) if last.end > run.start => {
@@ -137,40 +145,42 @@ impl SentRuns {
     }
 
     /// Merges pairs of neighbours. If nothing can be merged, runs that the receiver reported are forgotten, then the oldest.
-    fn merge_neighbours(&mut self) {
+    fn merge_neighbours(&mut self, limit: usize) {
         let before = self.runs.len();
-        let mut merged: VecDeque<Run> = VecDeque::with_capacity(before);
-        let mut joined = false;
-        for run in self.runs.drain(..) {
-            match merged.back_mut() {
-                Some(last)
-                    if !joined
-                        && last.end == run.start
-                        && !last.has_history()
-                        && !run.has_history()
-                        && last.is_sacked() == run.is_sacked() =>
-                {
-                    last.end = run.end;
-                    last.last_at = run.last_at;
-                    last.size = last.size.max(run.size);
-                    joined = true;
-                }
-                _ => {
-                    merged.push_back(run);
-                    joined = false;
-                }
+        let mut kept = 0;
+        let mut joined = true;
+        for number in 0..before {
+            let run = self.runs[number];
+            if !joined && self.runs[kept - 1].joins(&run) {
+                let last = &mut self.runs[kept - 1];
+                last.end = run.end;
+                last.last_at = run.last_at;
+                last.size = last.size.max(run.size);
+                joined = true;
+            } else {
+                self.runs[kept] = run;
+                kept += 1;
+                joined = false;
             }
         }
-        if merged.len() + 1 > before {
-            let mut excess = merged.len().saturating_sub(MAX_RUNS * 3 / 4);
-            merged.retain(|run| {
+        self.runs.truncate(kept);
+        if kept + 1 > before {
+            let mut excess = kept.saturating_sub(limit * 3 / 4);
+            self.runs.retain(|run| {
                 let is_kept = !run.is_reported || excess == 0;
                 excess -= usize::from(!is_kept);
                 is_kept
             });
-            merged.drain(..excess);
+            self.runs.drain(..excess);
         }
-        self.runs = merged;
+    }
+
+    /// Merges neighbours until there are at most `limit`, and returns the free memory.
+    pub(crate) fn shrink_to(&mut self, limit: u16) {
+        while self.runs.len() > usize::from(limit) {
+            self.merge_neighbours(limit.into());
+        }
+        self.runs.shrink_to(limit.into());
     }
 }
 
@@ -190,7 +200,7 @@ mod tests {
     #[test]
     fn retransmitted_part_of_a_run_is_split_off() {
         let mut sent = SentRuns::default();
-        sent.insert(run(0, 100));
+        sent.insert(run(0, 100), 512);
         let mut resent = 0;
         sent.resend(30, 50, 7, 20, |run| resent += run.length());
         assert_eq!(resent, 20);
@@ -205,9 +215,9 @@ mod tests {
     fn memory_is_bounded_and_no_byte_is_lost() {
         let mut sent = SentRuns::default();
         for number in 0..100_000 {
-            sent.insert(run(number * 10, number * 10 + 10));
+            sent.insert(run(number * 10, number * 10 + 10), 512);
         }
-        assert!(sent.runs.len() <= MAX_RUNS);
+        assert!(sent.runs.len() <= 512);
         let mut bytes = 0;
         sent.acknowledge(u64::MAX, |run| bytes += run.length());
         assert_eq!(bytes, 1_000_000);
@@ -217,16 +227,16 @@ mod tests {
     fn runs_that_cannot_be_merged_are_bounded_too() {
         let mut sent = SentRuns::default();
         for number in 0..10_000 {
-            sent.insert(Run { resends: 1, ..run(number * 20, number * 20 + 10) });
+            sent.insert(Run { resends: 1, ..run(number * 20, number * 20 + 10) }, 512);
         }
-        assert!(sent.runs.len() <= MAX_RUNS);
+        assert!(sent.runs.len() <= 512);
     }
 
     #[test]
     fn reported_runs_are_forgotten_first() {
         let mut sent = SentRuns::default();
         for number in 0..1000 {
-            sent.insert(run(number * 20, number * 20 + 10));
+            sent.insert(run(number * 20, number * 20 + 10), 512);
             if number % 2 == 1 {
                 sent.sack(number * 20, number * 20 + 10, number * 20 + 500, |_| {});
             }
@@ -237,7 +247,7 @@ mod tests {
     #[test]
     fn part_of_a_run_has_the_time_of_the_first_packet() {
         let mut sent = SentRuns::default();
-        sent.insert(run(0, 100));
+        sent.insert(run(0, 100), 512);
         let mut times = Vec::new();
         sent.acknowledge(40, |run| times.push((run.end, run.last_at)));
         sent.acknowledge(100, |run| times.push((run.end, run.last_at)));
