@@ -1,5 +1,7 @@
 //! Losses: random, in bursts, with timeouts, and those of a policer.
 
+use std::time::Duration;
+
 use lfn_base::units::{BitRate, show_duration};
 use serde_json::json;
 
@@ -24,7 +26,7 @@ pub(in crate::diagnose) const MIN_POLICED: u64 = 10;
 /// Minimum share of lost and of passed packets that the token bucket explains.
 pub(in crate::diagnose) const MIN_EXPLAINED_SHARE: f64 = 0.85;
 /// The same for many losses, which a wrong bucket explains less often by chance.
-pub(in crate::diagnose) const MIN_EXPLAINED_OF_MANY: f64 = 0.8;
+pub(in crate::diagnose) const MIN_EXPLAINED_OF_MANY: f64 = 0.82;
 /// Share of the measured rate at which the sender should send: the estimate is within 4 % for most policers, and a policer also
 /// counts headers that a capture lacks.
 const REMEDY_SHARE: f64 = 0.95;
@@ -47,6 +49,10 @@ const MAX_HIDDEN_SHARE: f64 = 0.25;
 /// Maximum delay that 90 % of the losses of a policer exceed, in base RTTs: the queue of a shaper with a large bucket is short
 /// for its bucket.
 pub(in crate::diagnose) const MAX_LOW_DELAY_RTTS: f64 = 0.5;
+
+/// Delays in base RTTs, that nine tenths and half of the losses exceed, which together show a queue, also a managed one.
+pub(in crate::diagnose) const QUEUE_LOW_RTTS: f64 = 0.03;
+pub(in crate::diagnose) const QUEUE_MEDIAN_RTTS: f64 = 0.35;
 
 /// Maximum delay before the losses of a policer, in base RTTs, if the delays of single packets are unknown.
 pub(in crate::diagnose) const MAX_POLICED_DELAY: f64 = 0.25;
@@ -81,7 +87,11 @@ fn is_without_queue(capture: &CaptureEvidence, fit: &PolicerFit) -> bool {
         let hidden = MAX_HIDDEN_DELAY.min(MAX_HIDDEN_SHARE * drain_time(fit));
         let of_bucket = MAX_LOW_DELAY_SHARE * drain_time(fit);
         let low_limit = hidden.max(of_bucket.min(MAX_LOW_DELAY_RTTS * capture.rtt.base.as_secs_f64()));
-        return median.as_secs_f64() <= MAX_DELAY_SHARE * drain_time(fit) && low.as_secs_f64() <= low_limit;
+        let rtts = |delay: Duration| delay.as_secs_f64() / capture.rtt.base.as_secs_f64().max(1e-9);
+        let has_queue = rtts(low) > QUEUE_LOW_RTTS && rtts(median) > QUEUE_MEDIAN_RTTS;
+        return median.as_secs_f64() <= MAX_DELAY_SHARE * drain_time(fit)
+            && low.as_secs_f64() <= low_limit
+            && !has_queue;
     }
     let delay = capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64();
     let has_flat_losses = capture.loss.at_flat_rtt_share >= MIN_FLAT_SHARE;

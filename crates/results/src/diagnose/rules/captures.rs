@@ -122,6 +122,11 @@ pub(super) const RULES: &[Rule] = &[
             of("the same with 60 losses and more", MinShare(losses::MIN_EXPLAINED_OF_MANY)),
             of("median delay before losses / bucket at the rate", MaxShare(losses::MAX_DELAY_SHARE)),
             of("delay that 90 % of the losses exceed / bucket at the rate", MaxShare(losses::MAX_LOW_DELAY_SHARE)),
+            of("the same delay / base RTT", MaxShare(losses::MAX_LOW_DELAY_RTTS)),
+            of(
+                "the same delay / base RTT, if the median delay is above 0.35 base RTTs",
+                MaxShare(losses::QUEUE_LOW_RTTS),
+            ),
             of(
                 "without delays of single packets: delay before losses / base RTT, unless most losses have none",
                 MaxShare(losses::MAX_POLICED_DELAY),
@@ -157,6 +162,10 @@ pub(super) const RULES: &[Rule] = &[
             NOT_FLAT,
             of("lost packets", MinCount(queue::MIN_LOSSES)),
             of("queueing delay before losses / base RTT", MaxFactor(queue::MAX_SHORT_QUEUE)),
+            of(
+                "or losses of a bucket, and RTT at 95 % minus base RTT / bucket at the rate",
+                MinShare(losses::MIN_QUEUE_SHARE),
+            ),
         ],
         TRAINED,
     ),
