@@ -20,7 +20,7 @@ use crate::totals::ConnectionTotals;
 const SWEEP_INTERVAL: u64 = 65_536;
 /// Time after which a closed connection is finished, nanoseconds.
 const CLOSED_FOR: u64 = 5_000_000_000;
-/// Minimum open connections for the shortening of all lists at once.
+/// Minimum open connections before the lists of idle connections are shortened.
 const MIN_SHORTENED: usize = 1_000;
 
 /// Finished connections that keep their points: those with the most payload.
@@ -31,8 +31,9 @@ const MAX_FINISHED_SERIES: usize = 16;
 pub struct Analysis {
     options: AnalysisOptions,
     open: HashMap<ConnectionKey, Box<ConnectionState>>,
-    /// Limits of each open connection, and those to which all lists were shortened at once.
+    /// Limits of each open connection.
     limits: Limits,
+    /// Limits of the last shortening of all lists.
     shortened_to: Limits,
     finished: Vec<Connection>,
     /// Finished connections that may have points of pictures.
@@ -120,7 +121,7 @@ impl Analysis {
         flags
     }
 
-    /// Shortens the lists of connections that are idle since fewer connections were open.
+    /// Shortens the lists of all open connections. An idle connection has lists from a time with higher limits.
     fn shorten_open(&mut self) {
         self.limits = Limits::for_one_of(self.open.len());
         if self.open.len() >= MIN_SHORTENED && self.limits != self.shortened_to {

@@ -15,13 +15,14 @@ use crate::sent_packets::SentPacket;
 
 /// Minimum losses of a fit.
 const MIN_LOSSES: usize = 8;
-/// Minimum size of a bucket, packets. The time of a lost packet is not known better than that.
+/// Minimum size of a bucket, packets. The time of a lost packet has an error of about this many packets.
 const MIN_BUCKET_PACKETS: f64 = 3.2;
-/// Bucket that single losses resemble, packets. A smaller one must be more likely than losses without a cause.
+/// Size of a bucket, packets, below which its losses look like random ones. A smaller bucket must be more likely than random
+/// losses.
 const SMALL_BUCKET_PACKETS: f64 = 6.0;
 /// Rates that are tried, relative to the goodput between the losses.
 const FACTORS: [f64; 13] = [1.0, 0.97, 1.03, 0.93, 1.07, 0.87, 1.15, 0.8, 1.3, 0.7, 1.6, 2.2, 3.0];
-/// Rates of pairs of losses that are tried, relative to the goodput between all losses.
+/// Range of the tried rates between pairs of losses, relative to the goodput between all losses.
 const PAIR_FACTORS: RangeInclusive<f64> = 0.5..=3.0;
 /// Steps of the search around the best rate.
 const STEPS: [f64; 3] = [0.03, 0.01, 0.003];
@@ -29,8 +30,8 @@ const STEPS: [f64; 3] = [0.03, 0.01, 0.003];
 const MIN_PROMISING: f64 = 0.3;
 /// Losses between which other rates are measured.
 const MAX_RATE_LOSSES: usize = 24;
-/// Rates of pairs of losses that are tried.
-const PAIR_RATES: usize = 14;
+/// Number of the tried rates between pairs of losses.
+const MAX_PAIR_RATES: usize = 14;
 /// Minimum packets between two losses for a rate.
 const MIN_PAIR_PACKETS: f64 = 20.0;
 /// Sizes of the bucket that are tried for each rate.
@@ -112,7 +113,7 @@ pub(crate) fn fit(packets: &[SentPacket], connections: u32, tolerance: &Toleranc
         return None;
     }
     let between = goodput_between_losses(packets)?;
-    let mut search = Search { packets, tolerance, chance: chance(packets), best: None };
+    let mut search = Search { packets, tolerance, chance: random_loss_likelihood(packets), best: None };
     for factor in FACTORS {
         search.try_rate(between * factor);
     }
@@ -180,11 +181,11 @@ fn pair_rates(packets: &[SentPacket], tolerance: &Tolerance) -> Vec<f64> {
     }
     rates.sort_by(f64::total_cmp);
     let last = rates.len().saturating_sub(1);
-    (1..=PAIR_RATES).filter_map(|number| rates.get(number * last / (PAIR_RATES + 1)).copied()).collect()
+    (1..=MAX_PAIR_RATES).filter_map(|number| rates.get(number * last / (MAX_PAIR_RATES + 1)).copied()).collect()
 }
 
 /// Returns the logarithm of the likelihood of losses without a cause: each depends on the fate of the packet before it.
-fn chance(packets: &[SentPacket]) -> f64 {
+fn random_loss_likelihood(packets: &[SentPacket]) -> f64 {
     let mut counts = [[0_u64; 2]; 2];
     let mut before = 0;
     for packet in packets {

@@ -31,9 +31,9 @@ const MIN_QUEUE: u64 = 1_000_000;
 const MIN_QUEUE_DIVISOR: u64 = 50;
 /// Minimum share of the active time in waits of lock-step, for a connection whose round trips the application limits.
 const MIN_LOCKSTEP_SHARE: f64 = 0.3;
-/// Share of the RTTs above the limit that ranks a loss, with a margin for losses at the start of a burst.
+/// Share of losses that follow an RTT above the 80th percentile by chance: 0.2, with a margin for losses at the start of a burst.
 const RANK_SHARE: f64 = 0.25;
-/// Maximum probability that the ranks are chance.
+/// Maximum probability that this many losses follow a high RTT by chance.
 const MAX_CHANCE: f64 = 0.01;
 
 /// Ends a connection. Returns also its packets, for connections that share a path.
@@ -217,8 +217,8 @@ fn application(own: &End, other: &End) -> ApplicationEvidence {
     }
 }
 
-/// Returns the maximum RTT before a loss without a queue. A short queue is visible by its rank only: the losses follow RTTs
-/// above those of most other packets, more often than by chance.
+/// Returns the maximum RTT before a loss at which no queue is assumed. The delay of a short queue is small, so the function
+/// tests if the losses follow the highest fifth of the RTTs more often than by chance.
 fn flat_limit(events: &[LossEvent], base: u64, rtt: &CaptureRtt) -> u64 {
     let near = base + base / 10 + 1_000_000;
     let usual = nanos(rtt.p80).max(base + MIN_QUEUE.max(base / MIN_QUEUE_DIVISOR));

@@ -9,7 +9,8 @@ const ALL_EVENTS: usize = 100_000;
 const ALL_PENDING: usize = 160_000;
 const ALL_RESENT: usize = 80_000;
 const ALL_TIMESTAMPS: usize = 80_000;
-/// Open connections from which their own states take most of the memory, so that less is left for the lists.
+/// Number of open connections above which the total size of all lists decreases: the states of the connections then take most
+/// of the memory.
 const MANY: usize = 2_500;
 
 /// Maximum number of entries of the lists of one direction. Beyond it, neighbours are merged, or the oldest are forgotten.
@@ -49,7 +50,7 @@ impl Limits {
     const MIN: Limits =
         Limits { rounds: 6, arrivals: 8, runs: 8, gaps: 8, events: 8, pending: 4, resent: 4, timestamps: 4 };
 
-    /// Returns the limits of each connection, if so many are open.
+    /// Returns the limits of each connection when `open` connections share the memory.
     pub(crate) fn for_one_of(open: usize) -> Self {
         let (min, max) = (Limits::MIN, Limits::MAX);
         let parts = open.max(1).max(open * open / MANY);

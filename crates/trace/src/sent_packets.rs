@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::half::Arrival;
 
-/// Packets of which one is acknowledged without a delay of the receiver.
+/// Consecutive packets, of which the receiver acknowledges at least one without delay.
 const PROMPT_AMONG: usize = 3;
 /// Ticks of the timestamps of common kernels, nanoseconds.
 const LIKELY_TICKS: [u64; 3] = [1_000_000, 4_000_000, 10_000_000];
@@ -14,7 +14,7 @@ const MIN_TICKS: u32 = 20;
 /// A packet that passed or was lost, or neighbours that passed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SentPacket {
-    /// Time of sending, nanoseconds since 1970. A constant may be missing.
+    /// Time of sending, nanoseconds since 1970. Differs from the true time by a constant in a capture at the receiver.
     pub(crate) at: u64,
     /// Payload without headers, bytes.
     pub(crate) length: u32,
@@ -63,7 +63,7 @@ fn packet(arrival: &Arrival, delay: Option<u32>) -> SentPacket {
     SentPacket { at: arrival.at, length: arrival.length, delay, is_lost: arrival.is_lost }
 }
 
-/// Returns packets whose delay is the least of the last few: a receiver may delay an acknowledgement, above all that of the
+/// Returns packets with the minimum delay of the last few: a receiver can delay an acknowledgement, above all that of the
 /// packet before a lost one.
 fn by_round_trip(arrivals: &[Arrival], base_rtt: u64) -> Vec<SentPacket> {
     let base = u32::try_from(base_rtt / 1000).unwrap_or(u32::MAX);

@@ -300,7 +300,7 @@ fn filter_excludes_other_connections() {
         (&"192.0.2.1:40001".into(), &102.into())
     );
     let text = stdout(&trace(&["--connections", "1"], &[&file]));
-    assert!(text.contains("1 smaller connections: --connections 2"), "{text}");
+    assert!(text.contains("1 not printed: --connections 2"), "{text}");
 }
 
 #[test]

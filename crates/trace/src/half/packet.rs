@@ -31,9 +31,9 @@ impl PathRtt {
 /// A packet with payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataPacket {
-    /// Time of the capture, never before the packet before.
+    /// Capture time, but at least that of the previous packet.
     pub(crate) at: u64,
-    /// Time of the capture. Packets of several interfaces or queues can stand in the capture in another order.
+    /// Capture time as recorded. Packets of several interfaces can be out of order.
     pub(crate) captured_at: u64,
     pub(crate) sequence: u32,
     pub(crate) payload: u32,

@@ -71,7 +71,7 @@ fn add_connections(page: &mut Page, document: &TraceDocument, count: usize) {
     let shown = count.min(listed);
     if shown < listed {
         let more = grouped((listed - shown) as u64);
-        page.row("more", format!("{more} smaller connections: --connections {listed} prints them"));
+        page.row("more", format!("{more} not printed: --connections {listed} prints all"));
     }
     if (listed as u64) < all {
         let (listed, all) = (grouped(listed as u64), grouped(all));

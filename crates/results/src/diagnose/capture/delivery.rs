@@ -22,9 +22,10 @@ pub(in crate::diagnose) const MIN_OUTAGE: Duration = Duration::from_secs(1);
 pub(in crate::diagnose) const MIN_OUTAGE_SHARE: f64 = 0.1;
 /// Waits for timeouts relative to the longest one, from which many losses are the cause and not one outage.
 pub(in crate::diagnose) const MAX_OTHER_WAITS: f64 = 1.6;
-/// Minimum lost packets / data packets, and minimum loss events, of a path that loses several retransmissions in sequence by
-/// chance: the silence is no outage of its own.
+/// Minimum lost packets / data packets of a very lossy path. On such a path, several lost retransmissions in sequence are no
+/// outage.
 pub(in crate::diagnose) const MIN_LOSSY_SHARE: f64 = 0.1;
+/// Minimum loss events of a very lossy path.
 pub(in crate::diagnose) const MIN_LOSSY_EVENTS: u64 = 5;
 /// Minimum share of lost acknowledgements.
 pub(in crate::diagnose) const MIN_LOST_ACKS_SHARE: f64 = 0.05;
@@ -36,7 +37,7 @@ pub(in crate::diagnose) const MIN_INFLATION: f64 = 1.25;
 pub(in crate::diagnose) const MIN_MSS_DIFFERENCE: u32 = 100;
 /// Maximum share of short packets of bulk data.
 pub(in crate::diagnose) const MAX_SHORT_SHARE: f64 = 0.5;
-/// Minimum packets with the largest payload, which a message of the application does not make.
+/// Minimum packets with the largest payload. Fewer packets can be the end of application messages.
 pub(in crate::diagnose) const MIN_FULL_PACKETS: u64 = 10;
 /// Minimum marked share of the data packets, or echoes as a share of the acknowledgements.
 pub(in crate::diagnose) const MIN_MARKED_SHARE: f64 = 0.001;
@@ -91,7 +92,7 @@ pub(in crate::diagnose) fn duplicates(figures: &Figures) -> Option<Finding> {
     Some(found.finding(figures))
 }
 
-fn loses_by_chance(capture: &CaptureEvidence) -> bool {
+fn is_very_lossy(capture: &CaptureEvidence) -> bool {
     capture.loss.share >= MIN_LOSSY_SHARE && capture.loss.events >= MIN_LOSSY_EVENTS
 }
 
@@ -102,7 +103,7 @@ pub(in crate::diagnose) fn outage(figures: &Figures) -> Option<Finding> {
     let share = capture.share(outage);
     let has_other_waits = capture.loss.timeout.as_secs_f64() > MAX_OTHER_WAITS * outage.as_secs_f64();
     let is_short = outage < MIN_OUTAGE || share < MIN_OUTAGE_SHARE;
-    if is_short || capture.path.is_silent_peer || has_other_waits || loses_by_chance(capture) {
+    if is_short || capture.path.is_silent_peer || has_other_waits || is_very_lossy(capture) {
         return None;
     }
     let found = Found {
@@ -126,7 +127,7 @@ pub(in crate::diagnose) fn outage(figures: &Figures) -> Option<Finding> {
 /// Finds a receiver that does not answer any more.
 pub(in crate::diagnose) fn silent_peer(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    if !capture.path.is_silent_peer || capture.path.black_hole.is_some() || loses_by_chance(capture) {
+    if !capture.path.is_silent_peer || capture.path.black_hole.is_some() || is_very_lossy(capture) {
         return None;
     }
     let found = Found {

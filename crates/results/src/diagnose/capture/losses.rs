@@ -33,26 +33,30 @@ const REMEDY_SHARE: f64 = 0.95;
 /// Losses that are many.
 pub(in crate::diagnose) const MANY_POLICED: u64 = 60;
 
-/// Minimum share that the bucket explains, and minimum RTT at 95 % above the base RTT relative to the time in which the bucket
-/// drains, for a bucket that is a queue. Policers reach 0.2, except those of three packets.
+/// Minimum explained share of a bucket that is a queue.
 pub(in crate::diagnose) const MIN_QUEUE_FIT: f64 = 0.9;
+/// Minimum queueing delay (RTT at 95 % minus base RTT) / drain time of a bucket that is a queue. Policers of more than three
+/// packets reach 0.2.
 pub(in crate::diagnose) const MIN_QUEUE_SHARE: f64 = 0.65;
 
 /// Maximum delay before the losses of a policer, relative to the delay of a queue with the size of its bucket.
 pub(in crate::diagnose) const MAX_DELAY_SHARE: f64 = 0.6;
-/// The same for the tenth of the losses with the least delay: each loss of a queue has a delay before it.
+/// Maximum 10th percentile of the delay before losses / drain time of the bucket, for a policer. In a queue, every loss has a
+/// delay before it.
 pub(in crate::diagnose) const MAX_LOW_DELAY_SHARE: f64 = 0.07;
 /// Delay that a tick of timestamps and the time of a packet on a line hide, in seconds, and its maximum share.
 const MAX_HIDDEN_DELAY: f64 = 0.0045;
 const MAX_HIDDEN_SHARE: f64 = 0.25;
 
-/// Maximum delay that 90 % of the losses of a policer exceed, in base RTTs: the queue of a shaper with a large bucket is short
-/// for its bucket.
+/// Maximum 10th percentile of the delay before losses, in base RTTs, for a policer. A shaper with a large bucket has a queue
+/// that is much shorter than its bucket.
 pub(in crate::diagnose) const MAX_LOW_DELAY_RTTS: f64 = 0.5;
 
-/// Delays in base RTTs, that nine tenths and half of the losses exceed, which together show a queue, also a managed one.
-pub(in crate::diagnose) const QUEUE_LOW_RTTS: f64 = 0.03;
-pub(in crate::diagnose) const QUEUE_MEDIAN_RTTS: f64 = 0.35;
+/// 10th percentile of the delay before losses, in base RTTs. Above this and the next limit, the losses are those of a queue,
+/// also of an AQM.
+pub(in crate::diagnose) const MIN_QUEUE_LOW_RTTS: f64 = 0.03;
+/// Median of the delay before losses, in base RTTs.
+pub(in crate::diagnose) const MIN_QUEUE_MEDIAN_RTTS: f64 = 0.35;
 
 /// Maximum delay before the losses of a policer, in base RTTs, if the delays of single packets are unknown.
 pub(in crate::diagnose) const MAX_POLICED_DELAY: f64 = 0.25;
@@ -88,7 +92,7 @@ fn is_without_queue(capture: &CaptureEvidence, fit: &PolicerFit) -> bool {
         let of_bucket = MAX_LOW_DELAY_SHARE * drain_time(fit);
         let low_limit = hidden.max(of_bucket.min(MAX_LOW_DELAY_RTTS * capture.rtt.base.as_secs_f64()));
         let rtts = |delay: Duration| delay.as_secs_f64() / capture.rtt.base.as_secs_f64().max(1e-9);
-        let has_queue = rtts(low) > QUEUE_LOW_RTTS && rtts(median) > QUEUE_MEDIAN_RTTS;
+        let has_queue = rtts(low) > MIN_QUEUE_LOW_RTTS && rtts(median) > MIN_QUEUE_MEDIAN_RTTS;
         return median.as_secs_f64() <= MAX_DELAY_SHARE * drain_time(fit)
             && low.as_secs_f64() <= low_limit
             && !has_queue;
@@ -131,7 +135,8 @@ pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
         share: capture.path_share(),
         confidence: if capture.loss.events >= 3 { Confidence::High } else { Confidence::Medium },
         summary: format!(
-            "a token bucket of {} filled at {} explains {} of {} losses, and the RTT did not grow before them",
+            "a token bucket of {} filled at {} explains at least {} of {} losses and of the passed packets, and no full \
+             queue delayed the packets before the losses",
             fit.bucket,
             fit.rate,
             percent(fit.explained_share),

@@ -107,8 +107,8 @@ pub(in crate::diagnose) fn overshoot(figures: &Figures) -> Option<Finding> {
     }
     let unused = capture.queue.unused_share;
     let pauses = capture.share(super::application::pauses(capture));
-    let has_begun_before = capture.handshake.rtt.is_none();
-    if unused < MIN_UNUSED_SHARE || pauses > MAX_PAUSE_SHARE || capture.queue.competing.is_some() || has_begun_before {
+    let lacks_handshake = capture.handshake.rtt.is_none();
+    if unused < MIN_UNUSED_SHARE || pauses > MAX_PAUSE_SHARE || capture.queue.competing.is_some() || lacks_handshake {
         return None;
     }
     let found = Found {

@@ -9,7 +9,7 @@ use crate::evidence::LoadKind::Capture;
 use crate::evidence::figures::Figures;
 use lfn_base::units::Bytes;
 
-const TRAINED: &str = "tuned on half of the captures of bench/trace and scored on the other half";
+const TRAINED: &str = "tuned with the captures of bench/trace, and scored on emulated captures of new seeds";
 const POLICING: &str =
     "Flach et al., An Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016; own fit of the bucket";
 
@@ -19,7 +19,7 @@ const LOSSY: Threshold = of("lost packets / data packets", MinShare(losses::MIN_
 const LOSSES: Threshold = of("lost packets", MinCount(losses::MIN_LOSSES));
 
 const LOSES_BY_CHANCE: Threshold =
-    of("lost packets / data packets, or fewer than 5 loss events", MaxShare(delivery::MIN_LOSSY_SHARE));
+    of("lost packets / data packets, if there are 5 or more loss events", MaxShare(delivery::MIN_LOSSY_SHARE));
 const PACKETS: Threshold = of("data packets, if less than 64 KiB of payload", MinCount(faults::MIN_PATH_PACKETS));
 
 const fn rule(
@@ -125,7 +125,7 @@ pub(super) const RULES: &[Rule] = &[
             of("the same delay / base RTT", MaxShare(losses::MAX_LOW_DELAY_RTTS)),
             of(
                 "the same delay / base RTT, if the median delay is above 0.35 base RTTs",
-                MaxShare(losses::QUEUE_LOW_RTTS),
+                MaxShare(losses::MIN_QUEUE_LOW_RTTS),
             ),
             of(
                 "without delays of single packets: delay before losses / base RTT, unless most losses have none",

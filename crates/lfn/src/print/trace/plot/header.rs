@@ -57,16 +57,16 @@ fn write_fitted(canvas: &Canvas<'_>, text: &str, y: i32) -> Drawn {
 
 /// Returns the text, or its beginning and its end, so that it is at most `width` pixels long.
 fn fitted(text: &str, width: i32, size: f64) -> String {
-    let most = |length: usize| shorten(text, length);
     let (mut fits, mut too_long) = (1, text.chars().count() + 1);
     while too_long - fits > 1 {
         let middle = fits.midpoint(too_long);
-        match svg::text_width(&most(middle), size) <= width {
-            true => fits = middle,
-            false => too_long = middle,
+        if svg::text_width(&shorten(text, middle), size) <= width {
+            fits = middle;
+        } else {
+            too_long = middle;
         }
     }
-    most(fits)
+    shorten(text, fits)
 }
 
 /// Returns the text with at most this number of characters; an ellipsis replaces the middle.
