@@ -135,7 +135,7 @@ pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
         share: capture.path_share(),
         confidence: if capture.loss.events >= 3 { Confidence::High } else { Confidence::Medium },
         summary: format!(
-            "a token bucket of {} filled at {} explains at least {} of {} losses and of the passed packets, and no full \
+            "a token bucket of {} filled at {} explains {} of {} losses and of the passed packets, and no full \
              queue delayed the packets before the losses",
             fit.bucket,
             fit.rate,
