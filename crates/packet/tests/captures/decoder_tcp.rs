@@ -67,7 +67,8 @@ fn mptcp_options_have_the_key_and_the_token() {
     let ack = [&[30, 20, 0x00, 0x81][..], &key, &[9; 8]].concat();
     let both = (Some(u64::from_be_bytes(key)), Some(u64::from_be_bytes([9; 8])));
     assert_eq!(options(&ack).mptcp, capable(0, both.0, both.1));
-    let with_data = [&[30, 22, 0x01, 0x81][..], &key, &[9; 8], &[5, 0xdc]].concat();
+    // Two bytes of padding follow.
+    let with_data = [&[30, 22, 0x01, 0x81][..], &key, &[9; 8], &[5, 0xdc, 1, 1]].concat();
     assert_eq!(options(&with_data).mptcp, capable(1, both.0, both.1));
     let join = [30, 12, 0x10, 2, 0xde, 0xad, 0xbe, 0xef, 1, 2, 3, 4];
     assert_eq!(options(&join).mptcp, Some(MptcpOption::Join { token: 0xdead_beef }));
