@@ -16,7 +16,7 @@ const MANY: usize = 2_500;
 /// Maximum number of entries of the lists of one direction. Beyond it, neighbours are merged, or the oldest are forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Round trips.
+    /// Finished round trips of the data.
     pub(crate) rounds: u16,
     /// Packets that passed or were lost.
     pub(crate) arrivals: u16,
@@ -28,7 +28,7 @@ pub(crate) struct Limits {
     pub(crate) events: u16,
     /// Acknowledgements on their way to the sender.
     pub(crate) pending: u16,
-    /// Retransmitted ranges.
+    /// Ranges of data that were sent again.
     pub(crate) resent: u16,
     /// Timestamps without an echo.
     pub(crate) timestamps: u16,

@@ -226,10 +226,10 @@ impl Half {
         self.counts.payload += u64::from(payload);
         self.exchanges.sent(at, payload);
         let in_flight = self.in_flight();
-        if let Some(round) = &mut self.round {
-            if in_flight > round.in_flight {
-                (round.in_flight, round.window) = (in_flight, self.window);
-            }
+        if let Some(round) = &mut self.round
+            && in_flight > round.in_flight
+        {
+            (round.in_flight, round.window) = (in_flight, self.window);
         }
         self.counts.max_in_flight = self.counts.max_in_flight.max(in_flight);
         if self.is_full() {
