@@ -361,14 +361,14 @@ fn bounds_of_delivery_rules_are_those_of_their_rows() {
 
 #[test]
 fn path_of_few_packets_is_not_judged() {
-    let signs: [(Cause, &dyn Fn(&mut CaptureEvidence)); 3] = [
-        (Cause::Queueing, &|capture| {
+    let signs: [(Cause, fn(&mut CaptureEvidence)); 3] = [
+        (Cause::Queueing, |capture| {
             (capture.rtt.p95, capture.queue.standing_share) = (capture.rtt.base * 4, 0.9);
         }),
-        (Cause::SmallMtu, &|capture| {
+        (Cause::SmallMtu, |capture| {
             (capture.mss_bytes, capture.path.largest_passed_bytes) = (1060, 1060);
         }),
-        (Cause::ReturnPath, &|capture| {
+        (Cause::ReturnPath, |capture| {
             capture.rtt.median = capture.rtt.base * 2;
             capture.delivery.acknowledgement_delay_share = Figure::new(0.9);
         }),
