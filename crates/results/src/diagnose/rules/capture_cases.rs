@@ -17,6 +17,9 @@ const STEP: f64 = 0.002;
 /// Change of a connection with a value near a threshold.
 type Case<'a> = &'a dyn Fn(&mut CaptureEvidence, f64);
 
+/// Change of a connection to one with the signs of a cause.
+type Sign = fn(&mut CaptureEvidence);
+
 fn assert_bound(cause: Cause, finds_above: bool, bound: f64, case: Case<'_>) {
     let found = [1.0 - STEP, 1.0 + STEP].map(|factor| {
         let mut capture = healthy();
@@ -361,7 +364,7 @@ fn bounds_of_delivery_rules_are_those_of_their_rows() {
 
 #[test]
 fn path_of_few_packets_is_not_judged() {
-    let signs: [(Cause, fn(&mut CaptureEvidence)); 3] = [
+    let signs: [(Cause, Sign); 3] = [
         (Cause::Queueing, |capture| {
             (capture.rtt.p95, capture.queue.standing_share) = (capture.rtt.base * 4, 0.9);
         }),
