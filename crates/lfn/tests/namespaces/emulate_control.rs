@@ -20,7 +20,7 @@ use crate::support::harness::{Needs, Test, Weight, tests_of};
 use crate::support::rate::undisturbed;
 use crate::support::sandbox::{self, Running};
 use crate::support::schema::check_document;
-use crate::support::{ROLE, eventually, lfn, lfn_path, role_of, run_scenario, stderr, stdout};
+use crate::support::{ROLE, copy_program, eventually, lfn, lfn_path, role_of, run_scenario, stderr, stdout};
 
 /// Name of this module in the names of its tests and roles.
 const MODULE: &str = "emulate_control";
@@ -370,7 +370,7 @@ impl Home {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let [lfn, test] = [(lfn_path.to_owned(), "lfn"), (env::current_exe().unwrap(), "test")].map(|(from, name)| {
             let to = directory.path().join(name);
-            fs::copy(from, &to).unwrap();
+            copy_program(&from, &to);
             to
         });
         Home { lfn, test, _directory: directory }

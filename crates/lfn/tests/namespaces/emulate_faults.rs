@@ -341,7 +341,7 @@ fn process_limit_is_named() {
     let home = tempfile::tempdir().unwrap();
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = home.path().join("lfn");
-    fs::copy(support::lfn_path(), &program).unwrap();
+    support::copy_program(&support::lfn_path(), &program);
     for flags in [&["--rate", "10mbit", "--no-calibration"][..], &["--rate", "2gbit", "--force"]] {
         let run = |most: u32| {
             let mut command = Command::new("prlimit");

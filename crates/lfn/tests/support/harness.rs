@@ -3,13 +3,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
 use parking_lot::{Condvar, Mutex};
 
+use super::rate::RateMissed;
 use super::skip::{Missing, skip};
 use super::{is_root, missing_program};
 
@@ -36,7 +38,7 @@ pub enum Weight {
 }
 
 /// Work of a test. It panics if the test fails.
-type Work = Box<dyn FnOnce() + Send>;
+type Work = Box<dyn Fn() + Send>;
 
 /// A test with its requirements and its share of the machine.
 pub struct Test {
@@ -48,7 +50,7 @@ pub struct Test {
 
 impl Test {
     /// Creates a test of a module.
-    pub fn new(module: &str, name: &str, needs: Needs, weight: Weight, work: impl FnOnce() + Send + 'static) -> Test {
+    pub fn new(module: &str, name: &str, needs: Needs, weight: Weight, work: impl Fn() + Send + 'static) -> Test {
         Test { name: format!("{module}::{name}"), needs, weight, work: Box::new(work) }
     }
 }
@@ -89,14 +91,28 @@ pub fn run(mut tests: Vec<Test>) -> ExitCode {
                 skip(name.rsplit("::").next().unwrap_or(&name), &missing);
                 return Ok(());
             }
-            let _held = turns.take(weight, position);
-            let report = Report { name: &name, start: Instant::now() };
-            work();
-            drop(report);
-            Ok(())
+            run_in_turn(turns, weight, position, &name, &work)
         })
     });
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+/// Runs a test. If a loaded machine disturbed too many of its measurements, runs it once more, alone.
+fn run_in_turn(turns: &Turns, weight: Weight, position: usize, name: &str, work: &Work) -> Result<(), Failed> {
+    let attempt = |weight| {
+        let _held = turns.take(weight, position);
+        let _report = Report { name, start: Instant::now() };
+        panic::catch_unwind(AssertUnwindSafe(work))
+            .or_else(|payload| payload.downcast::<RateMissed>().map_or_else(|other| panic::resume_unwind(other), Err))
+    };
+    let result = match attempt(weight) {
+        Err(missed) if weight != Weight::Alone => {
+            println!("{name} runs once more, alone: {}", missed.0);
+            attempt(Weight::Alone)
+        }
+        result => result,
+    };
+    result.map_err(|missed| missed.0.into())
 }
 
 /// Prints the duration of a test when dropped, also after a panic.

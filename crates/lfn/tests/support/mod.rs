@@ -12,7 +12,7 @@ pub mod skip;
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,12 @@ use skip::Missing;
 /// Returns the path of the tested binary: `TEST_LFN_BIN` if the tests run outside of their build directory.
 pub fn lfn_path() -> PathBuf {
     std::env::var_os("TEST_LFN_BIN").map_or_else(|| env!("CARGO_BIN_EXE_lfn").into(), PathBuf::from)
+}
+
+/// Copies a program with `cp`. If this process wrote the copy, a command that another thread starts at the same time
+/// could hold it open for writing, and the kernel refuses to run such a file (`ETXTBSY`).
+pub fn copy_program(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("--").args([from, to]).status().unwrap().success());
 }
 
 /// Returns a command for the tested binary.
