@@ -108,7 +108,7 @@ impl Analysis {
             self.evict();
         }
         self.totals.connections += 1;
-        let mut state = ConnectionState::new(at, segment, &self.options.for_one_of(self.open.len() + 1));
+        let mut state = ConnectionState::new(at, segment, &self.options.per_connection(self.open.len() + 1));
         if let Some(option) = segment.options.mptcp {
             self.mptcp.note(&mut state.mptcp, option, segment);
         }
@@ -117,13 +117,13 @@ impl Analysis {
             flags.insert(PacketFlag::ReusedPorts);
         }
         self.open.insert(key, Box::new(state));
-        self.limits = Limits::for_one_of(self.open.len());
+        self.limits = Limits::per_connection(self.open.len());
         flags
     }
 
     /// Shortens the lists of all open connections. An idle connection has lists from a time with higher limits.
     fn shorten_open(&mut self) {
-        self.limits = Limits::for_one_of(self.open.len());
+        self.limits = Limits::per_connection(self.open.len());
         if self.open.len() >= MIN_SHORTENED && self.limits != self.shortened_to {
             self.shortened_to = self.limits;
             for state in self.open.values_mut() {
@@ -152,7 +152,7 @@ impl Analysis {
         self.keep_largest();
         self.shared.finish(&mut self.finished);
         self.totals.unlisted = self.totals.connections.saturating_sub(self.finished.len() as u64);
-        self.totals.mptcp_connections = self.mptcp.created();
+        self.totals.mptcp_connection_count = self.mptcp.created();
         let mptcp = self.mptcp.finish(&mut self.finished);
         Finished { connections: self.finished, mptcp, totals: self.totals, unlisted: self.unlisted }
     }
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn many_open_connections_share_the_points() {
         let options = AnalysisOptions { series_points: 2000, ..AnalysisOptions::default() };
-        let points = |open| options.for_one_of(open).series_points;
+        let points = |open| options.per_connection(open).series_points;
         assert_eq!([points(1), points(25), points(500), points(1_000_000)], [2000, 2000, 100, 50]);
     }
 
@@ -294,8 +294,8 @@ mod tests {
 
     #[test]
     fn few_connections_have_the_full_limits() {
-        assert_eq!(Limits::for_one_of(48), Limits::MAX);
-        let (some, many) = (Limits::for_one_of(1_000), Limits::for_one_of(10_000));
+        assert_eq!(Limits::per_connection(48), Limits::MAX);
+        let (some, many) = (Limits::per_connection(1_000), Limits::per_connection(10_000));
         assert_eq!([some.rounds, some.arrivals, some.runs], [100, 400, 320]);
         assert_eq!([many.rounds, many.arrivals, many.runs], [6, 10, 8]);
     }

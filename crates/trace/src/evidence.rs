@@ -227,11 +227,11 @@ fn flat_limit(events: &[LossEvent], base: u64, rtt: &CaptureRtt) -> u64 {
     if is_ranked { near.min(usual) } else { near }
 }
 
-/// Returns the probability of at least `least` successes in `trials`, each with probability `share`.
-fn binomial_tail(trials: usize, least: usize, share: f64) -> f64 {
+/// Returns the probability of `min_successes` or more successes in `trials`, each with probability `share`.
+fn binomial_tail(trials: usize, min_successes: usize, share: f64) -> f64 {
     let mut term = (1.0 - share).powi(i32::try_from(trials).unwrap_or(i32::MAX));
     let mut below = 0.0;
-    for successes in 0..least {
+    for successes in 0..min_successes {
         below += term;
         term *= (trials - successes) as f64 / (successes + 1) as f64 * share / (1.0 - share);
     }

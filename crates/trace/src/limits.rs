@@ -51,7 +51,7 @@ impl Limits {
         Limits { rounds: 6, arrivals: 8, runs: 8, gaps: 8, events: 8, pending: 4, resent: 4, timestamps: 4 };
 
     /// Returns the limits of each connection when `open` connections share the memory.
-    pub(crate) fn for_one_of(open: usize) -> Self {
+    pub(crate) fn per_connection(open: usize) -> Self {
         let (min, max) = (Limits::MIN, Limits::MAX);
         let parts = open.max(1).max(open * open / MANY);
         let share = |all: usize, min: u16, max: u16| u16::try_from(all / parts).unwrap_or(u16::MAX).clamp(min, max);

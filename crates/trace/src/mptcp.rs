@@ -18,14 +18,14 @@ use crate::totals::ConnectionTotals;
 /// MPTCP connections with a subflow that is open or that the result may list.
 #[derive(Debug, Default)]
 pub(crate) struct MptcpConnections {
-    connections: HashMap<u64, Group>,
+    connections: HashMap<u64, MptcpState>,
     by_token: HashMap<u32, u64>,
     created: u64,
 }
 
 /// State of one MPTCP connection.
 #[derive(Debug, Default)]
-struct Group {
+struct MptcpState {
     version: Option<u8>,
     client_token: Option<u32>,
     server_token: Option<u32>,
@@ -62,7 +62,7 @@ impl MptcpConnections {
             // The offer of the first SYN may be declined.
             MptcpOption::Capable { version, key, receiver_key } if !is_syn || is_answer => {
                 let keys = if is_answer { [receiver_key, key] } else { [key, receiver_key] };
-                self.open(subflow, version, keys);
+                self.note_keys(subflow, version, keys);
             }
             _ => {}
         }
@@ -79,15 +79,15 @@ impl MptcpConnections {
             }
         };
         let mut subflow = Subflow { mptcp: number, number: 0, is_joined: true, token, is_reversed: false };
-        if let Some(group) = self.connections.get_mut(&number) {
-            subflow.number = group.add_subflow();
-            subflow.is_reversed = group.client_token == Some(token);
+        if let Some(state) = self.connections.get_mut(&number) {
+            subflow.number = state.add_subflow();
+            subflow.is_reversed = state.client_token == Some(token);
         }
         subflow
     }
 
     /// Adds the keys of client and server, which the first subflow shows.
-    fn open(&mut self, subflow: &mut Option<Subflow>, version: u8, keys: [Option<u64>; 2]) {
+    fn note_keys(&mut self, subflow: &mut Option<Subflow>, version: u8, keys: [Option<u64>; 2]) {
         if subflow.is_some_and(|subflow| subflow.is_joined || self.has_both_tokens(subflow.mptcp)) {
             return;
         }
@@ -98,41 +98,41 @@ impl MptcpConnections {
         let number = subflow.map(|subflow| subflow.mptcp).or_else(|| self.without_first_subflow(tokens));
         let number = number.unwrap_or_else(|| self.create());
         self.set_tokens(number, tokens);
-        let Some(group) = self.connections.get_mut(&number) else { return };
-        group.version = Some(version);
-        let token = group.server_token.or(group.client_token).unwrap_or_default();
+        let Some(state) = self.connections.get_mut(&number) else { return };
+        state.version = Some(version);
+        let token = state.server_token.or(state.client_token).unwrap_or_default();
         match subflow {
             Some(subflow) => subflow.token = token,
             None => {
-                let added = group.add_subflow();
+                let added = state.add_subflow();
                 *subflow = Some(Subflow { mptcp: number, number: added, is_joined: false, token, is_reversed: false });
             }
         }
     }
 
     fn has_both_tokens(&self, number: u64) -> bool {
-        let group = self.connections.get(&number);
-        group.is_some_and(|group| group.client_token.is_some() && group.server_token.is_some())
+        let state = self.connections.get(&number);
+        state.is_some_and(|state| state.client_token.is_some() && state.server_token.is_some())
     }
 
     /// Returns the MPTCP connection with one of these tokens, if only its joined subflows are known so far.
     fn without_first_subflow(&self, tokens: [Option<u32>; 2]) -> Option<u64> {
         let mut numbers = tokens.into_iter().flatten().filter_map(|token| self.by_token.get(&token).copied());
-        let is_joined = |number: &u64| self.connections.get(number).is_some_and(|group| group.version.is_none());
+        let is_joined = |number: &u64| self.connections.get(number).is_some_and(|state| state.version.is_none());
         numbers.find(is_joined)
     }
 
     fn create(&mut self) -> u64 {
         self.created += 1;
-        self.connections.insert(self.created, Group::default());
+        self.connections.insert(self.created, MptcpState::default());
         self.created
     }
 
     /// Sets the tokens of client and server, unless they are known. A token that another connection had before is now the
     /// token of this connection.
     fn set_tokens(&mut self, number: u64, [client, server]: [Option<u32>; 2]) {
-        let Some(group) = self.connections.get_mut(&number) else { return };
-        for (known, token) in [(&mut group.client_token, client), (&mut group.server_token, server)] {
+        let Some(state) = self.connections.get_mut(&number) else { return };
+        for (known, token) in [(&mut state.client_token, client), (&mut state.server_token, server)] {
             if let (None, Some(token)) = (*known, token) {
                 *known = Some(token);
                 self.by_token.insert(token, number);
@@ -143,14 +143,14 @@ impl MptcpConnections {
     /// Adds the figures of a finished connection.
     pub(crate) fn add(&mut self, connection: &Connection) {
         let Some(subflow) = connection.mptcp else { return };
-        let Some(group) = self.connections.get_mut(&subflow.mptcp) else { return };
+        let Some(state) = self.connections.get_mut(&subflow.mptcp) else { return };
         let evidence = &connection.evidence;
-        group.open = group.open.saturating_sub(1);
-        group.totals.add(evidence, None);
-        group.spans.add(connection.start, connection.start + evidence.duration);
+        state.open = state.open.saturating_sub(1);
+        state.totals.add(evidence, None);
+        state.spans.add(connection.start, connection.start + evidence.duration);
         let sender = usize::from(connection.is_client_sender == subflow.is_reversed);
         for (end, payload) in [(sender, evidence.payload), (1 - sender, evidence.reverse_payload)] {
-            group.payload[end] = group.payload[end].saturating_add(payload.0);
+            state.payload[end] = state.payload[end].saturating_add(payload.0);
         }
     }
 
@@ -161,20 +161,20 @@ impl MptcpConnections {
         }
         let listed: HashSet<u64> =
             connections.iter().filter_map(|connection| connection.mptcp).map(|subflow| subflow.mptcp).collect();
-        self.connections.retain(|number, group| group.open > 0 || listed.contains(number));
+        self.connections.retain(|number, state| state.open > 0 || listed.contains(number));
         self.by_token.retain(|_, number| self.connections.contains_key(number));
     }
 
     /// Returns the MPTCP connections of the listed connections, the largest payload first, and numbers both.
     pub(crate) fn finish(mut self, listed: &mut [Connection]) -> Vec<MptcpConnection> {
         self.keep(listed);
-        let mut groups: Vec<(u64, Group)> = self.connections.into_iter().collect();
-        groups.sort_by_key(|(number, group)| (std::cmp::Reverse(group.payload.iter().max().copied()), *number));
-        let numbers: HashMap<u64, u64> = groups.iter().zip(1..).map(|((old, _), new)| (*old, new)).collect();
+        let mut states: Vec<(u64, MptcpState)> = self.connections.into_iter().collect();
+        states.sort_by_key(|(number, state)| (std::cmp::Reverse(state.payload.iter().max().copied()), *number));
+        let numbers: HashMap<u64, u64> = states.iter().zip(1..).map(|((old, _), new)| (*old, new)).collect();
         for subflow in listed.iter_mut().filter_map(|connection| connection.mptcp.as_mut()) {
             subflow.mptcp = numbers.get(&subflow.mptcp).copied().unwrap_or_default();
         }
-        groups.into_iter().zip(1..).map(|((_, group), number)| group.finish(number)).collect()
+        states.into_iter().zip(1..).map(|((_, state), number)| state.finish(number)).collect()
     }
 
     /// Returns the number of MPTCP connections so far.
@@ -183,7 +183,7 @@ impl MptcpConnections {
     }
 }
 
-impl Group {
+impl MptcpState {
     /// Returns the number of a new subflow.
     fn add_subflow(&mut self) -> u64 {
         self.subflows += 1;

@@ -45,7 +45,7 @@ impl Default for AnalysisOptions {
 
 impl AnalysisOptions {
     /// Returns the options of a new connection, if so many are open. They share the points of the pictures.
-    pub(crate) fn for_one_of(self, open: usize) -> Self {
+    pub(crate) fn per_connection(self, open: usize) -> Self {
         let share = (MAX_SERIES_POINTS / open.max(1)).max(MIN_SERIES_POINTS);
         AnalysisOptions { series_points: self.series_points.min(share), ..self }
     }
@@ -88,7 +88,7 @@ pub struct CaptureTotals {
     /// Connections that the result does not list, because others have more payload.
     pub unlisted: u64,
     /// MPTCP connections with at least one subflow in the capture.
-    pub mptcp_connections: u64,
+    pub mptcp_connection_count: u64,
     /// Time of the first and of the last segment, since 1970.
     pub first: Option<Instant>,
     pub last: Option<Instant>,

@@ -78,7 +78,7 @@ pub struct CaptureCounts {
     /// Connections that are not listed, because others have more payload.
     pub unlisted_connections: u64,
     /// Connections of MPTCP with all their subflows, also those that are not listed.
-    pub mptcp_connections: u64,
+    pub mptcp_connection_count: u64,
     /// Time of the first packet, since 1970; null without packets.
     #[serde(rename = "first_unix_seconds", with = "optional_seconds")]
     pub first: Option<Duration>,

@@ -46,7 +46,7 @@ pub(super) fn result(
     capture.connections = finished.totals.connections;
     capture.evicted_connections = finished.totals.evicted;
     capture.unlisted_connections = finished.totals.unlisted;
-    capture.mptcp_connections = finished.totals.mptcp_connections;
+    capture.mptcp_connection_count = finished.totals.mptcp_connection_count;
     let numbered = finished.connections.into_iter().zip(1..);
     let (connections, series): (Vec<_>, Vec<_>) =
         numbered.map(|(connection, number)| traced_connection(connection, number)).unzip();

@@ -64,7 +64,7 @@ const PERMITTED_FALSE: usize = 1;
 fn healthy(capacity: &str, rtt: &str) {
     let what = format!("healthy path of {capacity} and {rtt}");
     let outputs: Vec<_> =
-        (0..HEALTHY.runs).map(|_| emulation(&["--rate", capacity, "--rtt", rtt], "", &["--time", "6s"])).collect();
+        (0..HEALTHY.runs).map(|_| emulation(&["--rate", capacity, "--rtt", rtt], "", &["--time", "8s"])).collect();
     let is_busy = |output: &Output| {
         output.status.code() == Some(INACCURATE) || finding_names(&run_of(output)).contains(&"CPU-bound")
     };

@@ -1,9 +1,11 @@
 //! `lfn trace --live`: a capture in a namespace of its own names both ends and the bytes.
 
+use std::io::IoSlice;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lfn_sys::packet::{LiveCapture, LiveFilter};
+use lfn_sys::netlink::Netlink;
+use lfn_sys::packet::{LengthFilter, LiveCapture, LiveFilter, PacketSocket, VNET_HEADER};
 use serde_json::Value;
 
 use crate::support;
@@ -19,6 +21,7 @@ pub fn act(role: &str) {
     match role {
         "loopback" => loopback(),
         "filter" => filter(),
+        "any" => any(),
         other => panic!("no role '{other}'"),
     }
 }
@@ -30,6 +33,7 @@ pub fn tests() -> Vec<Test> {
         &[
             ("loopback_transfer_is_captured_once", Needs::Namespaces, || run_scenario(MODULE, "loopback")),
             ("other_hosts_are_filtered_by_the_kernel", Needs::Namespaces, || run_scenario(MODULE, "filter")),
+            ("any_interface_shows_the_protocol", Needs::Namespaces, || run_scenario(MODULE, "any")),
         ],
     )
 }
@@ -93,4 +97,27 @@ fn filter() {
     assert_eq!(lengths(&mut v4), [500], "the source or the destination matches");
     assert_eq!(lengths(&mut v6), [700]);
     assert_eq!(all.dropped().unwrap(), 0);
+}
+
+/// Sends an ARP request and a datagram through the loopback interface. Without its Ethernet header, the request is not
+/// recognisable by its bytes.
+fn any() {
+    sandbox::enter();
+    sandbox::up("lo");
+    let mut live = LiveCapture::open("any", 96, &LiveFilter::default()).unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(&[7; 500], socket.local_addr().unwrap()).unwrap();
+    let mut arp = [0; 42];
+    arp[..6].fill(0xff);
+    arp[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    let index = Netlink::open().unwrap().index("lo").unwrap();
+    let sender = PacketSocket::open(index, LengthFilter::UpTo(60)).unwrap();
+    sender.send(&[IoSlice::new(&[0; VNET_HEADER]), IoSlice::new(&arp)]).unwrap();
+    let mut frames = Vec::new();
+    while live.read(Duration::from_millis(200)).unwrap() {
+        let frame = live.frame().unwrap();
+        frames.push((frame.link_type, u16::from_be_bytes([frame.bytes[0], frame.bytes[1]]), frame.original_length));
+    }
+    // The cooked header is 20 bytes.
+    assert_eq!(frames[..2], [(276, 0x0800, 20 + 28 + 500), (276, 0x0806, 20 + 28)]);
 }

@@ -15,8 +15,10 @@ use crate::netlink::Netlink;
 const ANY: &str = "any";
 /// Link type of Ethernet and of the loopback interface of Linux (`DLT_EN10MB`).
 const ETHERNET: u32 = 1;
-/// Link type of packets that begin with their IP header (`LINKTYPE_RAW`).
-const RAW_IP: u32 = 101;
+/// Link type of packets of any interface, with their EtherType (`LINKTYPE_LINUX_SLL2`).
+const LINUX_COOKED: u32 = 276;
+/// Size of its header. The EtherType comes first; the rest (interface, hardware type, address) is zero here.
+const COOKED_HEADER: usize = 20;
 /// Size of the ring: 50,000 packets of 192 bytes.
 const RING_SIZE: usize = 16 << 20;
 
@@ -46,11 +48,11 @@ pub struct LiveCapture {
 pub struct LiveFrame<'a> {
     /// Time at the interface, nanoseconds of `CLOCK_REALTIME`.
     pub at: u64,
-    /// Link type number of the first bytes: 1 for Ethernet, 101 for IP without a header.
+    /// Link type number of the first bytes: 1 for Ethernet, 276 for Linux cooked version 2.
     pub link_type: u32,
     /// Captured part of the frame, from its start.
     pub bytes: &'a [u8],
-    /// Bytes of the whole frame. The frame of a super-packet (GSO, GRO) has more bytes than the MTU.
+    /// Bytes of the whole frame, also of a cooked header. The frame of a super-packet (GSO, GRO) has more bytes than the MTU.
     pub original_length: u32,
     /// The interface sent the frame.
     pub is_outgoing: bool,
@@ -88,6 +90,10 @@ impl LiveCapture {
             }
         };
         self.bytes.clear();
+        if self.link_type == LINUX_COOKED {
+            self.bytes.extend(frame.protocol.to_be_bytes());
+            self.bytes.resize(COOKED_HEADER, 0);
+        }
         self.bytes.extend_from_slice(self.ring.bytes(frame.slot));
         self.ring.give_back(frame.slot);
         self.last = Some(frame);
@@ -97,12 +103,13 @@ impl LiveCapture {
     /// Returns the frame that was read last.
     pub fn frame(&self) -> Option<LiveFrame<'_>> {
         let frame = self.last?;
+        let header = if self.link_type == LINUX_COOKED { COOKED_HEADER as u32 } else { 0 };
         Some(LiveFrame {
             at: frame.timestamp,
             link_type: self.link_type,
             bytes: &self.bytes,
             // A VLAN tag that was inserted again is a part of the frame.
-            original_length: frame.length.max(self.bytes.len() as u32),
+            original_length: (frame.length + header).max(self.bytes.len() as u32),
             is_outgoing: frame.is_outgoing,
         })
     }
@@ -137,5 +144,5 @@ fn open_socket(index: u32) -> io::Result<(PacketSocket, u32)> {
             return Ok((PacketSocket::without_vnet(true)?, ETHERNET));
         }
     }
-    Ok((PacketSocket::without_vnet(false)?, RAW_IP))
+    Ok((PacketSocket::without_vnet(false)?, LINUX_COOKED))
 }

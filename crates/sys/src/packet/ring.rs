@@ -55,6 +55,8 @@ pub struct ReceivedFrame {
     pub is_outgoing: bool,
     /// The frame passed the loopback interface.
     pub is_loopback: bool,
+    /// EtherType of the packet, behind a VLAN tag that the kernel removed.
+    pub protocol: u16,
 }
 
 // SAFETY: the ring is the only owner of its mapping, and the status words order the kernel's writes to it.
@@ -157,6 +159,7 @@ impl ReceiveRing {
             length: header.tp_len,
             is_outgoing: sender.sll_pkttype == libc::PACKET_OUTGOING,
             is_loopback: sender.sll_hatype == libc::ARPHRD_LOOPBACK,
+            protocol: u16::from_be(sender.sll_protocol),
         }))
     }
 

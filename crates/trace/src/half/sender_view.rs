@@ -1,8 +1,13 @@
 //! The view of the sender: acknowledgements that have reached it, its bytes in flight, and its round trips.
 
-use super::direction::{Half, MAX_JUMP, MIN_OUTAGE, PendingAck, packets};
+use super::direction::{Half, PendingAck, packets};
 use super::packet::{DataPacket, PathRtt};
 use super::rounds::{Pause, Round};
+
+/// Minimum time without packets that is an outage if packets are missing afterwards.
+const MIN_OUTAGE: u64 = 500_000_000;
+/// Maximum number of missing packets: more is another counter.
+const MAX_JUMP: u64 = 20_000;
 
 impl Half {
     /// Adds an acknowledgement that reaches the sender at `due`.

@@ -81,7 +81,7 @@ fn joined_subflow_belongs_to_the_connection_of_its_token() {
     assert_eq!((both.number, both.version), (1, Some(1)));
     assert_eq!((both.client_token, both.server_token), (Some(CLIENT.token), Some(SERVER.token)));
     assert_eq!((unknown.version, unknown.client_token, unknown.server_token), (None, None, Some(0x1234_5678)));
-    assert_eq!(finished.totals.mptcp_connections, 2);
+    assert_eq!(finished.totals.mptcp_connection_count, 2);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn many_mptcp_connections_stay_within_the_limits() {
     }
     let finished = analysis.finish();
     assert_eq!((finished.connections.len(), finished.mptcp.len()), (20, 20));
-    assert_eq!((finished.totals.mptcp_connections, finished.unlisted.connections), (1000, 980));
+    assert_eq!((finished.totals.mptcp_connection_count, finished.unlisted.connections), (1000, 980));
     let listed = finished.connections.iter().map(|one| one.mptcp.unwrap().mptcp);
     assert_eq!(listed.collect::<std::collections::BTreeSet<_>>(), (1..=20).collect());
     assert!(finished.mptcp[..10].iter().all(|one| one.payload.0 == u64::from(40 * MSS)), "{:?}", finished.mptcp);

@@ -10,7 +10,7 @@ use lfn_base::units::{Bytes, show_duration};
 use lfn_results::diagnose::{Diagnosis, Finding, VerdictLimit};
 use lfn_results::evidence::capture::{CaptureEvidence, CapturePoint, Period, PeriodLimit};
 
-use super::pair;
+use super::{limit_and_share, pair};
 use crate::print::grouped;
 use crate::print::label_columns::{Page, wrap};
 use crate::print::terminal::columns;
@@ -233,8 +233,8 @@ fn shares(evidence: &CaptureEvidence) -> Option<String> {
 
 fn share_list(totals: impl Iterator<Item = (PeriodLimit, Duration)>, all: Duration) -> Option<String> {
     let seconds = all.as_secs_f64();
-    let share = |time: Duration| if seconds > 0.0 { time.as_secs_f64() / seconds * 100.0 } else { 0.0 };
-    let parts: Vec<String> = totals.map(|(limit, time)| format!("{} {:.0} %", limit.name(), share(time))).collect();
+    let share = |time: Duration| if seconds > 0.0 { time.as_secs_f64() / seconds } else { 0.0 };
+    let parts: Vec<String> = totals.map(|(limit, time)| limit_and_share(limit, share(time))).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 

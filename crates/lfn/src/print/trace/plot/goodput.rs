@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use lfn_base::units::{BitRate, show_duration};
-use lfn_results::evidence::capture::PeriodLimit;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
@@ -13,6 +12,7 @@ use super::legend::{self, Sample};
 use super::steps::Steps;
 use super::view::View;
 use crate::print::svg::{self, BLUE, Canvas, Drawn, INK, SMALL_FONT};
+use crate::print::trace::limit_and_share;
 
 /// Highest step relative to the 95th percentile that the plot shows. A jump of the acknowledgements after a loss is higher
 /// than the path.
@@ -50,17 +50,9 @@ pub fn draw(view: &View<'_>, canvas: &Canvas<'_>) -> Drawn {
     }
     let mut entries = vec![(Sample::Area(BLUE), "goodput".to_owned())];
     for (limit, share) in bands::shares(view) {
-        entries.push((Sample::Limit(limit), share_text(limit, share)));
+        entries.push((Sample::Limit(limit), limit_and_share(limit, share)));
     }
     legend::draw(&axes, &entries)
-}
-
-/// Returns a limit with its share of the time.
-fn share_text(limit: PeriodLimit, share: f64) -> String {
-    match share * 100.0 {
-        percent if percent < 0.5 => format!("{} < 1 %", limit.name()),
-        percent => format!("{} {percent:.0} %", limit.name()),
-    }
 }
 
 /// Writes the highest goodput at the top of the plot.
@@ -81,7 +73,7 @@ pub fn describe(view: &View<'_>) -> String {
         show_duration(std::time::Duration::from_secs_f64(steps.length())),
         BitRate(steps.peak() as u64)
     );
-    let shares: Vec<_> = bands::shares(view).iter().map(|(limit, share)| share_text(*limit, *share)).collect();
+    let shares: Vec<_> = bands::shares(view).iter().map(|(limit, share)| limit_and_share(*limit, *share)).collect();
     if !shares.is_empty() {
         let _ = write!(text, " Limits by time: {}.", shares.join(", "));
     }

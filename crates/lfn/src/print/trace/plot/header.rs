@@ -70,12 +70,12 @@ fn fitted(text: &str, width: i32, size: f64) -> String {
 }
 
 /// Returns the text with at most this number of characters; an ellipsis replaces the middle.
-fn shorten(text: &str, most: usize) -> String {
+fn shorten(text: &str, max_characters: usize) -> String {
     let count = text.chars().count();
-    if count <= most {
+    if count <= max_characters {
         return text.to_owned();
     }
-    let half = most.saturating_sub(1) / 2;
+    let half = max_characters.saturating_sub(1) / 2;
     let head = text.chars().take(half);
     head.chain(['…']).chain(text.chars().skip(count - half)).collect()
 }

@@ -7,7 +7,7 @@ const MAX_STEPS: usize = 200;
 const MIN_STEPS: usize = 10;
 /// A step of this share of the base RTT shows each flight.
 const SHORT_STEP: f64 = 0.2;
-/// Longest time that shows single gaps, in units of the base RTT.
+/// Maximum shown time with steps that are short enough to show single gaps, in base RTTs.
 const MAX_IDLE_SPAN: f64 = 50.0;
 /// Steps of the base RTT that find idle time.
 const IDLE_STEPS: f64 = 25.0;
