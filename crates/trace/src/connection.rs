@@ -443,6 +443,7 @@ impl ConnectionState {
             payload: segment.payload,
             timestamp: segment.options.timestamps.map(|timestamps| timestamps.value),
             ip_id: segment.ip_id,
+            is_pushed: segment.flags.contains(TcpFlags::PSH),
         };
         let rtt = self.path_rtt(number);
         let flags = self.ends[number].half.data(&packet, &rtt);

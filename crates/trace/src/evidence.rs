@@ -24,6 +24,9 @@ const MIN_SIDE_SHARE: f64 = 0.9;
 
 /// Difference of two packet sizes that is not an option.
 const MIN_SIZE_STEP: u32 = 20;
+/// Minimum payload of a packet that is too big for a path. Each IPv4 path carries 576 bytes (RFC 791 §3.2), with 40 to 80 bytes
+/// of headers.
+const MIN_BLACK_HOLE: u32 = 496;
 /// Minimum data packets for a judgement of their ECN field.
 const MIN_ECN_PACKETS: u64 = 20;
 /// Minimum delay of a short queue: bursts of a sender delay less. Nanoseconds, and as a divisor of the base RTT.
@@ -94,10 +97,10 @@ fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec
         duration: Duration::from_nanos(duration),
         // The last acknowledgement reaches a distant sender after the last packet.
         active: Duration::from_nanos(active.min(duration)),
-        payload: Bytes(half.counts.payload.max(half.acknowledged_payload)),
-        reverse_payload: Bytes(other.half.counts.payload.max(other.half.acknowledged_payload)),
+        payload: Bytes(delivered(own, other)),
+        reverse_payload: Bytes(delivered(other, own)),
         packets: state.packets,
-        data_packets: half.counts.packets,
+        data_packets: half.counts.path_packets,
         mss_bytes: half.counts.mss,
         window: window(own, &direction, active),
         queue: queue::evidence(half, &direction, active, judged.startup_loss),
@@ -117,6 +120,11 @@ fn evidence(state: &mut ConnectionState, sender: usize) -> (CaptureEvidence, Vec
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Returns the payload that the receiver acknowledged; all that was sent if the capture lacks the receiver's packets.
+fn delivered(sender: &End, receiver: &End) -> u64 {
+    if receiver.packets == 0 { sender.half.counts.payload } else { sender.half.acknowledged_payload }
 }
 
 fn endpoint(end: &End) -> String {
@@ -209,11 +217,13 @@ fn application(own: &End, other: &End) -> ApplicationEvidence {
         pauses: rounds.iter().filter(|round| round.pause.total() > 1_000_000).count() as u64,
         lockstep_blocks: exchanges.lockstep_blocks,
         lockstep: Duration::from_nanos(exchanges.lockstep_wait),
-        lockstep_block: Bytes(exchanges.median_block()),
+        // A request or an answer is short; the block of the data is the larger one.
+        lockstep_block: Bytes(own_exchanges.median_block().max(other_exchanges.median_block())),
         delayed_ack_stalls: delayed.delayed_acks,
         delayed_ack: Duration::from_nanos(delayed.delayed_ack),
         full_packets: u64::from(own.half.counts.sizes.largest_usual().packets),
-        short_packet_share: own.half.counts.short_packets as f64 / own.half.counts.packets.max(1) as f64,
+        pushed_share: own.half.counts.pushed_share(),
+        short_packet_share: own.half.counts.short_packets as f64 / own.half.counts.path_packets.max(1) as f64,
     }
 }
 
@@ -262,7 +272,7 @@ fn loss(own: &End, direction: &JudgedDirection, rtt: &CaptureRtt, startup_loss: 
         flat_events: flat().count() as u64,
         timeouts: counts.timeouts,
         timeout: Duration::from_nanos(counts.timeout),
-        share: (lost as f64 / counts.packets.max(1) as f64).min(1.0),
+        share: (lost as f64 / counts.path_packets.max(1) as f64).min(1.0),
         at_flat_rtt_share: if losses == 0 { 0.0 } else { flat_losses as f64 / losses as f64 },
     }
 }
@@ -284,7 +294,7 @@ fn window(own: &End, direction: &JudgedDirection, active: u64) -> WindowEvidence
         binding_share: share(binding),
         zero: Duration::from_nanos(rounds.iter().map(|round| round.closed).sum::<u64>() + counts.closed_while_idle),
         zero_windows: windows.closings,
-        unread_share: windows.unread as f64 / own.half.acknowledged_payload.max(1) as f64,
+        unread_share: (windows.unread as f64 / own.half.acknowledged_payload.max(1) as f64).min(1.0),
         shrunk_share: share(rounds.iter().map(|round| round.shrunk).sum()),
     }
 }
@@ -338,8 +348,12 @@ fn path(own: &End, other: &End, state: &ConnectionState, point: CapturePoint) ->
     let largest_lost = stuck_size.max(if counts.lost_after >= 3 { counts.lost_size } else { 0 });
     let has_message = state.too_big > 0;
     let has_silence = unanswered.is_some() || counts.outage.time() > 0;
-    let black_hole = !has_message && has_silence && largest_lost > counts.passed_size + MIN_SIZE_STEP;
-    let last_answer = Silence { start: other.last_at, end: state.last };
+    // Without any acknowledged data, only lost full packets can show a small MTU.
+    let full = own.half.counts.mss_limit.unwrap_or(mss).min(mss);
+    let is_large = largest_lost >= if counts.passed_size > 0 { MIN_BLACK_HOLE } else { full.max(MIN_BLACK_HOLE) };
+    let is_hidden = !has_message && other.packets > 0;
+    let black_hole = is_hidden && has_silence && is_large && largest_lost > counts.passed_size + MIN_SIZE_STEP;
+    let last_answer = Silence { start: other.last_at.max(state.start), end: state.last };
     let jump = if own.ids.is_counter() { counts.jump } else { Silence::default() };
     let silence = if stuck.is_some() { last_answer } else { counts.outage.longer(jump) };
     let agreed_on_ecn = [own, other].iter().all(|end| end.hello.is_some_and(|hello| offers_ecn(&hello)));

@@ -42,6 +42,8 @@ fn assert_sound_evidence(evidence: &CaptureEvidence) {
         evidence.queue.plateau_share,
         evidence.queue.unused_share,
         evidence.application.short_packet_share,
+        evidence.application.pushed_share,
+        evidence.window.unread_share,
         evidence.policer.map_or(0.0, |fit| fit.explained_share),
         evidence.delivery.acknowledgement_delay_share.map_or(0.0, |share| share.get()),
     ];

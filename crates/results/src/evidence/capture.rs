@@ -33,7 +33,7 @@ pub struct CaptureEvidence {
     pub reverse_payload: Bytes,
     /// Packets of both directions.
     pub packets: u64,
-    /// Packets with payload from the sender.
+    /// Packets with payload from the sender. A super-packet (GSO, GRO) counts as the packets that the path carries.
     pub data_packets: u64,
     /// Largest payload of a packet on the wire, as far as it is known.
     pub mss_bytes: u32,
@@ -321,6 +321,9 @@ pub struct ApplicationEvidence {
     pub delayed_ack: Duration,
     /// Data packets with the largest payload of one packet, or with a multiple of it.
     pub full_packets: u64,
+    /// Share of the packets of one MSS that end a write of the application: they have the flag PSH.
+    #[serde(with = "finite")]
+    pub pushed_share: f64,
     /// Share of the data packets that are smaller than the MSS.
     #[serde(with = "finite")]
     pub short_packet_share: f64,

@@ -29,6 +29,8 @@ impl Half {
         self.advance(at, rtt);
         let acknowledged = self.offsets.of(packet.acknowledgement);
         self.windows.add(packet, self.counts.mss, &mut flags);
+        // Data that an earlier acknowledgement reported. The ranges of this one are behind the data that it acknowledges.
+        let reported = self.highest_sacked;
         self.note_sack(packet, acknowledged);
         if acknowledged > self.next {
             flags.insert(PacketFlag::AckLostSegment);
@@ -43,11 +45,15 @@ impl Half {
             self.next = acknowledged;
         }
         if !self.repairs.gaps.is_empty() {
-            self.counts.missed += self.repairs.gaps.acknowledge(acknowledged);
+            let repairs = &mut *self.repairs;
+            repairs.gaps.acknowledge(acknowledged, |gap| {
+                self.counts.missed += gap.end - gap.start;
+                repairs.missed.insert(Gap { at, ..gap }, self.limits.gaps);
+            });
         }
         if acknowledged > self.acknowledged {
             self.duplicate_acks = 0;
-            self.remove_acknowledged(packet, acknowledged, rtt, &mut sample);
+            self.remove_acknowledged(packet, acknowledged, reported, rtt, &mut sample);
             self.acknowledged_payload += acknowledged - self.acknowledged;
             self.acknowledged = acknowledged;
         } else if acknowledged == self.acknowledged
@@ -123,11 +129,12 @@ impl Half {
         &mut self,
         packet: &AckPacket<'_>,
         acknowledged: u64,
+        reported: u64,
         rtt: &PathRtt,
         sample: &mut impl FnMut(u64, bool),
     ) {
         let at = packet.at;
-        let highest_sacked = if self.is_recovering { 0 } else { self.highest_sacked };
+        let reported = if self.is_recovering { 0 } else { reported };
         self.is_recovering &= acknowledged < self.highest_sacked;
         if self.sent.is_empty() {
             return;
@@ -147,7 +154,7 @@ impl Half {
             if run.resends == 0 {
                 is_clean &= !run.is_sacked();
                 // Later data arrived first, and nothing was sent again.
-                if !run.is_sacked() && run.end < highest_sacked {
+                if !run.is_sacked() && run.end < reported {
                     counts.overtaken += packets(run.length(), counts.mss);
                 }
                 newest = Some(run.last_at);

@@ -42,12 +42,18 @@ impl Silence {
 pub(crate) struct Counts {
     /// Payload, each byte once, that the capture has.
     pub(crate) payload: u64,
+    /// Data packets of the capture.
     pub(crate) packets: u64,
+    /// Data packets on the path: a super-packet is several.
+    pub(crate) path_packets: u64,
     pub(crate) mss: u32,
     pub(crate) sizes: SegmentSizes,
     /// MSS of the handshake.
     pub(crate) mss_limit: Option<u32>,
     pub(crate) short_packets: u64,
+    /// Packets of one MSS, and those of them that end a write of the application (PSH).
+    single_packets: u64,
+    pushed_packets: u64,
     pub(crate) max_in_flight: u64,
     /// Nanoseconds with a closed window and no data in flight.
     pub(crate) closed_while_idle: u64,
@@ -98,7 +104,17 @@ impl Counts {
             0 => limit.min(USUAL_MSS),
             usual => usual,
         };
+        self.path_packets += u64::from(packet.payload.div_ceil(self.mss.max(1)).max(1));
         self.short_packets += u64::from(packet.payload < self.mss);
+        if packet.payload == self.mss {
+            self.single_packets += 1;
+            self.pushed_packets += u64::from(packet.is_pushed);
+        }
+    }
+
+    /// Returns the share of the packets of one MSS that end a write of the application.
+    pub(crate) fn pushed_share(&self) -> f64 {
+        self.pushed_packets as f64 / self.single_packets.max(1) as f64
     }
 
     pub(super) fn add_outage(&mut self, start: u64, end: u64) {

@@ -75,6 +75,7 @@ pub(crate) struct Half {
     pub(super) accounted: u64,
     pub(super) window: u64,
     pub(super) last_sent: u64,
+    /// Time of the last packet of the receiver; that of the first data if there is none.
     pub(super) last_heard: u64,
     pub(super) last_timeout: u64,
     pub(super) last_timestamp: Option<u32>,
@@ -168,6 +169,9 @@ impl Half {
             return flags;
         }
         self.note_jump(packet);
+        if self.last_heard == 0 {
+            self.last_heard = at;
+        }
         self.counts.add_packet(packet);
         if start >= self.next {
             self.new_data(packet, start, end, rtt, &mut flags);

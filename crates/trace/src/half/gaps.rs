@@ -59,13 +59,11 @@ impl Gaps {
         self.gaps = rest;
     }
 
-    /// Removes the bytes before `end`, and returns their number.
-    pub(crate) fn acknowledge(&mut self, end: u64) -> u64 {
-        let mut missing = 0;
+    /// Removes the bytes before `end`, and calls `each` with each removed part.
+    pub(crate) fn acknowledge(&mut self, end: u64, each: impl FnMut(Gap)) {
         if self.gaps.first().is_some_and(|gap| gap.start < end) {
-            self.fill(0, end, u16::MAX, |gap| missing += gap.end - gap.start);
+            self.fill(0, end, u16::MAX, each);
         }
-        missing
     }
 }
 
@@ -82,6 +80,8 @@ mod tests {
         gaps.fill(20, 30, 8, |gap| filled.push((gap.start, gap.end)));
         gaps.fill(0, 15, 8, |gap| filled.push((gap.start, gap.end)));
         assert_eq!(filled, [(20, 30), (10, 15)]);
-        assert_eq!(gaps.acknowledge(100), 5 + 20);
+        let mut rest = 0;
+        gaps.acknowledge(100, |gap| rest += gap.end - gap.start);
+        assert_eq!(rest, 5 + 20);
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct DataPacket {
     pub(crate) payload: u32,
     pub(crate) timestamp: Option<u32>,
     pub(crate) ip_id: Option<u16>,
+    /// The packet ends a write of the application (PSH).
+    pub(crate) is_pushed: bool,
 }
 
 /// An acknowledgement with the window of the receiver.

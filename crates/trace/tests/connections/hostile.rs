@@ -97,6 +97,8 @@ fn assert_sound(evidence: &CaptureEvidence) {
         evidence.queue.plateau_share,
         evidence.queue.unused_share,
         evidence.application.short_packet_share,
+        evidence.application.pushed_share,
+        evidence.window.unread_share,
     ];
     assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{shares:?}");
     diagnose(&Evidence::of_capture(evidence.clone()));

@@ -60,7 +60,7 @@ pub(in crate::diagnose) fn slow_writer(figures: &Figures) -> Option<Finding> {
         share: if is_bulk(capture) { share * BULK_PAUSE_WEIGHT } else { share },
         confidence: Confidence::High,
         summary: format!(
-            "nothing was in flight for {} of the time: {host} {reason} for {}",
+            "pauses between the data took {} of the time: {host} {reason} for {}",
             percent(share),
             show_duration(time)
         ),

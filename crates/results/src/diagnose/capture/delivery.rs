@@ -6,7 +6,7 @@ use lfn_base::figure::Figure;
 use lfn_base::units::show_duration;
 use serde_json::json;
 
-use super::faults::{judged, judged_path};
+use super::faults::{MIN_MISSED_SHARE, judged, judged_path, missed_share};
 use super::found::{Found, on, percent};
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
 use crate::evidence::capture::{CaptureEvidence, PeriodLimit};
@@ -39,6 +39,10 @@ pub(in crate::diagnose) const MIN_MSS_DIFFERENCE: u32 = 100;
 pub(in crate::diagnose) const MAX_SHORT_SHARE: f64 = 0.5;
 /// Minimum packets with the largest payload. Fewer packets can be the end of application messages.
 pub(in crate::diagnose) const MIN_FULL_PACKETS: u64 = 10;
+/// Maximum share of the largest packets with PSH: more are the messages of an application.
+pub(in crate::diagnose) const MAX_PUSHED_SHARE: f64 = 0.9;
+/// Minimum payload of the packets of a path with a small MTU, bytes. Each IPv4 path carries packets of 576 bytes (RFC 791 §3.2).
+pub(in crate::diagnose) const MIN_MTU_PAYLOAD: u32 = 496;
 /// Minimum marked share of the data packets, or echoes as a share of the acknowledgements.
 pub(in crate::diagnose) const MIN_MARKED_SHARE: f64 = 0.001;
 
@@ -50,15 +54,18 @@ pub(in crate::diagnose) fn reordering(figures: &Figures) -> Option<Finding> {
     if late < MIN_DISTURBED || share < MIN_DISTURBED_SHARE {
         return None;
     }
+    // The acknowledgements at the sender do not show the time.
+    let by = match capture.delivery.max_lateness {
+        Duration::ZERO => String::new(),
+        lateness => format!(", by up to {}", show_duration(lateness)),
+    };
     let found = Found {
         cause: Cause::Reordering,
         share: capture.path_share(),
-        confidence: if capture.delivery.reordered > 0 { Confidence::High } else { Confidence::Low },
+        confidence: Confidence::High,
         summary: format!(
-            "{late} of {} packets arrived after later ones, by up to {}; {} retransmissions were not needed",
-            capture.data_packets,
-            show_duration(capture.delivery.max_lateness),
-            capture.loss.spurious
+            "{late} of {} packets arrived after later ones{by}; {} retransmissions were not needed",
+            capture.data_packets, capture.loss.spurious
         ),
         remedy: on(&capture.sender, "sysctl -w net.ipv4.tcp_reordering=100   # and hash flows to one link"),
         evidence: figures_map([
@@ -149,11 +156,15 @@ pub(in crate::diagnose) fn silent_peer(figures: &Figures) -> Option<Finding> {
 pub(in crate::diagnose) fn black_hole(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
     let size = capture.path.black_hole?;
+    let (confidence, others) = match capture.path.largest_passed_bytes {
+        0 => (Confidence::Low, "no other data was sent, and the handshake was complete: the receiver may also be down"),
+        _ => (Confidence::High, "smaller ones were"),
+    };
     let found = Found {
         cause: Cause::BlackHole,
         share: 0.9,
-        confidence: Confidence::High,
-        summary: format!("packets with {size} of payload were never acknowledged, and smaller ones were"),
+        confidence,
+        summary: format!("packets with {size} of payload were never acknowledged; {others}"),
         remedy: on(&capture.sender, "sysctl -w net.ipv4.tcp_mtu_probing=1"),
         evidence: figures_map([
             ("payload_bytes", json!(size.0)),
@@ -175,7 +186,8 @@ pub(in crate::diagnose) fn small_mtu(figures: &Figures) -> Option<Finding> {
     let is_reduced = offered >= size + MIN_MSS_DIFFERENCE || capture.path.too_big_messages > 0;
     let application = &capture.application;
     let is_bulk = application.short_packet_share < MAX_SHORT_SHARE && application.full_packets >= MIN_FULL_PACKETS;
-    if !is_reduced || !is_bulk || capture.path.is_silent_peer {
+    let is_message = application.pushed_share >= MAX_PUSHED_SHARE || size < MIN_MTU_PAYLOAD;
+    if !is_reduced || !is_bulk || is_message || capture.path.is_silent_peer {
         return None;
     }
     let found = Found {
@@ -196,7 +208,8 @@ pub(in crate::diagnose) fn small_mtu(figures: &Figures) -> Option<Finding> {
 /// Finds acknowledgements that are lost or late.
 pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
     let capture = judged_path(figures)?;
-    let lost = capture.delivery.lost_acknowledgements;
+    // A capture that misses data also misses acknowledgements.
+    let lost = if missed_share(capture) < MIN_MISSED_SHARE { capture.delivery.lost_acknowledgements } else { 0 };
     let share = lost as f64 / (lost + capture.delivery.acknowledgements).max(1) as f64;
     let inflation = capture.rtt.median.as_secs_f64() / capture.rtt.base.as_secs_f64().max(1e-9);
     let waited =

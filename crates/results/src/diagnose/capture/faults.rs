@@ -36,10 +36,10 @@ pub(super) fn is_blind(capture: &CaptureEvidence) -> bool {
 fn lacks_acknowledgements(capture: &CaptureEvidence) -> bool {
     capture.faults.pure_acknowledgements == 0
         && !capture.handshake.is_complete
-        && capture.data_packets >= MIN_DATA_PACKETS
+        && capture.packets >= MIN_DATA_PACKETS
 }
 
-fn missed_share(capture: &CaptureEvidence) -> f64 {
+pub(super) fn missed_share(capture: &CaptureEvidence) -> f64 {
     capture.faults.missed.0 as f64 / capture.payload.0.max(1) as f64
 }
 

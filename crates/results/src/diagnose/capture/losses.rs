@@ -114,7 +114,7 @@ pub(super) fn is_flat(capture: &CaptureEvidence) -> bool {
 
 fn is_lossy(capture: &CaptureEvidence) -> bool {
     let flat = capture.loss.flat_losses;
-    flat >= MIN_LOSSES && flat as f64 >= MIN_LOST_SHARE * capture.data_packets as f64
+    flat.min(capture.lost()) >= MIN_LOSSES && flat as f64 >= MIN_LOST_SHARE * capture.data_packets as f64
 }
 
 /// Returns the share of the time that losses took, without the waits for timeouts.

@@ -31,7 +31,8 @@ pub(in crate::diagnose) const MIN_OVERSHOOT_SHARE: f64 = 0.6;
 /// Finds a transfer that is mostly slow start.
 pub(in crate::diagnose) fn slow_start(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    let time = capture.time_of(PeriodLimit::StartUp);
+    // The periods include pauses.
+    let time = capture.time_of(PeriodLimit::StartUp).min(capture.active);
     let share = capture.active_share(time);
     let round_trips = capture.active.as_secs_f64() / capture.rtt.base.as_secs_f64().max(1e-9);
     if share < MIN_STARTUP_SHARE || round_trips < MIN_ROUND_TRIPS || capture.data_packets < 3 {
@@ -101,7 +102,8 @@ pub(in crate::diagnose) fn early_exit(figures: &Figures) -> Option<Finding> {
 /// Finds losses of slow start that are most of all losses.
 pub(in crate::diagnose) fn overshoot(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    let (lost, startup) = (capture.lost(), capture.loss.startup_losses);
+    let lost = capture.lost();
+    let startup = capture.loss.startup_losses.min(lost);
     if startup < MIN_OVERSHOOT || (startup as f64) < MIN_OVERSHOOT_SHARE * lost as f64 {
         return None;
     }

@@ -19,6 +19,8 @@ pub(in crate::diagnose) const MIN_CLOSED_SHARE: f64 = 0.05;
 pub(in crate::diagnose) const MIN_UNREAD_SHARE: f64 = 0.4;
 /// Minimum data packets for a judgement of the reader.
 pub(in crate::diagnose) const MIN_PACKETS: u64 = 50;
+/// Maximum receive buffer of Linux by default, bytes: the third value of `net.ipv4.tcp_rmem` with enough memory.
+const DEFAULT_TCP_RMEM: u64 = 6_291_456;
 /// Minimum share of the active time with a window below half its maximum, and full.
 pub(in crate::diagnose) const MIN_SHRUNK_SHARE: f64 = 0.2;
 
@@ -44,15 +46,18 @@ pub(in crate::diagnose) fn slow_reader(figures: &Figures) -> Option<Finding> {
         true => capture.path_share() + capture.share(capture.time_of(PeriodLimit::Receiver)),
         false => 0.0,
     };
+    let closed = match capture.window.zero_windows {
+        0 => String::new(),
+        1 => format!("was closed once for {}, and ", show_duration(capture.window.zero)),
+        count => format!("was closed {count} times for {} in total, and ", show_duration(capture.window.zero)),
+    };
     let found = Found {
         cause: Cause::SlowReader,
         share: full.max(unread).max(capture.share(capture.window.zero)),
         confidence: if capture.window.zero_windows > 0 { Confidence::High } else { Confidence::Medium },
         summary: format!(
-            "the receive window was closed for {} ({} times) and shrunk for {} of the active time: the receiving \
+            "the receive window {closed}was less than half its maximum for {} of the active time: the receiving \
              application reads too slowly",
-            show_duration(capture.window.zero),
-            capture.window.zero_windows,
             percent(capture.window.shrunk_share)
         ),
         remedy: on(&capture.receiver, "pidstat -dru 1   # find the slow part of the receiving application"),
@@ -101,7 +106,8 @@ pub(in crate::diagnose) fn receive_window(figures: &Figures) -> Option<Finding> 
     {
         return None;
     }
-    let needed = buffer_for(4.0 * capture.window.typical.0 as f64);
+    // Not less than the default of Linux.
+    let needed = buffer_for(4.0 * capture.window.typical.0 as f64).max(DEFAULT_TCP_RMEM);
     let found = Found {
         cause: Cause::ReceiveWindow,
         share: capture.share(capture.active) * capture.window.binding_share,

@@ -336,6 +336,11 @@ fn bounds_of_delivery_rules_are_those_of_their_rows() {
         small(capture, 400.0);
         capture.application.full_packets = packets as u64;
     });
+    assert_max(Cause::SmallMtu, delivery::MAX_PUSHED_SHARE, &|capture, share| {
+        small(capture, 400.0);
+        capture.application.pushed_share = share;
+    });
+    assert_max(Cause::SmallMtu, f64::from(1460 - delivery::MIN_MTU_PAYLOAD), &small);
     let lossy_return = |capture: &mut CaptureEvidence, lost: u64, share: f64| {
         capture.delivery.lost_acknowledgements = lost;
         capture.delivery.acknowledgements = (lost as f64 / share) as u64 - lost;

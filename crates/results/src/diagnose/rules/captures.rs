@@ -235,7 +235,10 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         Cause::BlackHole,
         delivery::black_hole,
-        &[of("retransmissions of the largest packet without an answer", MinCount(3))],
+        &[
+            of("retransmissions of the largest packet without an answer", MinCount(3)),
+            of("payload of this packet", MinBytes(Bytes(delivery::MIN_MTU_PAYLOAD as u64))),
+        ],
         "RFC 8899; RFC 2923 section 2.1",
     ),
     rule(
@@ -248,6 +251,8 @@ pub(super) const RULES: &[Rule] = &[
             ),
             of("short packets / data packets", MaxShare(delivery::MAX_SHORT_SHARE)),
             of("packets with the largest payload", MinCount(delivery::MIN_FULL_PACKETS)),
+            of("of them with PSH, as messages of an application have it", MaxShare(delivery::MAX_PUSHED_SHARE)),
+            of("largest payload", MinBytes(Bytes(delivery::MIN_MTU_PAYLOAD as u64))),
             PACKETS,
         ],
         "RFC 4821",
