@@ -1,8 +1,10 @@
 //! All connections of a capture.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use lfn_base::time::Instant;
+use lfn_base::units::Bytes;
 use lfn_packet::{TcpEndpoint, TcpSegment};
 use lfn_results::diagnose::diagnose;
 use lfn_results::evidence::Evidence;
@@ -36,6 +38,10 @@ pub struct Analysis {
     /// Limits of the last shortening of all lists.
     shortened_to: Limits,
     finished: Vec<Connection>,
+    /// Rank of the last connection of a full list. Connections after it are not listed.
+    last_listed: Option<Rank>,
+    /// Connections that were not listed since the MPTCP connections were looked through.
+    unlisted_since: usize,
     /// Finished connections that may have points of pictures.
     finished_series: usize,
     shared: SharedPaths,
@@ -71,6 +77,8 @@ impl Analysis {
             limits: Limits::MAX,
             shortened_to: Limits::MAX,
             finished: Vec::new(),
+            last_listed: None,
+            unlisted_since: 0,
             finished_series: 0,
             shared: SharedPaths::default(),
             mptcp: MptcpConnections::default(),
@@ -161,12 +169,21 @@ impl Analysis {
         let (connection, arrivals) = evidence::finish(state);
         self.shared.add(&connection, arrivals);
         self.mptcp.add(&connection);
+        let max = self.options.max_finished;
+        if self.last_listed.is_some_and(|last| rank(&connection) > last) {
+            add_with_finding(&mut self.unlisted, connection);
+            self.unlisted_since += 1;
+            if self.unlisted_since > max {
+                self.unlisted_since = 0;
+                self.mptcp.keep(&self.finished);
+            }
+            return;
+        }
         self.finished_series += usize::from(connection.series.is_some());
         self.finished.push(connection);
         if self.finished_series > 2 * MAX_FINISHED_SERIES {
             self.drop_small_series();
         }
-        let max = self.options.max_finished;
         if self.finished.len() > max.saturating_add(max / 4) {
             self.keep_largest();
         }
@@ -176,7 +193,7 @@ impl Analysis {
     fn drop_small_series(&mut self) {
         let mut with_series: Vec<_> =
             self.finished.iter_mut().filter(|connection| connection.series.is_some()).collect();
-        with_series.sort_by_key(|connection| std::cmp::Reverse(connection.evidence.payload));
+        with_series.sort_by_key(|connection| Reverse(connection.evidence.payload));
         for connection in with_series.into_iter().skip(MAX_FINISHED_SERIES) {
             connection.series = None;
         }
@@ -184,12 +201,12 @@ impl Analysis {
     }
 
     fn keep_largest(&mut self) {
-        self.finished.sort_by_key(|connection| {
-            (std::cmp::Reverse(connection.evidence.payload), connection.start, connection.client)
-        });
-        for connection in self.finished.drain(self.options.max_finished.min(self.finished.len())..) {
+        let max = self.options.max_finished;
+        self.finished.sort_by_key(rank);
+        for connection in self.finished.drain(max.min(self.finished.len())..) {
             add_with_finding(&mut self.unlisted, connection);
         }
+        self.last_listed = self.finished.last().filter(|_| self.finished.len() == max).map(rank);
         self.mptcp.keep(&self.finished);
     }
 
@@ -218,6 +235,13 @@ impl Analysis {
             }
         }
     }
+}
+
+/// Order of the connections in the result: the most payload first, then the earliest.
+type Rank = (Reverse<Bytes>, Instant, TcpEndpoint);
+
+fn rank(connection: &Connection) -> Rank {
+    (Reverse(connection.evidence.payload), connection.start, connection.client)
 }
 
 /// Adds a connection with its first finding. Other connections of its path are not compared: the result lacks them.

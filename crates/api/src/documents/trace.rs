@@ -79,6 +79,11 @@ pub struct CaptureCounts {
     pub unlisted_connections: u64,
     /// Connections of MPTCP with all their subflows, also those that are not listed.
     pub mptcp_connection_count: u64,
+    /// Packets whose time is 1 s or more before that of an earlier packet of their file.
+    pub time_steps_back: u64,
+    /// Number of the first of these packets in its file, from 1; null if there is none.
+    #[serde(rename = "first_time_step_back_packet")]
+    pub first_time_step_back: Option<u64>,
     /// Time of the first packet, since 1970; null without packets.
     #[serde(rename = "first_unix_seconds", with = "optional_seconds")]
     pub first: Option<Duration>,
@@ -205,7 +210,7 @@ pub struct TraceTotals {
     pub duration: Duration,
     /// Time and payload of each limit, the longest time first.
     pub limits: Vec<LimitTotal>,
-    /// First findings of the connections, the longest time first.
+    /// First findings of the connections, the most payload first.
     pub causes: Vec<CauseTotal>,
     /// Limit of the whole capture in one phrase.
     pub summary: String,

@@ -23,6 +23,8 @@ pub enum TraceError {
     NoPackets { file: PathBuf },
     #[error("- cannot be combined with other files")]
     StandardInputAmongFiles,
+    #[error("{}: the file is named twice", .file.display())]
+    SameFile { file: PathBuf },
     #[error("{}: begins before the end of {}, so they are not parts of one capture", .file.display(), .before.display())]
     Overlap { file: PathBuf, before: PathBuf },
     #[error("{} and {} have no packet in common", .near.display(), .far.display())]
@@ -48,6 +50,9 @@ impl TraceError {
             TraceError::NoPackets { .. } => {
                 "check the filter of the capture, for example: tcpdump -i eth0 -s 128 -w capture.pcap tcp".to_owned()
             }
+            TraceError::SameFile { .. } => {
+                "name each file once; for two captures of the same packets: lfn trace --near FILE --far FILE".to_owned()
+            }
             TraceError::StandardInputAmongFiles => "name only files, or only -".to_owned(),
             TraceError::Overlap { file, before } => format!(
                 "for two captures of the same packets: lfn trace --near {} --far {}; else analyse each file alone",
@@ -61,7 +66,8 @@ impl TraceError {
             TraceError::UnknownHost { .. } => "use the address of the host".to_owned(),
             TraceError::Live { interface, source } => match source.kind() {
                 io::ErrorKind::PermissionDenied => format!(
-                    "capture as root: sudo lfn trace --live {interface}; or permit it once: sudo setcap cap_net_raw+ep lfn"
+                    "capture as root: sudo lfn trace --live {interface}; or permit it once: sudo setcap cap_net_raw+ep {}",
+                    std::env::current_exe().map_or("lfn".to_owned(), |program| shown(&program))
                 ),
                 io::ErrorKind::NetworkDown => format!("sudo ip link set {interface} up"),
                 _ => "list the interfaces with: ip link".to_owned(),
@@ -72,7 +78,7 @@ impl TraceError {
     /// Returns the kind of the error, which decides the exit code of a command.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            TraceError::StandardInputAmongFiles => ErrorKind::Usage,
+            TraceError::StandardInputAmongFiles | TraceError::SameFile { .. } => ErrorKind::Usage,
             _ => ErrorKind::Failed,
         }
     }

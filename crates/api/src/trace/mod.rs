@@ -38,7 +38,7 @@ pub fn trace(
     let mut reading = Reading::new(options, stop, on_flagged);
     match &options.input {
         TraceInput::Files(files) => {
-            let files = input::in_time_order(files)?;
+            let files = input::in_time_order(files, stop)?;
             for file in &files {
                 reading.read_file(file)?;
             }

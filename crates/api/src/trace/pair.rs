@@ -40,10 +40,11 @@ pub fn compare(
             return Err(TraceError::StandardInputAmongFiles);
         }
     }
+    input::refuse_same_file(&[near, far])?;
     let offset = estimate(near, far, filter, stop)?.ok_or_else(nothing)?;
     let mut matcher = PairMatcher::new(offset);
-    let mut near = Segments::open(near, filter)?;
-    let mut far = Segments::open(far, filter)?;
+    let mut near = Segments::open(near, filter, stop)?;
+    let mut far = Segments::open(far, filter, stop)?;
     let (mut next_near, mut next_far) = (near.next()?, far.next()?);
     while !stop.load(Ordering::Relaxed) {
         let is_near = match (&next_near, &next_far) {
@@ -73,7 +74,7 @@ pub fn compare(
 fn estimate(near: &Path, far: &Path, filter: &ConnectionFilter, stop: &AtomicBool) -> Result<Option<i64>, TraceError> {
     let mut estimate = OffsetEstimate::default();
     for (side, path) in [(CaptureSide::Near, near), (CaptureSide::Far, far)] {
-        let mut segments = Segments::open(path, filter)?;
+        let mut segments = Segments::open(path, filter, stop)?;
         for _ in 0..ESTIMATE_SEGMENTS {
             let Some((at, segment)) = segments.next()?.filter(|_| !stop.load(Ordering::Relaxed)) else { break };
             estimate.add(side, at, &segment);
@@ -85,14 +86,14 @@ fn estimate(near: &Path, far: &Path, filter: &ConnectionFilter, stop: &AtomicBoo
 /// TCP segments of one capture, without those that the filter excludes.
 struct Segments<'a> {
     path: PathBuf,
-    reader: CaptureReader<Bytes>,
+    reader: CaptureReader<Bytes<'a>>,
     filter: &'a ConnectionFilter,
     file: TracedFile,
 }
 
 impl<'a> Segments<'a> {
-    fn open(path: &Path, filter: &'a ConnectionFilter) -> Result<Self, TraceError> {
-        let capture = input::open(path)?;
+    fn open(path: &Path, filter: &'a ConnectionFilter, stop: &'a AtomicBool) -> Result<Self, TraceError> {
+        let capture = input::open(path, stop)?;
         let name = path.display().to_string();
         let compression = capture.compression.as_ref().map(Compression::to_string);
         let file = TracedFile { name, compression, ..TracedFile::default() };

@@ -22,6 +22,10 @@ use crate::error_text::error_chain;
 /// Time by which a part of a capture may begin before the end of the part before.
 const MAX_OVERLAP: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// Time by which a packet is before an earlier packet if the clock was set back. Packets of several interfaces are less far out
+/// of order.
+const MIN_STEP_BACK: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Frames between two looks at the stop flag.
 const FRAMES_PER_CHECK: u64 = 1024;
 
@@ -114,7 +118,7 @@ impl<'a> Reading<'a> {
         {
             return Err(TraceError::Overlap { file: path(), before: before.clone() });
         }
-        let mut capture = input::open(&file.path)?;
+        let mut capture = input::open(&file.path, self.stop)?;
         let (part, error) = self.read(&mut capture.reader);
         match error {
             Some(source) if part.packets == 0 => return Err(TraceError::Capture { file: path(), source }),
@@ -164,11 +168,17 @@ impl<'a> Reading<'a> {
             let frame = match source.next_frame() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break None,
+                // The end of the input is not damage if a signal ended it.
+                Err(_) if self.stop.load(Ordering::Relaxed) => break None,
                 Err(error) => break Some(error),
             };
             let at = Instant::from_nanos(frame.at);
             part.packets += 1;
             part.first.get_or_insert(at);
+            if part.last.is_some_and(|last| at + MIN_STEP_BACK <= last) {
+                self.counts.counts.time_steps_back += 1;
+                self.counts.counts.first_time_step_back.get_or_insert(frame.number);
+            }
             part.last = part.last.max(Some(at));
             let Some(segment) = self.counts.add(&frame, at, &mut self.analysis) else { continue };
             if !self.filter.matches(&segment) {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use lfn_base::time::Instant;
-use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_base::units::{BitRate, Bytes};
 use lfn_packet::TcpEndpoint;
 use lfn_results::diagnose::{Cause, diagnose};
 use lfn_results::evidence::Evidence;
@@ -51,7 +51,7 @@ pub(super) fn result(
     let (connections, series): (Vec<_>, Vec<_>) =
         numbered.map(|(connection, number)| traced_connection(connection, number)).unzip();
     let mptcp_connections = finished.mptcp.iter().map(|mptcp| traced_mptcp(mptcp, &connections)).collect();
-    let totals = totals(finished.unlisted, &connections);
+    let totals = totals(finished.unlisted, &connections, capture.excluded > 0);
     let schema = TraceSchema::Current;
     let document =
         TraceDocument { schema, files, interface, capture, connections, mptcp_connections, totals, pair: None };
@@ -134,7 +134,7 @@ fn limits(sums: &ConnectionTotals) -> Vec<LimitTotal> {
 }
 
 /// Adds the listed connections to the sums of the others.
-fn totals(mut sums: ConnectionTotals, connections: &[TracedConnection]) -> TraceTotals {
+fn totals(mut sums: ConnectionTotals, connections: &[TracedConnection], has_excluded: bool) -> TraceTotals {
     for connection in connections {
         let first = connection.diagnosis.findings.first().map(|finding| finding.name.as_str());
         sums.add(&connection.evidence, first);
@@ -145,10 +145,11 @@ fn totals(mut sums: ConnectionTotals, connections: &[TracedConnection]) -> Trace
         let (name, connections, time, payload) = (name.clone(), sum.connections, sum.time, sum.payload);
         causes.push(CauseTotal { name, connections, time, payload });
     }
-    causes.sort_by_key(|total| (Reverse(total.time), Reverse(total.connections)));
+    causes.sort_by_key(|total| (Reverse(total.payload), Reverse(total.connections)));
     let summary = match connections {
         [connection] if sums.connections == 1 => connection.diagnosis.verdict.summary.clone(),
-        _ => summary(sums.connections, &limits, &causes),
+        [] if has_excluded => "no TCP connection matches the filter".to_owned(),
+        _ => summary(&sums, &limits, &causes),
     };
     TraceTotals {
         connections: sums.connections,
@@ -164,17 +165,20 @@ fn totals(mut sums: ConnectionTotals, connections: &[TracedConnection]) -> Trace
     }
 }
 
-/// Returns the limit of the whole capture in one phrase.
-fn summary(connections: u64, limits: &[LimitTotal], causes: &[CauseTotal]) -> String {
-    match (connections, causes.first(), limits.first()) {
+/// Returns the limit of the whole capture in one phrase: the cause of at least half of the payload, else the limit of most
+/// payload. A small connection that waits for a long time does not limit the transfer beside it.
+fn summary(sums: &ConnectionTotals, limits: &[LimitTotal], causes: &[CauseTotal]) -> String {
+    let main_cause = causes.first().filter(|cause| cause.payload.0 >= sums.payload.0 / 2);
+    match (sums.connections, main_cause, limits.iter().max_by_key(|limit| limit.payload)) {
         (0, _, _) => "the capture has no TCP connection".to_owned(),
         (all, Some(cause), _) => {
             let phrase = Cause::from_name(&cause.name).map_or(cause.name.as_str(), |cause| cause.phrase());
-            let limited = cause.connections;
-            format!("mostly limited by {phrase}: {limited} of {all} connections, {}", show_duration(cause.time))
+            let (limited, payload) = (cause.connections, cause.payload.decimal());
+            format!("mostly limited by {phrase}: {limited} of {all} connections, {payload}")
         }
         (_, None, Some(limit)) => {
-            format!("mostly limited by {}: {}, without a finding", limit_phrase(limit.limit), show_duration(limit.time))
+            let (phrase, payload) = (limit_phrase(limit.limit), limit.payload.decimal());
+            format!("mostly limited by {phrase}: {payload}; no finding has half of the payload")
         }
         (_, None, None) => "the limit is unknown".to_owned(),
     }

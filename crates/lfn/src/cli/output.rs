@@ -21,6 +21,9 @@ const PLANNED_EXTENSIONS: [&str; 1] = ["html"];
 /// Extensions of the pictures that `--plot` draws.
 const PLOT_EXTENSIONS: [&str; 1] = ["svg"];
 
+/// Extensions of pictures and pages that `--plot` does not draw. Other paths without a known extension are directories.
+const OTHER_PICTURES: [&str; 8] = ["png", "pdf", "html", "jpg", "jpeg", "webp", "gif", "eps"];
+
 /// Formats of a command. The first one is the default.
 pub trait FormatSet: Clone + Debug + Send + Sync + 'static {
     /// Formats with their descriptions.
@@ -148,13 +151,23 @@ fn report_path(typed: std::ffi::OsString) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Checks the extension of a picture. A path without an extension is a directory.
+/// Checks the extension of a picture. A path without the extension of a picture is a directory.
 fn plot_path(typed: std::ffi::OsString) -> Result<PathBuf, String> {
     let path = PathBuf::from(typed);
-    if path.extension().is_some() && !path.is_dir() {
+    if path.as_os_str().is_empty() || path.as_os_str() == "-" {
+        return Err("no file or directory".to_owned());
+    }
+    let extension = path.extension().unwrap_or_default();
+    if OTHER_PICTURES.iter().any(|other| extension.eq_ignore_ascii_case(other)) && !path.is_dir() {
         check_extension(&path, &PLOT_EXTENSIONS)?;
     }
     Ok(path)
+}
+
+/// Reports whether the path of `--plot` is a file with a picture. Else it is a directory.
+pub fn is_picture_file(path: &Path) -> bool {
+    let extension = path.extension().unwrap_or_default();
+    PLOT_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known)) && !path.is_dir()
 }
 
 fn check_extension(path: &Path, supported: &[&str]) -> Result<(), String> {
@@ -187,5 +200,7 @@ mod tests {
         }
         assert!(plot_path("a.svg".into()).is_ok() && plot_path("pictures".into()).is_ok());
         assert!(plot_path("a.png".into()).is_err_and(|error| error.contains(".svg")));
+        assert!(plot_path("2026-11.27".into()).is_ok_and(|path| !is_picture_file(&path)));
+        assert!(plot_path("-".into()).is_err() && plot_path("".into()).is_err());
     }
 }

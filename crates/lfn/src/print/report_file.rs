@@ -54,7 +54,7 @@ impl ReportFile {
             let file = print::raw_text().as_fd().try_clone_to_owned().map_err(|error| report_error(typed, error))?;
             return Ok(ReportFile::Open(typed.to_owned(), file.into()));
         }
-        refuse_file_of_the_command(typed)?;
+        refuse_file_of_the_command("report", typed, "report.json")?;
         if is_open_already(typed) {
             let file = OpenOptions::new().append(true).open(typed).map_err(|error| report_error(typed, error))?;
             return Ok(ReportFile::Open(typed.to_owned(), file));
@@ -95,19 +95,22 @@ pub fn is_open_already(typed: &Path) -> bool {
 }
 
 /// Returns an error if the path is another file of the command line: an input, or the destination of a copy.
-fn refuse_file_of_the_command(typed: &Path) -> Result<(), Failure> {
-    let Some(report) = final_path(typed) else { return Ok(()) };
+///
+/// `flag` is the name of the flag of this path, and `other` a value for the hint.
+pub fn refuse_file_of_the_command(flag: &str, typed: &Path, other: &str) -> Result<(), Failure> {
+    let Some(output) = final_path(typed) else { return Ok(()) };
+    let (own, own_with_value) = (format!("--{flag}"), format!("--{flag}="));
     let mut words = typed::words().skip(1).take_while(|word| word != "--");
     while let Some(word) = words.next() {
-        if word == "--report" {
+        if word == own.as_str() {
             words.next();
             continue;
         }
         let value =
             word.strip_prefix("--").and_then(|flag| flag.split_once('=')).map_or(word.as_str(), |(_, value)| value);
-        if !word.starts_with("--report=") && final_path(Path::new(value)).is_some_and(|other| other == report) {
-            return Err(Failure::usage(format!("--report {}: another argument is the same file", typed.display()))
-                .hint(typed::corrected("report", "report.json")));
+        if !word.starts_with(&own_with_value) && final_path(Path::new(value)).is_some_and(|path| path == output) {
+            return Err(Failure::usage(format!("--{flag} {}: another argument is the same file", typed.display()))
+                .hint(typed::corrected(flag, other)));
         }
     }
     Ok(())

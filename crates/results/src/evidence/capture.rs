@@ -321,7 +321,7 @@ pub struct ApplicationEvidence {
     pub delayed_ack: Duration,
     /// Data packets with the largest payload of one packet, or with a multiple of it.
     pub full_packets: u64,
-    /// Share of the packets of one MSS that end a write of the application: they have the flag PSH.
+    /// Share of the full packets that each end a write of the application: they have the flag PSH.
     #[serde(with = "finite")]
     pub pushed_share: f64,
     /// Share of the data packets that are smaller than the MSS.

@@ -51,8 +51,7 @@ pub(crate) struct Counts {
     /// MSS of the handshake.
     pub(crate) mss_limit: Option<u32>,
     pub(crate) short_packets: u64,
-    /// Packets of one MSS, and those of them that end a write of the application (PSH).
-    single_packets: u64,
+    /// Packets of one MSS that end a write of the application (PSH).
     pushed_packets: u64,
     pub(crate) max_in_flight: u64,
     /// Nanoseconds with a closed window and no data in flight.
@@ -106,15 +105,13 @@ impl Counts {
         };
         self.path_packets += u64::from(packet.payload.div_ceil(self.mss.max(1)).max(1));
         self.short_packets += u64::from(packet.payload < self.mss);
-        if packet.payload == self.mss {
-            self.single_packets += 1;
-            self.pushed_packets += u64::from(packet.is_pushed);
-        }
+        self.pushed_packets += u64::from(packet.payload == self.mss && packet.is_pushed);
     }
 
-    /// Returns the share of the packets of one MSS that end a write of the application.
+    /// Returns the share of the full packets that are single packets and end a write of the application.
     pub(crate) fn pushed_share(&self) -> f64 {
-        self.pushed_packets as f64 / self.single_packets.max(1) as f64
+        let full = self.sizes.largest_usual().packets;
+        (self.pushed_packets as f64 / f64::from(full.max(1))).min(1.0)
     }
 
     pub(super) fn add_outage(&mut self, start: u64, end: u64) {

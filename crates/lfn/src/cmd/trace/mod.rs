@@ -151,6 +151,7 @@ impl TraceArgs {
     /// Returns the options of the analysis.
     fn options(&self) -> Result<TraceOptions, Failure> {
         let source = &self.source;
+        self.check_combinations()?;
         let input = match (&source.near, &source.far, &source.live) {
             (Some(near), Some(far), _) => TraceInput::Pair { near: near.clone(), far: far.clone() },
             (_, _, Some(interface)) => {
@@ -169,6 +170,16 @@ impl TraceArgs {
             options.analysis.series_to = range.to;
         }
         Ok(options)
+    }
+
+    /// Returns an error for flags that need another one. clap permits them if a file is also given.
+    fn check_combinations(&self) -> Result<(), Failure> {
+        let source = &self.source;
+        if source.time.is_some() && source.live.is_none() {
+            let failure = Failure::usage("--time is the time of a live capture, and needs --live");
+            return Err(failure.hint("lfn trace --live eth0 --time 30s; for the pictures of a file: --from 2s --to 3s"));
+        }
+        Ok(())
     }
 
     /// Returns the time that the pictures show; none for the whole connection.

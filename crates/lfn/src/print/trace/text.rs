@@ -13,6 +13,7 @@ use lfn_results::evidence::capture::{CaptureEvidence, CapturePoint, Period, Peri
 use super::{limit_and_share, pair};
 use crate::print::grouped;
 use crate::print::label_columns::{Page, wrap};
+use crate::print::settings::is_quiet;
 use crate::print::terminal::columns;
 
 /// Periods that the line of periods names.
@@ -81,10 +82,7 @@ fn add_connections(page: &mut Page, document: &TraceDocument, count: usize) {
 
 /// Returns the line above the subflows of an MPTCP connection.
 fn mptcp_heading(mptcp: &TracedMptcp) -> String {
-    let subflows = match mptcp.subflows {
-        1 => "1 subflow".to_owned(),
-        count => format!("{count} subflows"),
-    };
+    let subflows = counted(mptcp.subflows, "subflow");
     let limit = mptcp.limit.map(|limit| format!(", mostly limited by {}", limit_phrase(limit))).unwrap_or_default();
     let token = mptcp.server_token.as_ref().or(mptcp.client_token.as_ref());
     let token = token.map(|token| format!(" (token {token})")).unwrap_or_default();
@@ -94,16 +92,18 @@ fn mptcp_heading(mptcp: &TracedMptcp) -> String {
     format!("MPTCP connection {number}{token}: {subflows}, goodput {goodput}, {payload} in {time}{limit}{start}")
 }
 
+/// Returns a number with its noun: `1 packet`, `1,000 packets`.
+fn counted(count: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
 fn capture(counts: &CaptureCounts) -> String {
     let time = match (counts.first, counts.last) {
         (Some(first), Some(last)) => format!(" in {}", show_duration(rounded(last.saturating_sub(first)))),
         _ => String::new(),
     };
-    let connections = match counts.connections {
-        1 => "1 connection".to_owned(),
-        count => format!("{count} connections"),
-    };
-    format!("{} packets{time}, {}, {connections}", counts.packets, Bytes(counts.bytes).decimal())
+    let (packets, connections) = (counted(counts.packets, "packet"), counted(counts.connections, "connection"));
+    format!("{packets}{time}, {}, {connections}", Bytes(counts.bytes).decimal())
 }
 
 /// Returns the packets that are not analysed, and those that the capture missed.
@@ -125,7 +125,13 @@ fn other_packets(counts: &CaptureCounts) -> Option<String> {
         parts.push(format!("{} fragments", counts.fragments));
     }
     if let Some(dropped) = counts.dropped.filter(|dropped| *dropped > 0) {
-        parts.push(format!("missed by the capture: {dropped} packets"));
+        parts.push(format!("missed by the capture: {}", counted(dropped, "packet")));
+    }
+    if let Some(first) = counts.first_time_step_back {
+        let count = counted(counts.time_steps_back, "packet");
+        parts.push(format!(
+            "time runs backwards by 1 s or more at {count}, first at packet {first}: times and rates may be wrong"
+        ));
     }
     if counts.evicted_connections > 0 {
         parts.push(format!("{} idle connections closed early: too many were open", counts.evicted_connections));
@@ -178,7 +184,7 @@ fn add_finding(page: &mut Page, finding: &Finding, label: &str) {
     let confidence =
         finding.confidence.map(|confidence| format!(" (confidence: {})", confidence.name())).unwrap_or_default();
     paragraph(page, &format!("{label}{}. {}{confidence}", finding.name, finding.summary));
-    if !finding.remedy.command.is_empty() {
+    if !finding.remedy.command.is_empty() && !is_quiet() {
         page.commands([format!("hint: {}", finding.remedy)]);
     }
 }
@@ -312,13 +318,10 @@ fn add_totals(page: &mut Page, totals: &TraceTotals) {
 
 /// Returns the sums over all connections.
 fn sums(totals: &TraceTotals) -> String {
-    let connections = match totals.connections {
-        1 => "1 connection".to_owned(),
-        count => format!("{} connections", grouped(count)),
-    };
-    let (payload, packets) = (totals.payload.decimal(), grouped(totals.packets));
-    let (lost, resent) = (grouped(totals.lost_packets), grouped(totals.retransmissions));
-    format!("{connections}, {payload} of payload, {packets} packets, {lost} lost, {resent} retransmissions")
+    let (connections, packets) = (counted(totals.connections, "connection"), counted(totals.packets, "packet"));
+    let resent = counted(totals.retransmissions, "retransmission");
+    let (payload, lost) = (totals.payload.decimal(), grouped(totals.lost_packets));
+    format!("{connections}, {payload} of payload, {packets}, {lost} lost, {resent}")
 }
 
 /// Returns the time without figures below a microsecond, and without those below a millisecond from a second on.

@@ -34,9 +34,7 @@ pub(super) fn is_blind(capture: &CaptureEvidence) -> bool {
 }
 
 fn lacks_acknowledgements(capture: &CaptureEvidence) -> bool {
-    capture.faults.pure_acknowledgements == 0
-        && !capture.handshake.is_complete
-        && capture.packets >= MIN_DATA_PACKETS
+    capture.faults.pure_acknowledgements == 0 && !capture.handshake.is_complete && capture.packets >= MIN_DATA_PACKETS
 }
 
 pub(super) fn missed_share(capture: &CaptureEvidence) -> f64 {
