@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::support::schema::check_document;
-use crate::support::{lfn, stderr, stdout};
+use crate::support::{eventually, lfn, stderr, stdout};
 
 /// Payload of a packet.
 const PAYLOAD: usize = 1000;
@@ -301,6 +301,8 @@ fn filter_excludes_other_connections() {
     );
     let text = stdout(&trace(&["--connections", "1"], &[&file]));
     assert!(text.contains("1 not printed: --connections 2"), "{text}");
+    let text = stdout(&trace(&["--port", "9"], &[&file]));
+    assert!(text.contains("no TCP connection matches the filter"), "{text}");
 }
 
 #[test]
@@ -348,6 +350,46 @@ fn unusable_files_are_errors_with_a_hint() {
     }
     let output = trace(&[], &[Path::new("-"), &path("empty.pcap")]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let file = one_transfer().write(&path("a.pcap"));
+    fs::hard_link(&file, path("b.pcap")).unwrap();
+    for words in [vec![&*file, &*file], vec![&file, &path("b.pcap")]] {
+        let output = trace(&[], &words);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("the file is named twice"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn interrupt_ends_the_wait_for_a_pipe() {
+    let mut child = lfn();
+    child.args(["trace", "-", "--json"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    pipe.write_all(&one_transfer().0).unwrap();
+    // The process has the signal handlers when it has read the capture.
+    let pid = rustix::process::Pid::from_child(&child);
+    let unread = || rustix::io::ioctl_fionread(&pipe).unwrap();
+    assert!(eventually(|| unread() == 0));
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(pipe);
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["connections"][0]["evidence"]["payload_bytes"], 400_000);
+}
+
+#[test]
+fn clock_that_was_set_back_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let mut capture = Capture::new();
+    capture.transfer(10_000_000, 40000, 10);
+    capture.transfer(2_000_000, 40001, 10);
+    let file = capture.write(&home.path().join("a.pcap"));
+    let capture = document(&[], &[&file], 0)["capture"].clone();
+    // A transfer has a handshake of 2 packets, and 10 rounds of 10 packets and 10 acknowledgements.
+    assert_eq!((&capture["time_steps_back"], &capture["first_time_step_back_packet"]), (&202.into(), &203.into()));
+    let text = stdout(&trace(&[], &[&file]));
+    assert!(text.replace('\n', " ").contains("first at packet 203"), "{text}");
 }
 
 #[test]
@@ -409,6 +451,18 @@ fn pictures_are_one_file_or_a_directory() {
 }
 
 #[test]
+fn pictures_do_not_replace_the_capture() {
+    let home = tempfile::tempdir().unwrap();
+    for (name, plot) in [("a.svg", "a.svg"), ("connection-1-rtt.svg", ".")] {
+        let file = one_transfer().write(&home.path().join(name));
+        let output = trace(&["--plot", home.path().join(plot).to_str().unwrap()], &[&file]);
+        assert_eq!(output.status.code(), Some(2), "{name}: {}", stderr(&output));
+        assert!(stderr(&output).contains("another argument is the same file"), "{}", stderr(&output));
+        assert_eq!(fs::read(&file).unwrap(), one_transfer().0);
+    }
+}
+
+#[test]
 fn unusable_plot_flags_are_usage_errors() {
     let home = tempfile::tempdir().unwrap();
     let file = one_transfer().write(&home.path().join("a.pcap"));
@@ -420,6 +474,8 @@ fn unusable_plot_flags_are_usage_errors() {
         (&["--plot", svg, "--from", "3s", "--to", "3s"], "--to must be later than --from"),
         (&["--plot", svg, "--from", "soon"], "--from"),
         (&["--from", "3s"], "--plot"),
+        (&["--time", "3s"], "needs --live"),
+        (&["--plot", "-"], "no file or directory"),
     ] {
         let output = trace(words, &[&file]);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
@@ -437,6 +493,10 @@ fn capture_without_data_has_no_picture() {
     let svg = home.path().join("a.svg");
     let output = trace(&["--plot", svg.to_str().unwrap()], &[&file]);
     assert!(output.status.success() && stderr(&output).contains("no picture"), "{}", stderr(&output));
+    assert!(!svg.exists());
+    let data = one_transfer().write(&home.path().join("b.pcap"));
+    let output = trace(&["--plot", svg.to_str().unwrap(), "--from", "1h"], &[&data]);
+    assert!(output.status.success() && stderr(&output).contains("with data after 1 h"), "{}", stderr(&output));
     assert!(!svg.exists());
 }
 
