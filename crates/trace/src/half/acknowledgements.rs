@@ -7,7 +7,6 @@ use super::counts::LossEvent;
 use super::direction::{Half, packets};
 use super::gaps::Gap;
 use super::packet::{AckPacket, PathRtt};
-use super::sent::micros;
 use crate::flags::{PacketFlag, PacketFlags};
 use crate::sequence::Offsets;
 
@@ -53,7 +52,7 @@ impl Half {
         }
         if acknowledged > self.acknowledged {
             self.duplicate_acks = 0;
-            self.remove_acknowledged(packet, acknowledged, reported, rtt, &mut sample);
+            self.remove_acknowledged(at, acknowledged, reported, rtt, &mut sample);
             self.acknowledged_payload += acknowledged - self.acknowledged;
             self.acknowledged = acknowledged;
         } else if acknowledged == self.acknowledged
@@ -125,17 +124,16 @@ impl Half {
         }
     }
 
+    /// Removes the data up to `acknowledged`. `reported` is the end of the data that earlier acknowledgements reported by SACK.
     fn remove_acknowledged(
         &mut self,
-        packet: &AckPacket<'_>,
+        at: u64,
         acknowledged: u64,
         reported: u64,
         rtt: &PathRtt,
         sample: &mut impl FnMut(u64, bool),
     ) {
-        let at = packet.at;
-        let reported = if self.is_recovering { 0 } else { reported };
-        self.is_recovering &= acknowledged < self.highest_sacked;
+        let reported = if self.acknowledged < self.recovery_point { 0 } else { reported };
         if self.sent.is_empty() {
             return;
         }
@@ -157,14 +155,14 @@ impl Half {
                 if !run.is_sacked() && run.end < reported {
                     counts.overtaken += packets(run.length(), counts.mss);
                 }
-                newest = Some(run.last_at);
+                newest = (!run.is_part).then_some(run.last_at);
                 // The size of the packets within a super-packet is unknown.
                 if run.size <= counts.mss {
                     counts.passed_size = counts.passed_size.max(run.size);
                 }
                 if !run.is_reported {
                     // The acknowledgement of data behind a filled gap is late.
-                    let rtt = if is_clean { micros(at.saturating_sub(run.last_at)).max(1) } else { 0 };
+                    let rtt = if is_clean { run.age(at) } else { 0 };
                     arrive(run.passed(rtt));
                 }
                 return;

@@ -85,8 +85,8 @@ pub(crate) struct Half {
     pub(super) is_at_sender: bool,
     /// End of the highest range of a SACK option.
     pub(super) highest_sacked: u64,
-    /// Data was sent again, and not all data before `highest_sacked` is acknowledged.
-    pub(super) is_recovering: bool,
+    /// End of the data that was in flight at the last retransmission. Its acknowledgement ends the recovery (RFC 6675).
+    pub(super) recovery_point: u64,
     pub(super) duplicate_acks: u32,
     pub(crate) series: Option<Box<Series>>,
 }

@@ -136,7 +136,7 @@ impl Half {
             resent.pop_front();
         }
         resent.push_back(start..end);
-        self.is_recovering = true;
+        self.recovery_point = self.next;
         let (arrivals, limit) = (&mut self.arrivals, self.limits.arrivals);
         self.sent.resend(start, end, packet.captured_at, packet.payload, |run| {
             if run.resends > 0 && !run.is_reported {

@@ -12,6 +12,8 @@ pub(crate) struct Run {
     /// Time of the first and of the last packet, when they were sent for the first time.
     pub(crate) first_at: u64,
     pub(crate) last_at: u64,
+    /// Beginning of merged packets: the time of its last packet is unknown, and `last_at` is that of the first one.
+    pub(crate) is_part: bool,
     /// Payload of the largest packet.
     pub(crate) size: u32,
     /// Time of the last retransmission.
@@ -45,6 +47,19 @@ impl Run {
         self.sacked_after > 0
     }
 
+    /// Returns the time from the last packet to `at` in microseconds, at least 1; 0 if it is unknown.
+    pub(crate) fn age(&self, at: u64) -> u32 {
+        if self.is_part { 0 } else { micros(at.saturating_sub(self.last_at)).max(1) }
+    }
+
+    /// Removes the bytes before `offset`, and returns them.
+    fn take_before(&mut self, offset: u64) -> Run {
+        let is_part = self.is_part || self.first_at != self.last_at;
+        let taken = Run { end: offset, last_at: self.first_at, is_part, ..*self };
+        self.start = offset;
+        taken
+    }
+
     fn has_history(&self) -> bool {
         self.resends > 0 || self.fills_gap
     }
@@ -60,6 +75,8 @@ impl Run {
 #[derive(Debug, Default)]
 pub(crate) struct SentRuns {
     runs: VecDeque<Run>,
+    /// Limit of the last call of [`SentRuns::insert`].
+    limit: u16,
 }
 
 impl SentRuns {
@@ -78,6 +95,7 @@ impl SentRuns {
 
     /// Adds a run. Most runs come last. With `limit` runs, neighbours without retransmissions are merged.
     pub(crate) fn insert(&mut self, run: Run, limit: u16) {
+        self.limit = limit;
         if self.runs.len() >= usize::from(limit) {
             self.merge_neighbours(limit.into());
         }
@@ -104,13 +122,21 @@ impl SentRuns {
     }
 
     /// Marks the bytes of a SACK range that the receiver reports at `at`, and calls `each` with each run that was sent once.
+    ///
+    /// A run that is reported in part is split: a super-packet of the sender arrives as packets of their own. Without free
+    /// entries, it stays whole and without a mark.
     pub(crate) fn sack(&mut self, start: u64, end: u64, at: u64, mut each: impl FnMut(&Run)) {
+        for offset in [start, end] {
+            if self.runs.len() < self.limit.into() {
+                self.split_at(offset);
+            }
+        }
         let first = self.runs.partition_point(|run| run.start < start);
         for run in self.runs.range_mut(first..).take_while(|run| run.end <= end) {
             if run.sacked_after > 0 {
                 continue;
             }
-            run.sacked_after = micros(at.saturating_sub(run.last_at)).max(1);
+            run.sacked_after = run.age(at).max(1);
             run.is_reported = run.resends == 0;
             if run.is_reported {
                 each(run);
@@ -122,10 +148,7 @@ impl SentRuns {
     pub(crate) fn acknowledge(&mut self, end: u64, mut each: impl FnMut(&Run)) {
         while let Some(front) = self.runs.front_mut().filter(|run| run.start < end) {
             if front.end > end {
-                // A merged run does not have the times of its packets. A later time would make the RTT too short.
-                let acknowledged = Run { end, last_at: front.first_at, ..*front };
-                front.start = end;
-                each(&acknowledged);
+                each(&front.take_before(end));
                 return;
             }
             let run = *front;
@@ -137,11 +160,8 @@ impl SentRuns {
     fn split_at(&mut self, offset: u64) {
         let at = self.runs.partition_point(|run| run.end <= offset);
         let Some(run) = self.runs.get_mut(at).filter(|run| run.start < offset) else { return };
-        let rest = Run { start: offset, ..*run };
-        // A merged run does not have the times of its packets. A later time would make the RTT too short.
-        run.end = offset;
-        run.last_at = run.first_at;
-        self.runs.insert(at + 1, rest);
+        let first = run.take_before(offset);
+        self.runs.insert(at, first);
     }
 
     /// Merges pairs of neighbours. If nothing can be merged, runs that the receiver reported are forgotten, then the oldest.
@@ -154,7 +174,7 @@ impl SentRuns {
             if !joined && self.runs[kept - 1].joins(&run) {
                 let last = &mut self.runs[kept - 1];
                 last.end = run.end;
-                last.last_at = run.last_at;
+                (last.last_at, last.is_part) = (run.last_at, run.is_part);
                 last.size = last.size.max(run.size);
                 joined = true;
             } else {
@@ -185,7 +205,7 @@ impl SentRuns {
 }
 
 /// Returns microseconds that fit 32 bits.
-pub(super) fn micros(nanos: u64) -> u32 {
+fn micros(nanos: u64) -> u32 {
     u32::try_from(nanos / 1000).unwrap_or(u32::MAX)
 }
 
@@ -245,12 +265,31 @@ mod tests {
     }
 
     #[test]
-    fn part_of_a_run_has_the_time_of_the_first_packet() {
+    fn reported_part_of_a_run_is_split_off() {
         let mut sent = SentRuns::default();
         sent.insert(run(0, 100), 512);
-        let mut times = Vec::new();
-        sent.acknowledge(40, |run| times.push((run.end, run.last_at)));
-        sent.acknowledge(100, |run| times.push((run.end, run.last_at)));
-        assert_eq!(times, [(40, 0), (100, 100)]);
+        sent.sack(30, 50, 500, |_| {});
+        let parts: Vec<_> = sent.runs.iter().map(|run| (run.start, run.end, run.is_sacked())).collect();
+        assert_eq!(parts, [(0, 30, false), (30, 50, true), (50, 100, false)]);
+    }
+
+    #[test]
+    fn reports_of_parts_do_not_grow_the_list() {
+        let mut sent = SentRuns::default();
+        sent.insert(run(0, 100_000), 512);
+        for number in 0..10_000 {
+            sent.sack(number * 10, number * 10 + 5, 200_000, |_| {});
+        }
+        assert!(sent.runs.len() <= 513);
+    }
+
+    #[test]
+    fn time_of_the_last_packet_of_a_part_is_unknown() {
+        let mut sent = SentRuns::default();
+        sent.insert(run(0, 100), 512);
+        let mut ages = Vec::new();
+        sent.acknowledge(40, |run| ages.push((run.end, run.age(900_000))));
+        sent.acknowledge(100, |run| ages.push((run.end, run.age(900_100))));
+        assert_eq!(ages, [(40, 0), (100, 900)]);
     }
 }

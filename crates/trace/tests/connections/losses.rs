@@ -65,6 +65,22 @@ fn an_acknowledged_gap_was_missed_by_the_capture() {
 }
 
 #[test]
+fn a_packet_recorded_after_its_acknowledgement_is_no_gap() {
+    let mut flow = Flow::at_receiver();
+    let at = flow.rounds(START, 0, 2);
+    for number in 40..60 {
+        // Captures of two interfaces can be recorded in another order than the times of their packets.
+        let is_late = number == LOST;
+        let at = at + u64::from(number - 40) * GAP;
+        flow.data(at + if is_late { flow.receiver_rtt + GAP * 3 / 2 } else { 0 }, number * MSS, MSS);
+        flow.ack(at + flow.receiver_rtt, (number + 1) * MSS);
+    }
+    flow.rounds(at + RTT, 60, 2);
+    let analyzed = flow.analyze();
+    assert_eq!((analyzed.evidence().faults.missed.0, analyzed.evidence().loss.spurious), (0, 0));
+}
+
+#[test]
 fn an_early_acknowledgement_shows_a_spurious_copy() {
     let analyzed = finish(resent_once(Flow::at_sender(), true), RTT / 5);
     assert_eq!(analyzed.evidence().loss.spurious, 1);

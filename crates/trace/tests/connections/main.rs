@@ -8,6 +8,7 @@ mod hostile;
 mod losses;
 mod mptcp;
 mod pauses;
+mod reordering;
 mod simulated;
 mod support;
 mod totals;
