@@ -214,7 +214,7 @@ fn application(own: &End, other: &End) -> ApplicationEvidence {
         receiver_waits: sum(|round| round.pause.receiver),
         sender_waits: sum(|round| round.pause.sender),
         idle: sum(|round| round.pause.idle),
-        pauses: rounds.iter().filter(|round| round.pause.total() > 1_000_000).count() as u64,
+        pauses: rounds.iter().filter(|round| round.pause.application() > 1_000_000).count() as u64,
         lockstep_blocks: exchanges.lockstep_blocks,
         lockstep: Duration::from_nanos(exchanges.lockstep_wait),
         // A request or an answer is short; the block of the data is the larger one.

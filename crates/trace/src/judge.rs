@@ -79,8 +79,12 @@ pub(crate) fn judge(rounds: &[Round], direction: &JudgedDirection) -> Judged {
         // In lock-step, the bytes in flight grow to the size of a block, and slow start has no visible end.
         let is_growing = round.in_flight as f64 >= SLOW_START_GROWTH * peak as f64;
         peak = peak.max(round.in_flight);
-        if direction.is_pause(round.pause.total()) {
-            periods.add(PeriodLimit::Application, round.start, 0);
+        let blocked = if direction.is_pause(round.pause.blocked) { round.pause.blocked } else { 0 };
+        if direction.is_pause(round.pause.application()) {
+            periods.add(PeriodLimit::Application, round.start - blocked, 0);
+        }
+        if blocked > 0 {
+            periods.add(PeriodLimit::Receiver, round.start, 0);
         }
         let limit = if round.timeout > 0 || (round.resent > 0 && !*in_startup) {
             PeriodLimit::Recovery

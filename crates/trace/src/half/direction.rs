@@ -69,6 +69,8 @@ pub(crate) struct Half {
     pub(super) mark: u64,
     /// Time since which no data is in flight.
     pub(super) drained: Option<u64>,
+    /// Time of the current pause in which the window was too small for a packet.
+    pub(super) blocked: u64,
     /// First payload of the receiver after the acknowledgement of all data, and the time of this acknowledgement.
     pub(super) request: Option<u64>,
     pub(super) heard_all: u64,

@@ -65,14 +65,14 @@ impl Exchanges {
         current.packets += 1;
     }
 
-    /// Records that all data is acknowledged. `rtt` is the minimum RTT from the capture point, `mss` the largest payload.
+    /// Records that all data is acknowledged. `rtt` is the RTT without a delay at the receiver, `mss` the largest payload.
     pub(crate) fn drained(&mut self, at: u64, rtt: u64, mss: u32, has_timeout: bool) {
         let Some(exchange) = self.current.take() else { return };
         self.count += 1;
         let wait = at.saturating_sub(exchange.last_sent);
         let excess = wait.saturating_sub(rtt);
-        // The end of a long block waits behind its own packets.
-        let is_short = exchange.packets <= 2 && (exchange.last_size < mss || exchange.packets == 1);
+        // The end of a long block waits behind its own packets, of which a super-packet has many.
+        let is_short = exchange.bytes <= 2 * u64::from(mss) && (exchange.last_size < mss || exchange.packets == 1);
         if is_short && !has_timeout && DELAYED_ACK.iter().any(|range| range.contains(&excess)) {
             self.delayed_acks += 1;
             self.delayed_ack += excess;

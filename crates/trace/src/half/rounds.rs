@@ -38,10 +38,17 @@ pub(crate) struct Pause {
     pub(crate) sender: u64,
     /// The sender's application had no request.
     pub(crate) idle: u64,
+    /// The window was too small for a packet.
+    pub(crate) blocked: u64,
 }
 
 impl Pause {
     pub(crate) fn total(&self) -> u64 {
+        self.application() + self.blocked
+    }
+
+    /// Returns the time of the applications.
+    pub(crate) fn application(&self) -> u64 {
         self.receiver + self.sender + self.idle
     }
 }
@@ -77,6 +84,7 @@ impl Round {
         self.pause.receiver += next.pause.receiver;
         self.pause.sender += next.pause.sender;
         self.pause.idle += next.pause.idle;
+        self.pause.blocked += next.pause.blocked;
         self.end = next.end;
     }
 }

@@ -28,6 +28,15 @@ impl Half {
             || (count > limit / 2 && due.saturating_sub(last.due) < last.due.saturating_sub(first.due) / limit as u64)
     }
 
+    /// Lets the sender have all acknowledgements if the data at `at` can be the answer to a request: the request followed them.
+    fn hear_request(&mut self, at: u64, rtt: &PathRtt) {
+        if self.request.is_some_and(|request| at >= request + rtt.sender_min) {
+            for ack in &mut self.pending {
+                ack.due = ack.due.min(at);
+            }
+        }
+    }
+
     /// Applies the acknowledgements that have reached the sender by `at`, and accounts for the time.
     pub(crate) fn advance(&mut self, at: u64, rtt: &PathRtt) {
         while let Some(ack) = self.pending.front().copied().filter(|ack| ack.due <= at) {
@@ -47,10 +56,16 @@ impl Half {
             round.full += if is_full { time } else { 0 };
             round.closed += if is_closed { time } else { 0 };
             round.shrunk += if is_shrunk { time } else { 0 };
-        } else if is_closed && self.has_data() {
-            self.counts.closed_while_idle += time;
+        } else if self.has_data() {
+            self.counts.closed_while_idle += if is_closed { time } else { 0 };
+            self.blocked += if self.is_blocked() { time } else { 0 };
         }
         self.accounted = self.accounted.max(at);
+    }
+
+    /// Returns true if the window is too small for a packet: a sender waits for a larger one (RFC 9293 section 3.8.6.2.1).
+    fn is_blocked(&self) -> bool {
+        self.window < u64::from(self.counts.mss).min(self.windows.max / 2)
     }
 
     pub(super) fn reach_sender(&mut self, ack: &PendingAck, rtt: &PathRtt) {
@@ -66,7 +81,9 @@ impl Half {
             self.rounds.push(**round, self.limits.rounds);
             self.round = None;
             self.drained = Some(ack.due);
-            self.exchanges.drained(ack.due, rtt.base(), self.counts.mss, has_timeout);
+            // A queue before the sender delays the acknowledgement too, but is no delay of the receiver.
+            let prompt = rtt.receiver_min + rtt.to_sender();
+            self.exchanges.drained(ack.due, prompt, self.counts.mss, has_timeout);
         } else if self.known >= self.mark {
             round.end = ack.due;
             self.rounds.push(**round, self.limits.rounds);
@@ -92,7 +109,10 @@ impl Half {
 
     /// Begins a round trip with new data after a pause.
     pub(super) fn begin_round(&mut self, at: u64, rtt: &PathRtt) {
+        self.hear_request(at, rtt);
+        self.advance(at, rtt);
         if self.round.is_some() {
+            (self.request, self.heard_all) = (None, 0);
             return;
         }
         let mut pause = Pause::default();
@@ -103,12 +123,15 @@ impl Half {
                     pause.receiver = request.saturating_sub(self.heard_all);
                     pause.sender = at.saturating_sub(request + rtt.sender_min);
                 }
-                None => pause.idle = at.saturating_sub(drained),
+                None => {
+                    pause.blocked = self.blocked.min(at.saturating_sub(drained));
+                    pause.idle = at.saturating_sub(drained + self.blocked);
+                }
             }
             let limit = (rtt.base() / 20).max(5_000_000);
-            self.exchanges.resumed(at, pause.sender + pause.idle, limit);
+            self.exchanges.resumed(at, pause.sender + pause.idle + pause.blocked, limit);
         }
-        (self.request, self.heard_all) = (None, 0);
+        (self.request, self.heard_all, self.blocked) = (None, 0, 0);
         self.mark = self.next + 1;
         self.round = Some(Box::new(Round { start: at, end: at, pause, ..Round::default() }));
     }

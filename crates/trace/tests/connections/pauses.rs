@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lfn_packet::Timestamps;
+use lfn_results::evidence::capture::PeriodLimit;
 
 use crate::support::{Analyzed, Flow, GAP, MS, MSS, RTT, START};
 
@@ -52,6 +53,63 @@ fn pauses_without_requests_are_idle_time() {
     assert_near(application.idle, 9 * (300 * MS - RTT - 9 * GAP));
     assert_eq!((application.receiver_waits, application.sender_waits), (Duration::ZERO, Duration::ZERO));
     assert_eq!((application.pauses, application.lockstep_blocks), (9, 0));
+}
+
+#[test]
+fn a_pause_with_a_closed_window_is_the_receivers() {
+    let mut flow = Flow::at_sender();
+    for burst in 0..10 {
+        let (at, next) = (START + u64::from(burst) * 300 * MS, (burst + 1) * 10 * MSS);
+        flow.send(at, burst * 10..(burst + 1) * 10);
+        flow.ack(at + RTT + 10 * GAP, next).window = if burst % 2 == 0 { 0 } else { 1 };
+        flow.ack(at + 300 * MS - GAP, next);
+    }
+    let analyzed = flow.analyze();
+    let evidence = analyzed.evidence();
+    assert_near(evidence.application.idle, 0);
+    assert_near(evidence.time_of(PeriodLimit::Receiver), 9 * (300 * MS - RTT - 10 * GAP));
+    assert_eq!((evidence.application.pauses, evidence.application.lockstep_blocks), (0, 0));
+}
+
+#[test]
+fn answers_behind_a_queue_are_lock_step() {
+    let mut flow = Flow::at_receiver();
+    let stamp = |value: u64, echo: u64| Some(Timestamps { value: (value / MS) as u32, echo: (echo / MS) as u32 });
+    let (there, mut asked) = (flow.sender_rtt, START - RTT);
+    for answer in 0..20 {
+        // The acknowledgement of the first packet brings the third one, which waits for 15 ms.
+        let (first, third) = (asked + there, asked + 2 * there + flow.receiver_rtt + 15 * MS);
+        for (number, at, echo) in [(0, first, asked), (1, first + 20 * MS, asked), (2, third, first)] {
+            let offset = (3 * answer + number) * MSS;
+            flow.data(at, offset, MSS).options.timestamps = stamp(at - there / 2, echo);
+            flow.ack(at + flow.receiver_rtt, offset + MSS).options.timestamps = stamp(at, at);
+        }
+        asked = third + flow.receiver_rtt + GAP;
+        flow.request(asked, 3 * (answer + 1) * MSS);
+        flow.last().options.timestamps = stamp(asked, third);
+    }
+    let application = flow.analyze().evidence().application;
+    assert_near(application.sender_waits, 0);
+    assert_near(application.receiver_waits, 0);
+    assert_eq!(application.lockstep_blocks, 19);
+}
+
+#[test]
+fn a_queue_before_an_answer_is_no_delayed_ack() {
+    let mut flow = Flow::at_sender();
+    let stamp = |value: u64, echo: u64| Some(Timestamps { value: (value / MS) as u32, echo: (echo / MS) as u32 });
+    let mut at = START;
+    for block in 0..20 {
+        for number in 0..10 {
+            let offset = (block * 10 + number) * MSS;
+            flow.data(at, offset, MSS).options.timestamps = stamp(at, at - RTT);
+        }
+        let answered = at + RTT + 45 * MS;
+        flow.request(answered, (block + 1) * 10 * MSS);
+        flow.last().options.timestamps = stamp(answered, at);
+        at = answered + GAP;
+    }
+    assert_eq!(flow.analyze().evidence().application.delayed_ack_stalls, 0);
 }
 
 #[test]

@@ -148,9 +148,14 @@ impl Flow {
 
     /// Lets the last packet come from the receiver.
     fn reverse(&mut self) -> &mut TcpSegment {
-        let segment = &mut self.packets.last_mut().unwrap().segment;
+        let segment = self.last();
         std::mem::swap(&mut segment.source, &mut segment.destination);
         segment
+    }
+
+    /// Returns the packet that was added last.
+    pub fn last(&mut self) -> &mut TcpSegment {
+        &mut self.packets.last_mut().unwrap().segment
     }
 
     /// Returns the sequence number of a byte of the stream.
