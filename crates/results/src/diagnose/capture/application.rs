@@ -7,8 +7,9 @@ use serde_json::json;
 
 use super::faults::judged;
 use super::found::{Found, on, percent};
+use super::startup::is_too_long;
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
-use crate::evidence::capture::CaptureEvidence;
+use crate::evidence::capture::{CaptureEvidence, PeriodLimit};
 use crate::evidence::figures::Figures;
 
 /// Minimum share of the time in pauses.
@@ -17,10 +18,11 @@ pub(in crate::diagnose) const MIN_PAUSE_SHARE: f64 = 0.2;
 pub(in crate::diagnose) const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// Exchanges with at least so many packets on average are bulk data: pauses between them are ranked last.
 pub(in crate::diagnose) const MIN_BULK_PACKETS: u64 = 200;
-/// Minimum share of packets below the MSS of an application that writes less than the path carries.
-pub(in crate::diagnose) const MIN_SHORT_SHARE: f64 = 0.03;
+/// Minimum share of packets below the MSS of an application that writes less than the path carries. Bulk data has few: the last
+/// one of each write that finds the socket empty.
+pub(in crate::diagnose) const MIN_SHORT_SHARE: f64 = 0.01;
 /// Minimum share of the time that waits in lock-step take.
-pub(in crate::diagnose) const MIN_LOCKSTEP_SHARE: f64 = 0.3;
+pub(in crate::diagnose) const MIN_LOCKSTEP_SHARE: f64 = 0.2;
 /// Minimum number of blocks in lock-step.
 pub(in crate::diagnose) const MIN_LOCKSTEP_BLOCKS: u64 = 5;
 /// Minimum number of stalls for delayed acknowledgements.
@@ -96,7 +98,8 @@ fn slow_stream(figures: &Figures, capture: &CaptureEvidence) -> Option<Finding> 
 
 /// Finds a sender that writes less than the path carries, in parts smaller than a packet.
 fn steady_writer(capture: &CaptureEvidence) -> Option<f64> {
-    let path = capture.path_share();
+    let startup = if is_too_long(capture) { capture.share(capture.time_of(PeriodLimit::StartUp)) } else { 0.0 };
+    let path = capture.path_share() + startup;
     let is_free = capture.lost() == 0 && capture.window.binding_share < 0.3 && capture.queue.standing_share < 0.5;
     (is_free && path >= 0.5 && capture.application.short_packet_share >= MIN_SHORT_SHARE).then_some(path)
 }

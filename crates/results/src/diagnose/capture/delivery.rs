@@ -186,7 +186,9 @@ pub(in crate::diagnose) fn small_mtu(figures: &Figures) -> Option<Finding> {
     let is_reduced = offered >= size + MIN_MSS_DIFFERENCE || capture.path.too_big_messages > 0;
     let application = &capture.application;
     let is_bulk = application.short_packet_share < MAX_SHORT_SHARE && application.full_packets >= MIN_FULL_PACKETS;
-    let is_message = application.pushed_share >= MAX_PUSHED_SHARE || size < MIN_MTU_PAYLOAD;
+    // A message of a router needs no other sign.
+    let is_message =
+        capture.path.too_big_messages == 0 && (application.pushed_share >= MAX_PUSHED_SHARE || size < MIN_MTU_PAYLOAD);
     if !is_reduced || !is_bulk || is_message || capture.path.is_silent_peer {
         return None;
     }

@@ -33,33 +33,12 @@ const REMEDY_SHARE: f64 = 0.95;
 /// Losses that are many.
 pub(in crate::diagnose) const MANY_POLICED: u64 = 60;
 
-/// Minimum explained share of a bucket that is a queue.
-pub(in crate::diagnose) const MIN_QUEUE_FIT: f64 = 0.9;
-/// Minimum queueing delay (RTT at 95 % minus base RTT) / drain time of a bucket that is a queue. Policers of more than three
-/// packets reach 0.2.
-pub(in crate::diagnose) const MIN_QUEUE_SHARE: f64 = 0.65;
-
-/// Maximum delay before the losses of a policer, relative to the delay of a queue with the size of its bucket.
-pub(in crate::diagnose) const MAX_DELAY_SHARE: f64 = 0.6;
-/// Maximum 10th percentile of the delay before losses / drain time of the bucket, for a policer. In a queue, every loss has a
-/// delay before it.
-pub(in crate::diagnose) const MAX_LOW_DELAY_SHARE: f64 = 0.07;
-/// Delay that a tick of timestamps and the time of a packet on a line hide, in seconds, and its maximum share.
-const MAX_HIDDEN_DELAY: f64 = 0.0045;
-const MAX_HIDDEN_SHARE: f64 = 0.25;
-
-/// Maximum 10th percentile of the delay before losses, in base RTTs, for a policer. A shaper with a large bucket has a queue
-/// that is much shorter than its bucket.
-pub(in crate::diagnose) const MAX_LOW_DELAY_RTTS: f64 = 0.5;
-
-/// 10th percentile of the delay before losses, in base RTTs. Above this and the next limit, the losses are those of a queue,
-/// also of an AQM.
-pub(in crate::diagnose) const MIN_QUEUE_LOW_RTTS: f64 = 0.03;
-/// Median of the delay before losses, in base RTTs.
-pub(in crate::diagnose) const MIN_QUEUE_MEDIAN_RTTS: f64 = 0.35;
-
-/// Maximum delay before the losses of a policer, in base RTTs, if the delays of single packets are unknown.
-pub(in crate::diagnose) const MAX_POLICED_DELAY: f64 = 0.25;
+/// Minimum share of the losses at a low RTT that the overflow of a queue explains.
+pub(in crate::diagnose) const MIN_OVERFLOW_SHARE: f64 = 0.5;
+/// Maximum median delay before the losses of a policer / drain time of its bucket. A burst waits for a fast line only.
+pub(in crate::diagnose) const MAX_POLICED_DELAY: f64 = 0.2;
+/// Maximum delay that nine tenths of the losses of a policer exceed, in base RTTs.
+pub(in crate::diagnose) const MAX_LOW_DELAY: f64 = 0.2;
 
 /// Returns the fit of a token bucket if it explains the losses.
 pub(super) fn explained(capture: &CaptureEvidence) -> Option<&PolicerFit> {
@@ -73,34 +52,33 @@ fn drain_time(fit: &PolicerFit) -> f64 {
     (fit.bucket.0 as f64 * 8.0 / fit.rate.as_f64().max(1.0)).max(1e-9)
 }
 
-/// Returns true if the packets of the connection waited as long as a queue of the size of the bucket drains.
-fn waits_for_bucket(capture: &CaptureEvidence) -> bool {
-    let Some(fit) = capture.policer.as_ref().filter(|fit| fit.explained_share >= MIN_QUEUE_FIT) else { return false };
-    let delay = capture.rtt.p95.saturating_sub(capture.rtt.base);
-    fit.losses >= MIN_POLICED && delay.as_secs_f64() >= MIN_QUEUE_SHARE * drain_time(fit)
-}
-
-/// Returns true if the bucket is a queue: packets wait as long as a queue of this size drains.
+/// Returns true if the bucket is a queue: its overflow explains most of the losses without an RTT before them that shows a
+/// queue, and packets waited before the losses. The overflow at the end of slow start alone does not explain the others.
 pub(super) fn is_bucket_queue(capture: &CaptureEvidence) -> bool {
-    waits_for_bucket(capture) && !is_policed(capture)
+    explained(capture).filter(|fit| !is_without_queue(capture, fit)).is_some_and(|fit| {
+        let others = fit.explained_share * fit.losses as f64 - capture.loss.startup_losses as f64;
+        others >= MIN_OVERFLOW_SHARE * capture.loss.flat_losses as f64
+    })
 }
 
-/// Returns true if the packets before the losses did not wait as in a queue of the size of the bucket.
+/// Returns the delay of the queue before its losses.
+pub(super) fn delay_at_loss(capture: &CaptureEvidence) -> Option<Duration> {
+    explained(capture).and_then(|fit| fit.delay).or(capture.queue.delay_at_loss)
+}
+
+/// Returns true if no queue overflowed when the packets were lost.
+///
+/// The missing tokens of a bucket and the bytes in a queue grow alike, so the fit alone does not tell a policer from a queue. But
+/// a packet waits until the queue before it drains, and no packet waits for tokens. Before the losses of a queue of the size of
+/// the bucket, the delay is therefore near the drain time of the bucket. The queue of a shaper is shorter than its bucket, but
+/// almost all of its losses follow a delay. Before the losses of a policer, only bursts wait, for a line that is faster than
+/// the bucket is filled.
 fn is_without_queue(capture: &CaptureEvidence, fit: &PolicerFit) -> bool {
-    if let (Some(median), Some(low)) = (fit.delay, fit.low_delay) {
-        let hidden = MAX_HIDDEN_DELAY.min(MAX_HIDDEN_SHARE * drain_time(fit));
-        let of_bucket = MAX_LOW_DELAY_SHARE * drain_time(fit);
-        let low_limit = hidden.max(of_bucket.min(MAX_LOW_DELAY_RTTS * capture.rtt.base.as_secs_f64()));
-        let rtts = |delay: Duration| delay.as_secs_f64() / capture.rtt.base.as_secs_f64().max(1e-9);
-        let has_queue = rtts(low) > MIN_QUEUE_LOW_RTTS && rtts(median) > MIN_QUEUE_MEDIAN_RTTS;
-        return median.as_secs_f64() <= MAX_DELAY_SHARE * drain_time(fit)
-            && low.as_secs_f64() <= low_limit
-            && !has_queue;
-    }
-    let delay = capture.queue.delay_at_loss.unwrap_or_default().as_secs_f64();
-    let has_flat_losses = capture.loss.at_flat_rtt_share >= MIN_FLAT_SHARE;
-    let is_short = has_flat_losses || delay <= MAX_POLICED_DELAY * capture.rtt.base.as_secs_f64();
-    is_short && delay <= MAX_DELAY_SHARE * drain_time(fit)
+    let delay =
+        |of_packets: Option<Duration>| of_packets.or(capture.queue.delay_at_loss).unwrap_or_default().as_secs_f64();
+    let is_bucket_full = delay(fit.delay) > MAX_POLICED_DELAY * drain_time(fit);
+    let is_any_full = delay(fit.low_delay) > MAX_LOW_DELAY * capture.rtt.base.as_secs_f64();
+    !is_bucket_full && !is_any_full
 }
 
 /// Returns true if the losses are those of a bucket without a queue.

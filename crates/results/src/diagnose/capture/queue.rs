@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::faults::{judged, judged_path};
 use super::found::{Found, on, rounded};
-use super::losses::{is_flat, is_policed, loss_figures};
+use super::losses::{delay_at_loss, is_flat, is_policed, loss_figures};
 use crate::diagnose::path::MIN_QUEUEING_DELAY;
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
 use crate::evidence::capture::CaptureEvidence;
@@ -62,14 +62,14 @@ pub(in crate::diagnose) fn queueing(figures: &Figures) -> Option<Finding> {
 /// Finds a queue that overflows although it is much shorter than the BDP.
 pub(in crate::diagnose) fn short_queue(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
-    let at_loss = capture.queue.delay_at_loss?;
+    let at_loss = delay_at_loss(capture)?;
     let short = MAX_SHORT_QUEUE * capture.rtt.base.as_secs_f64();
     let others = capture.lost().saturating_sub(capture.loss.startup_losses);
     if others < MIN_LOSSES
         || is_flat(capture)
         || is_policed(capture)
         || is_standing(capture)
-        || at_loss.as_secs_f64() > short
+        || at_loss.max(capture.rtt.p95.saturating_sub(capture.rtt.base)).as_secs_f64() > short
     {
         return None;
     }

@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::faults::judged;
 use super::found::{Found, on, percent};
+use super::queue::MIN_PATH_SHARE;
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
-use crate::evidence::capture::PeriodLimit;
+use crate::evidence::capture::{CaptureEvidence, PeriodLimit};
 use crate::evidence::figures::Figures;
 
 /// Minimum share of the time without pauses that slow start takes.
@@ -28,6 +29,21 @@ pub(in crate::diagnose) const MAX_PAUSE_SHARE: f64 = 0.3;
 /// Minimum share of all losses in slow start.
 pub(in crate::diagnose) const MIN_OVERSHOOT_SHARE: f64 = 0.6;
 
+/// Packets in the first round trip of slow start (RFC 6928).
+const FIRST_PACKETS: f64 = 10.0;
+/// Growth of the data of a round trip in slow start, with delayed acknowledgements.
+const GROWTH: f64 = 1.5;
+/// Maximum round trips of a slow start, relative to those that its data needs.
+pub(in crate::diagnose) const MAX_LENGTH: f64 = 3.0;
+
+/// Returns true if the sender had far more round trips than slow start needs for the data: the application had no more data.
+pub(super) fn is_too_long(capture: &CaptureEvidence) -> bool {
+    let packets = capture.startup.payload.0 as f64 / f64::from(capture.mss_bytes.max(1));
+    let needed = 1.0 + (1.0 + packets * (GROWTH - 1.0) / FIRST_PACKETS).ln() / GROWTH.ln();
+    capture.startup.is_unfinished
+        && capture.startup.time.as_secs_f64() > MAX_LENGTH * needed * capture.rtt.base.as_secs_f64()
+}
+
 /// Finds a transfer that is mostly slow start.
 pub(in crate::diagnose) fn slow_start(figures: &Figures) -> Option<Finding> {
     let capture = judged(figures)?;
@@ -35,7 +51,8 @@ pub(in crate::diagnose) fn slow_start(figures: &Figures) -> Option<Finding> {
     let time = capture.time_of(PeriodLimit::StartUp).min(capture.active);
     let share = capture.active_share(time);
     let round_trips = capture.active.as_secs_f64() / capture.rtt.base.as_secs_f64().max(1e-9);
-    if share < MIN_STARTUP_SHARE || round_trips < MIN_ROUND_TRIPS || capture.data_packets < 3 {
+    let is_slow_start = share >= MIN_STARTUP_SHARE && round_trips >= MIN_ROUND_TRIPS;
+    if !is_slow_start || is_too_long(capture) || capture.data_packets < 3 {
         return None;
     }
     let found = Found {
@@ -69,6 +86,7 @@ pub(in crate::diagnose) fn early_exit(figures: &Figures) -> Option<Finding> {
     if !startup.is_early_exit
         || capture.handshake.rtt.is_none()
         || capture.queue.unused_share < MIN_EXIT_UNUSED_SHARE
+        || capture.path_share() < MIN_PATH_SHARE
         || growth < MIN_LATER_GROWTH
         || capture.lost() > capture.data_packets / 100
         || capture.queue.standing_share > MAX_STANDING_SHARE

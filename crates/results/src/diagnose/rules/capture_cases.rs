@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use lfn_base::figure::Figure;
-use lfn_base::units::{BitRate, Bytes};
+use lfn_base::units::Bytes;
 
-use super::capture_examples::{END, finds, fit, healthy, rule, startup_periods};
+use super::capture_examples::{END, finds, healthy, rule, startup_periods};
 use crate::diagnose::Cause;
-use crate::diagnose::capture::{application, delivery, faults, losses, queue, startup, window};
-use crate::diagnose::path::MIN_QUEUEING_DELAY;
-use crate::evidence::capture::{CaptureEvidence, PolicerFit};
+use crate::diagnose::capture::{application, delivery, faults, queue, startup, window};
+use crate::evidence::capture::CaptureEvidence;
 
 /// Distance from a threshold, as a share of the threshold.
 const STEP: f64 = 0.002;
 
 /// Change of a connection with a value near a threshold.
-type Case<'a> = &'a dyn Fn(&mut CaptureEvidence, f64);
+pub(super) type Case<'a> = &'a dyn Fn(&mut CaptureEvidence, f64);
 
 /// Change of a connection to one with the signs of a cause.
 type Sign = fn(&mut CaptureEvidence);
@@ -29,11 +28,11 @@ fn assert_bound(cause: Cause, finds_above: bool, bound: f64, case: Case<'_>) {
     assert_eq!(found, [!finds_above, finds_above], "{} at {bound}", cause.name());
 }
 
-fn assert_min(cause: Cause, bound: f64, case: Case<'_>) {
+pub(super) fn assert_min(cause: Cause, bound: f64, case: Case<'_>) {
     assert_bound(cause, true, bound, case);
 }
 
-fn assert_max(cause: Cause, bound: f64, case: Case<'_>) {
+pub(super) fn assert_max(cause: Cause, bound: f64, case: Case<'_>) {
     assert_bound(cause, false, bound, case);
 }
 
@@ -53,7 +52,7 @@ fn bounds_of_capture_faults_are_those_of_their_rows() {
     assert_min(Cause::IncompleteCapture, faults::MIN_DATA_PACKETS as f64, &|capture, packets| {
         capture.faults.pure_acknowledgements = 0;
         capture.handshake.is_complete = false;
-        capture.data_packets = packets as u64;
+        capture.packets = packets as u64;
     });
 }
 
@@ -141,6 +140,14 @@ fn bounds_of_slow_start_rules_are_those_of_their_rows() {
         capture.periods = startup_periods(1.0);
         capture.active = capture.rtt.base.mul_f64(round_trips);
     });
+    // Ten packets need two round trips.
+    let long = |capture: &mut CaptureEvidence, factor: f64| {
+        (capture.periods, capture.startup.is_unfinished) = (startup_periods(1.0), true);
+        (capture.startup.payload, capture.startup.time) = (Bytes(14_480), capture.rtt.base.mul_f64(2.0 * factor));
+        capture.application.short_packet_share = 0.5;
+    };
+    assert_max(Cause::StartUp, startup::MAX_LENGTH, &long);
+    assert_min(Cause::SlowWriter, startup::MAX_LENGTH, &long);
     let early = |capture: &mut CaptureEvidence, growth: f64| {
         (capture.startup.is_early_exit, capture.queue.unused_share) = (true, 0.4);
         capture.startup.peak_in_flight = Bytes(1_000_000);
@@ -150,6 +157,10 @@ fn bounds_of_slow_start_rules_are_those_of_their_rows() {
     assert_max(Cause::EarlyExit, startup::MAX_STANDING_SHARE, &|capture, share| {
         early(capture, 3.0);
         capture.queue.standing_share = share;
+    });
+    assert_min(Cause::EarlyExit, queue::MIN_PATH_SHARE, &|capture, share| {
+        early(capture, 3.0);
+        capture.periods = startup_periods(1.0 - share);
     });
     assert_min(Cause::EarlyExit, startup::MIN_EXIT_UNUSED_SHARE, &|capture, share| {
         early(capture, 3.0);
@@ -176,114 +187,6 @@ fn bounds_of_slow_start_rules_are_those_of_their_rows() {
     assert_max(Cause::Overshoot, startup::MAX_PAUSE_SHARE, &|capture, share| {
         overshoot(capture);
         capture.application.idle = END.mul_f64(share);
-    });
-}
-
-fn flat_losses(capture: &mut CaptureEvidence, losses: u64, events: u64) {
-    capture.loss.after_capture = losses;
-    capture.loss.flat_losses = losses;
-    (capture.loss.events, capture.loss.flat_events) = (events, events);
-    capture.loss.at_flat_rtt_share = 1.0;
-}
-
-#[test]
-fn bounds_of_loss_rules_are_those_of_their_rows() {
-    for (cause, events) in [(Cause::RandomLoss, 1000), (Cause::LossBursts, 100)] {
-        assert_min(cause, losses::MIN_LOST_SHARE, &|capture, share| {
-            flat_losses(capture, 1000, events);
-            capture.data_packets = (1000.0 / share) as u64;
-        });
-        assert_min(cause, losses::MIN_FLAT_SHARE, &|capture, share| {
-            flat_losses(capture, 1000, events);
-            capture.loss.at_flat_rtt_share = share;
-        });
-        assert_min(cause, losses::MIN_LOSSES as f64, &|capture, losses| {
-            flat_losses(capture, losses as u64, if cause == Cause::RandomLoss { 3 } else { 1 });
-            capture.data_packets = 1000;
-        });
-    }
-    let burst = |capture: &mut CaptureEvidence, mean: f64| flat_losses(capture, (1e4 * mean) as u64, 10_000);
-    assert_min(Cause::LossBursts, losses::MIN_BURST, &burst);
-    assert_max(Cause::RandomLoss, losses::MIN_BURST, &burst);
-    assert_min(Cause::Timeouts, losses::MIN_TIMEOUT_SHARE, &|capture, share| {
-        capture.loss.timeout = END.mul_f64(share);
-    });
-}
-
-#[test]
-fn bounds_of_the_policer_are_those_of_its_row() {
-    let policed = |capture: &mut CaptureEvidence, losses: u64, explained: f64| {
-        capture.loss.at_flat_rtt_share = 1.0;
-        capture.policer = Some(fit(losses, explained));
-    };
-    let check = |bound, case: Case<'_>| assert_min(Cause::Policer, bound, case);
-    check(losses::MIN_POLICED as f64, &|capture, losses| policed(capture, losses as u64, 1.0));
-    check(losses::MIN_EXPLAINED_SHARE, &|capture, share| policed(capture, losses::MANY_POLICED - 1, share));
-    check(losses::MIN_EXPLAINED_OF_MANY, &|capture, share| policed(capture, losses::MANY_POLICED, share));
-    let between = (losses::MIN_EXPLAINED_SHARE + losses::MIN_EXPLAINED_OF_MANY) / 2.0;
-    check(losses::MANY_POLICED as f64, &|capture, losses| policed(capture, losses as u64, between));
-    assert_max(Cause::Policer, losses::MAX_DELAY_SHARE, &|capture, share| {
-        policed(capture, 100, 1.0);
-        let fit = fit(100, 1.0);
-        capture.queue.delay_at_loss =
-            Some(Duration::from_secs_f64(share * fit.bucket.0 as f64 * 8.0 / fit.rate.as_f64()));
-    });
-    assert_max(Cause::Policer, losses::MAX_LOW_DELAY_SHARE, &|capture, share| {
-        let fit = fit(100, 1.0);
-        let delay = Duration::from_secs_f64(share * fit.bucket.0 as f64 * 8.0 / fit.rate.as_f64());
-        capture.policer = Some(PolicerFit { delay: Some(delay), low_delay: Some(delay), ..fit });
-    });
-    assert_max(Cause::Policer, losses::MAX_POLICED_DELAY, &|capture, share| {
-        policed(capture, 100, 1.0);
-        capture.loss.at_flat_rtt_share = 0.0;
-        capture.queue.delay_at_loss = Some(capture.rtt.base.mul_f64(share));
-    });
-}
-
-#[test]
-fn bounds_of_queue_rules_are_those_of_their_rows() {
-    let standing = |capture: &mut CaptureEvidence| {
-        capture.rtt.p95 = capture.rtt.base * 4;
-        capture.queue.standing_share = 0.9;
-    };
-    assert_min(Cause::Queueing, queue::STANDING_QUEUE_RTT_FACTOR, &|capture, factor| {
-        standing(capture);
-        capture.rtt.p95 = capture.rtt.base.mul_f64(factor);
-    });
-    assert_min(Cause::Queueing, MIN_QUEUEING_DELAY.as_secs_f64(), &|capture, seconds| {
-        standing(capture);
-        capture.rtt.base = Duration::from_micros(50);
-        capture.rtt.p95 = capture.rtt.base + Duration::from_secs_f64(seconds);
-    });
-    assert_min(Cause::Queueing, queue::MIN_STANDING_SHARE, &|capture, share| {
-        standing(capture);
-        capture.queue.standing_share = share;
-    });
-    assert_min(Cause::Queueing, queue::MIN_PATH_SHARE, &|capture, share| {
-        standing(capture);
-        capture.periods = startup_periods(1.0 - share);
-    });
-    assert_min(Cause::Shaper, queue::MIN_STANDING_SHARE, &|capture, share| {
-        capture.queue.burst = Some(Bytes(1_000_000));
-        capture.queue.plateau = Some(BitRate(90_000_000));
-        capture.queue.standing_share = share;
-    });
-    let short = |capture: &mut CaptureEvidence| {
-        capture.loss.after_capture = 50;
-        capture.loss.at_flat_rtt_share = 0.1;
-        capture.queue.delay_at_loss = Some(Duration::from_millis(5));
-    };
-    assert_min(Cause::ShortQueue, queue::MIN_LOSSES as f64, &|capture, losses| {
-        short(capture);
-        capture.loss.after_capture = losses as u64;
-    });
-    assert_max(Cause::ShortQueue, losses::MIN_FLAT_SHARE, &|capture, share| {
-        short(capture);
-        capture.loss.at_flat_rtt_share = share;
-    });
-    assert_max(Cause::ShortQueue, queue::MAX_SHORT_QUEUE, &|capture, factor| {
-        short(capture);
-        capture.queue.delay_at_loss = Some(capture.rtt.base.mul_f64(factor));
     });
 }
 

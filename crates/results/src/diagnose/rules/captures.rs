@@ -101,6 +101,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("handshake and slow start / active time", MinShare(startup::MIN_STARTUP_SHARE)),
             of("active time / base RTT", MinFactor(startup::MIN_ROUND_TRIPS)),
+            of("time of an unfinished slow start / RTTs that its data needs", MaxFactor(startup::MAX_LENGTH)),
         ],
         "RFC 5681 section 3.1",
     ),
@@ -110,6 +111,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             of("bytes in flight later / at the end of slow start", MinFactor(startup::MIN_LATER_GROWTH)),
             of("unused share of the possible rate", MinShare(startup::MIN_EXIT_UNUSED_SHARE)),
+            of("time that the path limits / time", MinShare(queue::MIN_PATH_SHARE)),
         ],
         "RFC 9406; ip-tcp_metrics(8)",
     ),
@@ -120,17 +122,8 @@ pub(super) const RULES: &[Rule] = &[
             of("losses", MinCount(losses::MIN_POLICED)),
             of("losses and passed packets that a token bucket explains", MinShare(losses::MIN_EXPLAINED_SHARE)),
             of("the same with 60 losses and more", MinShare(losses::MIN_EXPLAINED_OF_MANY)),
-            of("median delay before losses / bucket at the rate", MaxShare(losses::MAX_DELAY_SHARE)),
-            of("delay that 90 % of the losses exceed / bucket at the rate", MaxShare(losses::MAX_LOW_DELAY_SHARE)),
-            of("the same delay / base RTT", MaxShare(losses::MAX_LOW_DELAY_RTTS)),
-            of(
-                "the same delay / base RTT, if the median delay is above 0.35 base RTTs",
-                MaxShare(losses::MIN_QUEUE_LOW_RTTS),
-            ),
-            of(
-                "without delays of single packets: delay before losses / base RTT, unless most losses have none",
-                MaxShare(losses::MAX_POLICED_DELAY),
-            ),
+            of("median delay before losses / bucket at the rate", MaxShare(losses::MAX_POLICED_DELAY)),
+            of("delay that 90 % of the losses exceed / base RTT", MaxShare(losses::MAX_LOW_DELAY)),
         ],
         POLICING,
     ),
@@ -161,10 +154,13 @@ pub(super) const RULES: &[Rule] = &[
         &[
             NOT_FLAT,
             of("lost packets", MinCount(queue::MIN_LOSSES)),
-            of("queueing delay before losses / base RTT", MaxFactor(queue::MAX_SHORT_QUEUE)),
             of(
-                "or losses of a bucket, and RTT at 95 % minus base RTT / bucket at the rate",
-                MinShare(losses::MIN_QUEUE_SHARE),
+                "queueing delay before losses, and RTT at 95 % minus base RTT / base RTT",
+                MaxFactor(queue::MAX_SHORT_QUEUE),
+            ),
+            of(
+                "or losses that a bucket explains with such a delay / losses without one",
+                MinShare(losses::MIN_OVERFLOW_SHARE),
             ),
         ],
         TRAINED,

@@ -8,6 +8,8 @@
 mod capture_cases;
 #[cfg(test)]
 mod capture_examples;
+#[cfg(test)]
+mod capture_loss_cases;
 mod captures;
 mod copies;
 mod datagram_tests;
