@@ -203,7 +203,7 @@ impl Half {
             let gap = Gap { start: self.next, end: start, at, timestamp, ip_id, after, rtt, after_timestamp };
             self.repairs.gaps.insert(gap, self.limits.gaps);
         }
-        self.begin_round(at, rtt);
+        self.begin_round(packet, rtt);
         let payload = (end - start) as u32;
         let run = Run {
             start,

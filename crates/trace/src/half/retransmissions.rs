@@ -13,7 +13,7 @@ use crate::sequence::Offsets;
 use crate::series::SentKind;
 
 /// Minimum silence before a retransmission after a timeout: the minimum of Linux, without its jitter.
-const MIN_TIMEOUT: u64 = 190_000_000;
+pub(super) const MIN_TIMEOUT: u64 = 190_000_000;
 /// Tick of the timestamps of common kernels, with a margin.
 const MAX_TICK: u64 = 20_000_000;
 /// A filled gap without timestamps and without an RTT is reordering up to this age.

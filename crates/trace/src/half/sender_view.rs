@@ -2,7 +2,11 @@
 
 use super::direction::{Half, PendingAck, packets};
 use super::packet::{DataPacket, PathRtt};
+use super::retransmissions::MIN_TIMEOUT;
 use super::rounds::{Pause, Round};
+
+/// Maximum number of copies that a sender sends after timeouts (`net.ipv4.tcp_retries2` of Linux).
+const MAX_RETRIES: u64 = 15;
 
 /// Minimum time without packets that is an outage if packets are missing afterwards.
 const MIN_OUTAGE: u64 = 500_000_000;
@@ -92,13 +96,17 @@ impl Half {
         }
     }
 
+    /// Returns the packets that a sender with consecutive identifications sent since the last one and that the capture lacks.
+    fn missing_before(&self, packet: &DataPacket) -> Option<u64> {
+        let jump = u64::from(packet.ip_id?.wrapping_sub(self.last_ip_id?));
+        jump.checked_sub(packets(u64::from(self.last_payload), self.counts.mss) + 1)
+    }
+
     /// Records a pause after which identifications are missing: the packets of the pause were lost before the capture.
     pub(super) fn note_jump(&mut self, packet: &DataPacket) {
-        let (Some(id), Some(last)) = (packet.ip_id, self.last_ip_id) else { return };
         let pause = packet.at.saturating_sub(self.last_sent);
-        let jump = u64::from(id.wrapping_sub(last));
-        let expected = packets(u64::from(self.last_payload), self.counts.mss);
-        if pause >= MIN_OUTAGE && jump > expected + 1 && jump < MAX_JUMP {
+        let is_jump = self.missing_before(packet).is_some_and(|missing| (1..MAX_JUMP).contains(&missing));
+        if pause >= MIN_OUTAGE && is_jump {
             self.counts.add_jump(self.last_sent, packet.at);
             if let Some(round) = &mut self.round {
                 round.timeout += pause;
@@ -108,7 +116,8 @@ impl Half {
     }
 
     /// Begins a round trip with new data after a pause.
-    pub(super) fn begin_round(&mut self, at: u64, rtt: &PathRtt) {
+    pub(super) fn begin_round(&mut self, packet: &DataPacket, rtt: &PathRtt) {
+        let at = packet.at;
         self.hear_request(at, rtt);
         self.advance(at, rtt);
         if self.round.is_some() {
@@ -116,6 +125,7 @@ impl Half {
             return;
         }
         let mut pause = Pause::default();
+        let mut timeout = 0;
         // Data leaves the sender before it reaches the capture point.
         if let Some(drained) = self.drained.take() {
             match self.request {
@@ -128,11 +138,17 @@ impl Half {
                     pause.idle = at.saturating_sub(drained + self.blocked);
                 }
             }
+            // The copies that timeouts sent before this one were lost.
+            let is_timeout = self.missing_before(packet).is_some_and(|missing| (1..=MAX_RETRIES).contains(&missing));
+            if is_timeout && pause.idle >= MIN_TIMEOUT {
+                timeout = std::mem::take(&mut pause.idle);
+                self.counts.add_timeout(timeout);
+            }
             let limit = (rtt.base() / 20).max(5_000_000);
-            self.exchanges.resumed(at, pause.sender + pause.idle + pause.blocked, limit);
+            self.exchanges.resumed(at, pause.sender + pause.idle + pause.blocked + timeout, limit);
         }
         (self.request, self.heard_all, self.blocked) = (None, 0, 0);
         self.mark = self.next + 1;
-        self.round = Some(Box::new(Round { start: at, end: at, pause, ..Round::default() }));
+        self.round = Some(Box::new(Round { start: at, end: at, pause, timeout, ..Round::default() }));
     }
 }

@@ -72,6 +72,25 @@ fn a_pause_with_a_closed_window_is_the_receivers() {
 }
 
 #[test]
+fn a_pause_whose_packets_are_missing_has_timeouts() {
+    for (missing, expected) in [(0, 0), (3, 9), (200, 0)] {
+        let mut flow = Flow::at_receiver();
+        for number in 0..10_u32 {
+            let at = START + u64::from(number) * 900 * MS;
+            flow.data(at, number * MSS, MSS).ip_id = Some(100 + number as u16 * (1 + missing));
+            flow.ack(at + flow.receiver_rtt, (number + 1) * MSS);
+        }
+        let analyzed = flow.analyze();
+        let evidence = analyzed.evidence();
+        assert_eq!(evidence.loss.timeouts, expected, "{missing}");
+        let (times, other) = (evidence.loss.timeout, evidence.application.idle);
+        let (times, other) = if expected > 0 { (times, other) } else { (other, times) };
+        assert_near(times, 9 * (900 * MS - RTT));
+        assert_near(other, 0);
+    }
+}
+
+#[test]
 fn answers_behind_a_queue_are_lock_step() {
     let mut flow = Flow::at_receiver();
     let stamp = |value: u64, echo: u64| Some(Timestamps { value: (value / MS) as u32, echo: (echo / MS) as u32 });
