@@ -34,9 +34,11 @@ const REMEDY_SHARE: f64 = 0.95;
 pub(in crate::diagnose) const MANY_POLICED: u64 = 60;
 
 /// Minimum share of the losses at a low RTT that the overflow of a queue explains.
-pub(in crate::diagnose) const MIN_OVERFLOW_SHARE: f64 = 0.5;
+pub(in crate::diagnose) const MIN_OVERFLOW_SHARE: f64 = 0.8;
 /// Maximum median delay before the losses of a policer / drain time of its bucket. A burst waits for a fast line only.
-pub(in crate::diagnose) const MAX_POLICED_DELAY: f64 = 0.2;
+pub(in crate::diagnose) const MAX_POLICED_DELAY: f64 = 0.25;
+/// Maximum of the same delay in base RTTs. A queue of any other size that was full delays by more.
+pub(in crate::diagnose) const MAX_POLICED_RTTS: f64 = 0.5;
 /// Maximum delay that nine tenths of the losses of a policer exceed, in base RTTs.
 pub(in crate::diagnose) const MAX_LOW_DELAY: f64 = 0.2;
 
@@ -76,9 +78,10 @@ pub(super) fn delay_at_loss(capture: &CaptureEvidence) -> Option<Duration> {
 fn is_without_queue(capture: &CaptureEvidence, fit: &PolicerFit) -> bool {
     let delay =
         |of_packets: Option<Duration>| of_packets.or(capture.queue.delay_at_loss).unwrap_or_default().as_secs_f64();
+    let base = capture.rtt.base.as_secs_f64();
     let is_bucket_full = delay(fit.delay) > MAX_POLICED_DELAY * drain_time(fit);
-    let is_any_full = delay(fit.low_delay) > MAX_LOW_DELAY * capture.rtt.base.as_secs_f64();
-    !is_bucket_full && !is_any_full
+    let is_other_full = delay(fit.delay) > MAX_POLICED_RTTS * base || delay(fit.low_delay) > MAX_LOW_DELAY * base;
+    !is_bucket_full && !is_other_full
 }
 
 /// Returns true if the losses are those of a bucket without a queue.

@@ -66,6 +66,11 @@ fn bounds_of_the_policer_are_those_of_its_row() {
             capture.rtt.base = END;
             wait(capture, drain.mul_f64(share), Duration::ZERO);
         });
+        let bound = if of_packets { losses::MAX_POLICED_RTTS } else { losses::MAX_LOW_DELAY };
+        assert_max(Cause::Policer, bound, &|capture, share| {
+            capture.rtt.base = drain / 10;
+            wait(capture, capture.rtt.base.mul_f64(share), Duration::ZERO);
+        });
         assert_max(Cause::Policer, losses::MAX_LOW_DELAY, &|capture, share| {
             capture.rtt.base = drain / 10;
             wait(capture, Duration::ZERO, capture.rtt.base.mul_f64(share));

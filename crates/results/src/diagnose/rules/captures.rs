@@ -123,6 +123,7 @@ pub(super) const RULES: &[Rule] = &[
             of("losses and passed packets that a token bucket explains", MinShare(losses::MIN_EXPLAINED_SHARE)),
             of("the same with 60 losses and more", MinShare(losses::MIN_EXPLAINED_OF_MANY)),
             of("median delay before losses / bucket at the rate", MaxShare(losses::MAX_POLICED_DELAY)),
+            of("median delay before losses / base RTT", MaxShare(losses::MAX_POLICED_RTTS)),
             of("delay that 90 % of the losses exceed / base RTT", MaxShare(losses::MAX_LOW_DELAY)),
         ],
         POLICING,
