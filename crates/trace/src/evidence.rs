@@ -122,9 +122,12 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the payload that the receiver acknowledged; all that was sent if the capture lacks the receiver's packets.
+/// Returns the payload, without data at the end that a silent receiver never acknowledged. Other data without an
+/// acknowledgement was in flight at the end of the capture.
 fn delivered(sender: &End, receiver: &End) -> u64 {
-    if receiver.packets == 0 { sender.half.counts.payload } else { sender.half.acknowledged_payload }
+    let half = &sender.half;
+    let is_silent = receiver.packets > 0 && half.counts.unanswered_timeouts >= MIN_UNANSWERED;
+    if is_silent { half.acknowledged_payload } else { half.counts.payload.max(half.acknowledged_payload) }
 }
 
 fn endpoint(end: &End) -> String {
