@@ -329,6 +329,13 @@ pub struct ApplicationEvidence {
     pub short_packet_share: f64,
 }
 
+impl ApplicationEvidence {
+    /// Returns the time of all pauses between the data.
+    pub fn pause_time(&self) -> Duration {
+        self.receiver_waits + self.sender_waits + self.idle
+    }
+}
+
 /// Slow start of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]

@@ -3,12 +3,12 @@
 mod flags;
 mod pair;
 pub mod plot;
+mod share;
 mod text;
 
 use std::io::{self, Write};
 
 use lfn_api::documents::{TraceDocument, TraceEvent, TraceEventSchema};
-use lfn_results::evidence::capture::PeriodLimit;
 
 pub use flags::FlaggedPacketPrinter;
 
@@ -35,14 +35,6 @@ impl TracePrinter {
             let gap = if self.has_flags { "\n" } else { "" };
             super::result(&format!("{gap}{}", text::page(&document, connections)))
         })
-    }
-}
-
-/// Returns a limit with its share of the time, from 0 to 1.
-fn limit_and_share(limit: PeriodLimit, share: f64) -> String {
-    match share * 100.0 {
-        percent if percent < 0.5 => format!("{} < 1 %", limit.name()),
-        percent => format!("{} {percent:.0} %", limit.name()),
     }
 }
 

@@ -10,7 +10,8 @@ use lfn_base::units::{Bytes, show_duration};
 use lfn_results::diagnose::{Diagnosis, Finding, VerdictLimit};
 use lfn_results::evidence::capture::{CaptureEvidence, CapturePoint, Period, PeriodLimit};
 
-use super::{limit_and_share, pair};
+use super::pair;
+use super::share::limit_and_share;
 use crate::print::grouped;
 use crate::print::label_columns::{Page, wrap};
 use crate::print::settings::is_quiet;

@@ -34,10 +34,6 @@ pub(in crate::diagnose) const MIN_STALL_SHARE: f64 = 0.1;
 /// Share by which a cause of the path comes before pauses between parts of bulk data.
 const BULK_PAUSE_WEIGHT: f64 = 0.05;
 
-pub(super) fn pauses(capture: &CaptureEvidence) -> Duration {
-    capture.application.receiver_waits + capture.application.sender_waits + capture.application.idle
-}
-
 /// Returns true if the connection moves bulk data between its pauses.
 fn is_bulk(capture: &CaptureEvidence) -> bool {
     capture.data_packets / (capture.application.pauses + 1) >= MIN_BULK_PACKETS
@@ -46,8 +42,8 @@ fn is_bulk(capture: &CaptureEvidence) -> bool {
 /// Finds an end that does not send for a large part of the time.
 pub(in crate::diagnose) fn slow_writer(figures: &Figures) -> Option<Finding> {
     let capture = figures.capture.as_deref()?;
-    let share = capture.share(pauses(capture));
-    if share < MIN_PAUSE_SHARE || pauses(capture) < MIN_PAUSE || capture.data_packets < 3 {
+    let share = capture.share(capture.application.pause_time());
+    if share < MIN_PAUSE_SHARE || capture.application.pause_time() < MIN_PAUSE || capture.data_packets < 3 {
         return slow_stream(figures, capture);
     }
     let application = &capture.application;

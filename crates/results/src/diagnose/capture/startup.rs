@@ -126,7 +126,7 @@ pub(in crate::diagnose) fn overshoot(figures: &Figures) -> Option<Finding> {
         return None;
     }
     let unused = capture.queue.unused_share;
-    let pauses = capture.share(super::application::pauses(capture));
+    let pauses = capture.share(capture.application.pause_time());
     let lacks_handshake = capture.handshake.rtt.is_none();
     if unused < MIN_UNUSED_SHARE || pauses > MAX_PAUSE_SHARE || capture.queue.competing.is_some() || lacks_handshake {
         return None;

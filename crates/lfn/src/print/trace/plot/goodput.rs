@@ -12,7 +12,7 @@ use super::legend::{self, Sample};
 use super::steps::Steps;
 use super::view::View;
 use crate::print::svg::{self, BLUE, Canvas, Drawn, INK, SMALL_FONT};
-use crate::print::trace::limit_and_share;
+use crate::print::trace::share::limit_and_share;
 
 /// Highest step relative to the 95th percentile that the plot shows. A jump of the acknowledgements after a loss is higher
 /// than the path.
