@@ -166,7 +166,7 @@ fn totals(mut sums: ConnectionTotals, connections: &[TracedConnection], has_excl
 }
 
 /// Returns the limit of the whole capture in one phrase: the cause of at least half of the payload, else the limit of most
-/// payload. A small connection that waits for a long time does not limit the transfer beside it.
+/// payload. A small connection that waits for a long time does not limit the transfer next to it.
 fn summary(sums: &ConnectionTotals, limits: &[LimitTotal], causes: &[CauseTotal]) -> String {
     let main_cause = causes.first().filter(|cause| cause.payload.0 >= sums.payload.0 / 2);
     match (sums.connections, main_cause, limits.iter().max_by_key(|limit| limit.payload)) {

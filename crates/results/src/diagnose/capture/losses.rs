@@ -70,11 +70,10 @@ pub(super) fn delay_at_loss(capture: &CaptureEvidence) -> Option<Duration> {
 
 /// Returns true if no queue overflowed when the packets were lost.
 ///
-/// The missing tokens of a bucket and the bytes in a queue grow alike, so the fit alone does not tell a policer from a queue. But
-/// a packet waits until the queue before it drains, and no packet waits for tokens. Before the losses of a queue of the size of
-/// the bucket, the delay is therefore near the drain time of the bucket. The queue of a shaper is shorter than its bucket, but
-/// almost all of its losses follow a delay. Before the losses of a policer, only bursts wait, for a line that is faster than
-/// the bucket is filled.
+/// The missing tokens of a bucket and the bytes in a queue grow alike, so both have the same fit. But a packet waits until the queue
+/// before it drains, and no packet waits for tokens. Before the losses of a queue of the size of the bucket, the delay is therefore
+/// near the drain time of the bucket. The queue of a shaper is shorter than its bucket, but almost all of its losses follow a delay.
+/// Before the losses of a policer, only bursts wait, for a line that is faster than the bucket is filled.
 fn is_without_queue(capture: &CaptureEvidence, fit: &PolicerFit) -> bool {
     let delay =
         |of_packets: Option<Duration>| of_packets.or(capture.queue.delay_at_loss).unwrap_or_default().as_secs_f64();
