@@ -14,9 +14,10 @@ use crate::support::server::{Server, number, test, text};
 const MODULE: &str = "killed_server";
 
 pub fn tests() -> Vec<Test> {
+    // The kill comes at a fixed time, at which the load must have begun.
     tests_of(
         MODULE,
-        Weight::Waiting,
+        Weight::Alone,
         &[
             ("killed_server_leaves_a_partial_result", Needs::Nothing, killed_server_leaves_a_partial_result),
             ("text_shows_the_partial_result", Needs::Nothing, text_shows_the_partial_result),
