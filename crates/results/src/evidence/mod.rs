@@ -10,6 +10,7 @@ mod copy;
 mod ends;
 pub mod figures;
 pub mod pair;
+pub mod trains;
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::block_timing::ReceivedBlocks;
 use crate::host::clock::ClockAlignment;
+use crate::host::facts::HostFacts;
 use crate::iperf3_report::Iperf3Report;
 use crate::latency::Latency;
 use crate::measure::{EndReport, SocketRequest, TestDirection, TestRequest};
@@ -25,6 +27,7 @@ use crate::path_report::PathReport;
 
 pub use copy::{CopyEvidence, ProgressSample, SocketEvidence, StreamTime};
 pub use ends::{HostNames, PerEnd, Side};
+use trains::TrainEvidence;
 
 /// Figures of one load in one direction: samples, sockets, hosts and path. Unknown figures are absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -64,6 +67,12 @@ pub struct Evidence {
     /// Round trips of probes during the load (`--latency`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// Trains of datagrams in the direction of the load, if they were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trains: Option<Box<TrainEvidence>>,
+    /// Facts of both hosts, if they were read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Box<PerEnd<Option<HostFacts>>>>,
     /// Results of the iperf3 server, if the server was iperf3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iperf3: Option<Iperf3Report>,

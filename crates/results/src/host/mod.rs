@@ -3,10 +3,12 @@
 //!
 //! Every figure is a difference between two readings, and every figure may be missing: in a container without `/proc`,
 //! with a kernel without the file, or for a user without permission. Missing figures are absent, never zero.
+//! [`facts`] has what a load does not change.
 //! `kernel_files` parses the kernel's files, and [`clock`] aligns two clocks; the callers open the files and sockets. A
 //! session's reports carry these types and `--json` prints them, so their names have units.
 
 pub mod clock;
+pub mod facts;
 mod kernel_files;
 mod warnings;
 

@@ -8,6 +8,7 @@ use lfn_base::units::{BitRate, Bytes, show_duration};
 use super::limits::{
     MAX_BUFFERS, MAX_DATAGRAM, MAX_PARTS, MAX_RECORD, MAX_SAMPLES, MAX_STREAMS, MIN_DATAGRAM, MIN_INTERVAL,
 };
+use crate::udp::ramp::MAX_STEPS;
 
 /// Reason why a test request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +75,12 @@ pub enum RequestError {
     /// The ramp would end before its start.
     #[error("ramp from {0} to {1}: the minimum start is 1 kb/s, and the end must not be lower")]
     Ramp(BitRate, BitRate),
+    /// More steps than a ramp may have.
+    #[error("a ramp with {0} rates: at most {MAX_STEPS} are allowed")]
+    RampSteps(usize),
+    /// A given rate of a ramp outside its range.
+    #[error("ramp with the rate {0}: rates from {1} to {2} are allowed")]
+    RampRate(BitRate, BitRate, BitRate),
     /// Too short to see a queue fill, or too long to wait.
     #[error("ramp steps of {}: 50 ms to 1 min are allowed", show_duration(*.0))]
     Step(Duration),

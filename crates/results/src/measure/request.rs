@@ -264,7 +264,10 @@ mod tests {
         assert_eq!(with(TestLoad::Bytes(Bytes(401)), of(None)).payload_bytes(), Some(401));
         assert_eq!(with(seconds, of(Some(400))).payload_bytes(), None);
         assert_eq!(with(seconds, of(None)).time(), Some(Duration::from_secs(10)));
-        assert_eq!((with(seconds, ramp).time(), with(TestLoad::Records(3), ramp).payload_bytes()), (None, None));
+        assert_eq!(
+            (with(seconds, ramp.clone()).time(), with(TestLoad::Records(3), ramp).payload_bytes()),
+            (None, None)
+        );
     }
 
     #[test]

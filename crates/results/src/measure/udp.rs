@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::error::RequestError;
 use super::limits::{MAX_DATAGRAM, MIN_DATAGRAM};
-use crate::udp::ramp::RampRequest;
+use crate::udp::ramp::{MAX_STEPS, RampRequest};
 
 /// UDP datagrams instead of TCP. The record size of the request is ignored, and a record count counts datagrams.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct UdpRequest {
     /// Payload rate of each stream's datagrams.
@@ -56,9 +56,9 @@ impl UdpRequest {
         if self.rate.0 < 1000 {
             return Err(RequestError::Rate(self.rate));
         }
-        match self.ramp {
+        match &self.ramp {
             Some(_) if streams > 1 => Err(RequestError::RampStreams(streams)),
-            Some(ramp) => check_ramp(&ramp),
+            Some(ramp) => check_ramp(ramp),
             None => Ok(()),
         }
     }
@@ -71,6 +71,12 @@ fn check_ramp(ramp: &RampRequest) -> Result<(), RequestError> {
     }
     if !(Duration::from_millis(50)..=Duration::from_secs(60)).contains(&ramp.step) {
         return Err(RequestError::Step(ramp.step));
+    }
+    if ramp.rates.len() > MAX_STEPS {
+        return Err(RequestError::RampSteps(ramp.rates.len()));
+    }
+    if let Some(rate) = ramp.rates.iter().find(|rate| !(ramp.from..=ramp.to).contains(rate)) {
+        return Err(RequestError::RampRate(*rate, ramp.from, ramp.to));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use lfn_base::units::{BitRate, Ratio};
 use serde::{Deserialize, Serialize};
 
 /// A request for a ramp of rates.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct RampRequest {
     #[serde(rename = "from_bits_per_second")]
@@ -20,6 +20,9 @@ pub struct RampRequest {
     /// Send time of a step.
     #[serde(rename = "step_seconds", with = "seconds")]
     pub step: Duration,
+    /// Rates of the steps, in this order, whatever their outcomes. Empty to search the rate at which loss starts.
+    #[serde(rename = "rates_bits_per_second", default, skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<BitRate>,
 }
 
 impl Default for RampRequest {
@@ -29,6 +32,7 @@ impl Default for RampRequest {
             to: BitRate(100_000_000_000),
             loss_allowed: Ratio::default(),
             step: Duration::from_millis(500),
+            rates: Vec::new(),
         }
     }
 }
@@ -36,8 +40,11 @@ impl Default for RampRequest {
 /// Maximum number of steps; doubling from one bit per second needs fewer.
 pub const MAX_STEPS: usize = 64;
 
+/// Maximum number of slices of a step.
+pub const MAX_SLICES: usize = 16;
+
 /// Result of one step of a ramp.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StepReport {
     /// Number of the step, from 0.
@@ -57,6 +64,30 @@ pub struct StepReport {
     /// Growth of the transit time from the first to the last datagram, by a straight line through all of them.
     pub delay_growth_seconds: Figure,
     pub outcome: StepOutcome,
+    /// Slices of the step at the receiver.
+    #[serde(default)]
+    pub slices: StepSlices,
+}
+
+/// Parts of equal length of the send time of a step, at the receiver.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct StepSlices {
+    /// Send time of each slice: a power of two milliseconds.
+    #[serde(rename = "width_seconds", with = "seconds")]
+    pub width: Duration,
+    /// The slices in the order of sending; [`MAX_SLICES`] at most. The last slice may be incomplete.
+    pub slices: Vec<StepSlice>,
+}
+
+/// Datagrams of a step that were sent in one slice of its time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct StepSlice {
+    /// Datagrams that arrived.
+    pub datagrams: u64,
+    /// Minimum transit time of these datagrams minus the minimum transit time of the step. 0 without datagrams.
+    pub delay_seconds: Figure,
 }
 
 /// Outcome of a step of a ramp.
@@ -75,7 +106,7 @@ pub enum StepOutcome {
 }
 
 /// Figures of one step at the receiver.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StepReceived {
     /// Number of the step.
@@ -87,6 +118,9 @@ pub struct StepReceived {
     pub time: Duration,
     /// Growth of the transit time from the first to the last datagram.
     pub delay_growth_seconds: Figure,
+    /// Slices of the step.
+    #[serde(default)]
+    pub slices: StepSlices,
 }
 
 /// Figures of one step at the sender.

@@ -90,6 +90,7 @@ impl UdpArgs {
             to,
             loss_allowed: allowed.unwrap_or_default(),
             step: duration("ramp-step-time", &self.ramp_step_time)?.unwrap_or(usual.step),
+            rates: Vec::new(),
         })
     }
 

@@ -7,6 +7,8 @@
 //! queue, which later causes loss. A step that fails narrowly is repeated once, because one lost datagram does not show
 //! the onset of loss. A step without loss that fails by its delay is also repeated, because a short pause of one end
 //! looks like a growing queue.
+//!
+//! A ramp of given rates makes each of its steps once, whatever their outcomes.
 
 use std::time::Duration;
 
@@ -60,7 +62,8 @@ pub struct Ramp {
 impl Ramp {
     /// Starts a ramp at the first rate.
     pub fn new(request: RampRequest) -> Self {
-        let rate = BitRate(request.from.0.clamp(1, request.to.0.max(1)));
+        let first = request.rates.first().map_or(request.from, |first| *first);
+        let rate = BitRate(first.0.clamp(1, request.to.0.max(1)));
         Ramp {
             request,
             rate,
@@ -86,7 +89,7 @@ impl Ramp {
     /// Records the result of a step; returns the next rate, or `None` at the end of the ramp.
     pub fn record_step(&mut self, sent: &StepSent, received: &StepReceived) -> Option<BitRate> {
         let report = self.report(sent, received);
-        self.steps.push(report);
+        self.steps.push(report.clone());
         let next = self.evaluate(&report).filter(|_| self.steps.len() < MAX_STEPS);
         self.is_complete = next.is_none();
         self.rate = next.unwrap_or(self.rate);
@@ -94,7 +97,7 @@ impl Ramp {
     }
 
     fn evaluate(&mut self, report: &StepReport) -> Option<BitRate> {
-        if may_be_chance(report) && !self.retried {
+        if may_be_chance(report) && !self.retried && self.request.rates.is_empty() {
             self.retried = true;
             return Some(self.rate);
         }
@@ -107,7 +110,11 @@ impl Ramp {
                 self.highest = Some(report.sent.max(self.highest.unwrap_or_default()));
             }
         }
-        self.next_rate()
+        if self.request.rates.is_empty() {
+            return self.next_rate();
+        }
+        let next = self.request.rates.get(self.steps.len());
+        next.map(|rate| BitRate(rate.0.clamp(1, self.request.to.0.max(1))))
     }
 
     /// Returns the result so far.
@@ -155,6 +162,7 @@ impl Ramp {
             received: rate(received.datagrams, received.time),
             delay_growth_seconds: received.delay_growth_seconds,
             outcome: StepOutcome::Passed,
+            slices: received.slices.clone(),
         };
         let stretched = received.time.as_secs_f64() - sent.time.as_secs_f64();
         report.outcome = self.outcome(&report, stretched, sent.time);
@@ -194,7 +202,7 @@ mod tests {
 
     /// Runs a ramp over a path with this capacity and queue, and a sender with the limit `sender`.
     fn try_path(request: RampRequest, capacity: f64, queue: f64, sender: f64, loss: f64) -> RampReport {
-        let mut ramp = Ramp::new(request);
+        let mut ramp = Ramp::new(request.clone());
         loop {
             let rate = ramp.rate().as_f64().min(sender);
             let datagrams = (rate * request.step.as_secs_f64() / (BYTES as f64 * 8.0)).max(50.0) as u64;
@@ -274,7 +282,16 @@ mod tests {
         let time = Duration::from_millis(500);
         let sent = StepSent { datagrams: 1 + ramp.rate().0 / 2 / (BYTES * 8), datagram_bytes: BYTES, time };
         let delay_growth_seconds = Figure::new(0.06).unwrap();
-        (sent, StepReceived { step: ramp.step(), datagrams: sent.datagrams, time, delay_growth_seconds })
+        (
+            sent,
+            StepReceived {
+                step: ramp.step(),
+                datagrams: sent.datagrams,
+                time,
+                delay_growth_seconds,
+                ..StepReceived::default()
+            },
+        )
     }
 
     #[test]
@@ -299,7 +316,7 @@ mod tests {
         let mut ramp = Ramp::new(RampRequest::default());
         let (sent, received) = stalled(&ramp);
         let one_lost =
-            StepReceived { datagrams: sent.datagrams - 1, delay_growth_seconds: Figure::default(), ..received };
+            StepReceived { datagrams: sent.datagrams - 1, delay_growth_seconds: Figure::default(), ..received.clone() };
         assert_eq!(ramp.record_step(&sent, &received), Some(BitRate(1_000_000)));
         assert_eq!(ramp.record_step(&sent, &one_lost), Some(BitRate(250_000)));
         assert!(try_path(RampRequest::default(), 100.0, 1e6, 1e12, 0.0).steps.len() <= 8, "each twice, not for ever");
@@ -382,5 +399,15 @@ mod tests {
             steps += 1;
             assert!(steps <= MAX_STEPS);
         }
+    }
+
+    #[test]
+    fn given_rates_are_sent_in_order_whatever_their_outcomes() {
+        let rates = vec![BitRate(8_000_000), BitRate(1_000_000), BitRate(4_000_000), BitRate(4_000_000)];
+        let report = try_path(RampRequest { rates: rates.clone(), ..RampRequest::default() }, 2e6, 0.01, 1e9, 0.0);
+        assert_eq!(report.steps.iter().map(|step| step.requested).collect::<Vec<_>>(), rates);
+        let lost: Vec<bool> = report.steps.iter().map(|step| step.lost > 0).collect();
+        assert_eq!(lost, [true, false, true, true]);
+        assert_eq!((report.highest_passed, report.unfinished_step), (Some(BitRate(1_000_000)), None));
     }
 }

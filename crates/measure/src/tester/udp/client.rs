@@ -74,7 +74,7 @@ pub(in crate::tester) fn run(
     if let Some(latency_probes) = &mut latency_probes {
         latency_probes.mark_load_start();
     }
-    let ramp = request.udp.as_ref().and_then(|udp| udp.ramp).filter(|_| sends);
+    let ramp = request.udp.as_ref().and_then(|udp| udp.ramp.clone()).filter(|_| sends);
     let ramp_sender = ramp.map(|ramp| RampSender::begin(ramp, end.datagram(), &mut end));
     let limit = rate_share(ready.rate_limit, request.streams);
     let silence = target.silence_timeout + request.interval + max_quiet_time(&request, limit);
@@ -112,10 +112,10 @@ pub(in crate::tester) fn run(
 
 /// Returns the maximum time without reports of the server, if no datagram arrives: the time that sending takes.
 fn max_quiet_time(request: &TestRequest, limit: Option<BitRate>) -> Duration {
-    let udp = request.udp.as_deref().copied().unwrap_or_default();
+    let udp = request.udp.as_deref().cloned().unwrap_or_default();
     let datagram = udp.datagram_bytes.unwrap_or(datagram::MAX_LENGTH as u32).into();
     let rate = limit.map_or(udp.rate, |limit| limit.min(udp.rate)).as_f64().max(1.0);
-    match (udp.ramp, request.load) {
+    match (&udp.ramp, request.load) {
         (Some(ramp), _) => ramp.step.max(RampSender::min_duration(datagram, ramp.from)),
         (None, TestLoad::TimeSeconds(time)) => time,
         (None, load) => {

@@ -67,7 +67,7 @@ impl UdpEnd {
         rate_limiter: &Arc<RateLimiter>,
         limit: Option<BitRate>,
     ) -> Result<UdpEnd, TestError> {
-        let udp = request.udp.as_deref().copied().unwrap_or_default();
+        let udp = request.udp.as_deref().cloned().unwrap_or_default();
         let options = LoadOptions { sends, ..LoadOptions::default() };
         let load = LoadState::new(options, Instant::now(), rate_limiter.clone());
         let mut end = UdpEnd {
@@ -83,7 +83,7 @@ impl UdpEnd {
             let local = stream.socket().local_addr().ok().map(|address| address.ip());
             end.intervals.set_host_watch(HostWatch::for_destination(stream.peer().ip(), local));
         }
-        let highest = udp.ramp.map_or(udp.rate, |ramp| ramp.to);
+        let highest = udp.ramp.as_ref().map_or(udp.rate, |ramp| ramp.to);
         let rate_limit = limit.filter(|limit| sends && *limit < highest).map(|limit| (highest, limit));
         if let TestLoad::Records(datagrams) = request.load {
             load.limit(datagrams);
@@ -109,7 +109,7 @@ impl UdpEnd {
 
     /// Opens the channels to the sender of a ramp.
     fn open_ramp(&mut self, udp: &UdpRequest) -> Option<RampChannels> {
-        udp.ramp.filter(|_| self.engine.sends())?;
+        udp.ramp.as_ref().filter(|_| self.engine.sends())?;
         let ((steps_out, steps), (sent_out, sent_steps)) = (channel(), channel());
         self.steps = Some(steps_out);
         self.sent_steps = Some(sent_steps);

@@ -30,8 +30,14 @@ impl RampSender {
     pub(super) fn begin(request: RampRequest, datagram: u64, end: &mut UdpEnd) -> Self {
         let to = end.rate_limit().map_or(request.to, |limit| request.to.min(limit));
         let request = RampRequest { to, ..request };
-        let mut ramp_sender =
-            RampSender { ramp: Ramp::new(request), request, datagram, sent: None, is_started: false, is_over: false };
+        let mut ramp_sender = RampSender {
+            ramp: Ramp::new(request.clone()),
+            request,
+            datagram,
+            sent: None,
+            is_started: false,
+            is_over: false,
+        };
         ramp_sender.start_step(end);
         ramp_sender
     }
@@ -88,7 +94,7 @@ pub(super) struct StepTimeout {
 
 impl StepTimeout {
     pub(super) fn of(request: &TestRequest, datagram: u64, silence: Duration) -> Self {
-        let ramp = request.udp.as_ref().and_then(|udp| udp.ramp);
+        let ramp = request.udp.as_ref().and_then(|udp| udp.ramp.as_ref());
         let timeout =
             ramp.map(|ramp| ramp.step.max(RampSender::min_duration(datagram, ramp.from)).saturating_add(silence));
         StepTimeout { timeout, last: Instant::now() }

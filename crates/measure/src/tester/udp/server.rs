@@ -112,7 +112,7 @@ struct UdpTestServer<'a> {
 
 impl UdpTestServer<'_> {
     fn start_ramp(&mut self) {
-        let ramp = self.request.udp.as_ref().and_then(|udp| udp.ramp).filter(|_| self.sends);
+        let ramp = self.request.udp.as_ref().and_then(|udp| udp.ramp.clone()).filter(|_| self.sends);
         let datagram = self.end.datagram();
         self.ramp_sender = ramp.map(|ramp| RampSender::begin(ramp, datagram, &mut self.end));
     }

@@ -25,9 +25,9 @@ const STEPS: Grid<8> =
 
 /// Returns the load in a few words.
 pub(super) fn load(request: &TestRequest) -> String {
-    let udp = request.udp.as_deref().copied().unwrap_or_default();
+    let udp = request.udp.as_deref().cloned().unwrap_or_default();
     let bytes = udp.datagram_bytes.map(|bytes| format!(" of {bytes} B")).unwrap_or_default();
-    match (udp.ramp, request.load) {
+    match (&udp.ramp, request.load) {
         (Some(ramp), _) => format!("datagrams{bytes}, steps of {}", show_duration(ramp.step)),
         (None, TestLoad::TimeSeconds(time)) => {
             format!("{} of datagrams{bytes} at {} each", show_duration(time), udp.rate)
@@ -270,11 +270,11 @@ mod tests {
         };
         let none = ramp(None, None, &[]);
         assert_eq!(last(&none), "ended early before the end of its first step: no result");
-        let low = ramp(Some(64_000_000), None, &[passed]);
+        let low = ramp(Some(64_000_000), None, &[passed.clone()]);
         assert_eq!(last(&low), "ended early after 1 step: 64 Mb/s of payload passed, higher rates were not tested");
         let next = RampReport { unfinished_step: Some(BitRate(128_000_000)), ..low.clone() };
         assert!(last(&next).ends_with("higher rates were not tested; the step at 128 Mb/s is unfinished"));
-        let between = ramp(Some(64_000_000), Some(128_000_000), &[passed, failed]);
+        let between = ramp(Some(64_000_000), Some(128_000_000), &[passed, failed.clone()]);
         assert_eq!(
             last(&between),
             "ended early after 2 steps: 64 Mb/s of payload passed, 128 Mb/s failed, the rates between them were not tested"
