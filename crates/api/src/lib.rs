@@ -7,6 +7,7 @@
 
 pub mod command_line;
 pub mod copy;
+pub mod doctor;
 pub mod documents;
 pub mod dry_run;
 pub mod emulate;
@@ -28,6 +29,7 @@ pub mod test;
 pub mod trace;
 
 pub use copy::copy;
+pub use doctor::doctor;
 pub use dry_run::dry_run;
 pub use emulate::emulate;
 pub use error_kind::ErrorKind;

@@ -63,20 +63,20 @@ impl ShowError {
 
 fn read_result(path: &Path) -> Result<StoredResult, ShowError> {
     let file = || path.to_owned();
-    let bytes = read_contents(path).map_err(|source| ShowError::Read { file: file(), source })?;
+    let bytes = read_contents(path, MAX_RESULT_BYTES).map_err(|source| ShowError::Read { file: file(), source })?;
     if bytes.len() as u64 > MAX_RESULT_BYTES {
         return Err(ShowError::TooLong { file: file() });
     }
     report::read_result(&bytes).map_err(|source| ShowError::Result { file: file(), source })
 }
 
-/// Reads at most one byte more than [`MAX_RESULT_BYTES`], since a device or a pipe may never end.
-fn read_contents(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads at most one byte more than `max_bytes`, since a device or a pipe may never end. The path `-` reads standard input.
+pub(crate) fn read_contents(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if path.as_os_str() == "-" {
-        io::stdin().lock().take(MAX_RESULT_BYTES + 1).read_to_end(&mut bytes)?;
+        io::stdin().lock().take(max_bytes + 1).read_to_end(&mut bytes)?;
     } else {
-        File::open(path)?.take(MAX_RESULT_BYTES + 1).read_to_end(&mut bytes)?;
+        File::open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use lfn_api::ErrorKind;
 use lfn_api::copy::CopyError;
 use lfn_api::copy::places::CopyPlaceError;
+use lfn_api::doctor::{DoctorError, EvidenceError};
 use lfn_api::dry_run::DryRunError;
 use lfn_api::emulate::EmulateRequestError;
 use lfn_api::error_text::error_chain;
@@ -184,6 +185,8 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
         ServeStartError,
         StampVerbError,
         TestVerbError,
+        DoctorError,
+        EvidenceError,
         TraceError
     );
     (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use lfn_measure::proto::stamp::report::StampDocument;
 use lfn_results::diagnose::FindingsDocument;
-use lfn_results::report::{Comparison, ErrorDocument, TestDocument, TestEvent, TuningDocument};
+use lfn_results::report::{Comparison, DoctorDocument, ErrorDocument, TestDocument, TestEvent, TuningDocument};
 use lfn_session::server::audit_line::AuditLine;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -112,6 +112,7 @@ fn all_schemas() -> Vec<DocumentSchema> {
         schema::<TestEvent>("lfn.test.3.event", "A line of lfn test --output ndjson, lfn.test.event/3", Forbidden),
         schema::<TuningDocument>("lfn.test.compare.1", "Result of lfn test --compare, lfn.test.compare/1", Forbidden),
         schema::<Comparison>("lfn.show.2", "Comparison of lfn show --json, lfn.show/2", Forbidden),
+        schema::<DoctorDocument>("lfn.doctor.1", "Result of lfn doctor, lfn.doctor/1", Forbidden),
         schema::<StampDocument>("lfn.stamp.2", "Result of lfn test --stamp --json, lfn.stamp/2", Forbidden),
         schema::<ErrorDocument>("lfn.error.1", "Error of any command under JSON output, lfn.error/1", Forbidden),
         schema::<FindingsDocument>(

@@ -85,7 +85,7 @@ impl TestVerbError {
     }
 
     /// Returns the error as a part of a result.
-    pub(super) fn command_error(&self) -> CommandError {
+    pub(crate) fn command_error(&self) -> CommandError {
         CommandError { message: error_chain(self), hint: self.hint() }
     }
 }

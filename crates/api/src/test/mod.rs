@@ -13,10 +13,10 @@ mod iperf3;
 mod iperf3_parameters;
 mod option_error;
 mod options;
-mod path;
+pub(crate) mod path;
 mod recorder;
 mod run;
-mod server;
+pub(crate) mod server;
 mod settings;
 
 use std::sync::Arc;

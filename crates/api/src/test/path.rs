@@ -12,17 +12,17 @@ use lfn_session::dial::Target;
 use lfn_sys::names::lookup;
 
 use super::error::TestVerbError;
-use super::options::TestOptions;
+use super::options::{PathDiscovery, TestOptions};
 use crate::emulator_env::EmulatorEnvironment;
 use crate::hosts::HostError;
 
 /// Known figures of the path in both directions.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct KnownPaths([Option<PathProfile>; 2]);
+pub(crate) struct KnownPaths([Option<PathProfile>; 2]);
 
 impl KnownPaths {
     /// Returns the figures of the path in this direction.
-    pub(super) fn get(&self, direction: TestDirection) -> Option<PathProfile> {
+    pub(crate) fn get(&self, direction: TestDirection) -> Option<PathProfile> {
         self.0[usize::from(direction == TestDirection::Reverse)]
     }
 
@@ -33,7 +33,7 @@ impl KnownPaths {
 }
 
 /// Returns the figures of the path: those of the emulator, with this capacity if one is given.
-pub(super) fn known_paths(rate: Option<BitRate>, emulator: &EmulatorEnvironment) -> Result<KnownPaths, HostError> {
+pub(crate) fn known_paths(rate: Option<BitRate>, emulator: &EmulatorEnvironment) -> Result<KnownPaths, HostError> {
     let known = |emulated: Option<PathProfile>| match (rate, emulated) {
         (Some(capacity), Some(path)) => Some(PathProfile { capacity, ..path }),
         (Some(capacity), None) => Some(PathProfile::new(capacity, Duration::ZERO)),
@@ -44,7 +44,9 @@ pub(super) fn known_paths(rate: Option<BitRate>, emulator: &EmulatorEnvironment)
 
 /// Discovers the path to a server, if requested.
 pub(super) fn discover(options: &TestOptions, target: &Target) -> Result<Option<PathReport>, TestVerbError> {
-    options.path.map(|discovery| path::discover(target, discovery.names).map_err(TestVerbError::Path)).transpose()
+    let Some(PathDiscovery { names }) = options.path else { return Ok(None) };
+    let options = path::DiscoveryOptions { names, ..path::DiscoveryOptions::default() };
+    path::discover(target, options).map(Some).map_err(TestVerbError::Path)
 }
 
 /// Discovers the path to a host without lfn, if requested.
@@ -57,7 +59,7 @@ pub(super) fn discover_alone(options: &TestOptions, host: &str) -> Result<Option
 }
 
 /// Combines the discovered path with the path MTU that TCP used in the test.
-pub(super) fn with_tcp_mtu(found: Option<&PathReport>, evidence: &Evidence) -> Option<PathReport> {
+pub(crate) fn with_tcp_mtu(found: Option<&PathReport>, evidence: &Evidence) -> Option<PathReport> {
     let mut report = found.cloned()?;
     let pmtu = |end: &EndReport| {
         let info = end.streams.iter().filter_map(|stream| stream.tcp_info.as_ref());

@@ -19,21 +19,28 @@ use crate::resolve::{ReachedServer, ServerResolver, is_ticket, server_argument};
 /// Name of a server that a ticket selects, until the ticket is read. A ticket is a secret.
 const UNREAD_TICKET: &str = "the server";
 
-/// Resolves the server. Starts it over ssh if no ticket is known for the name.
+/// Resolves the server of a test.
 pub(super) fn reach(
     options: &TestOptions,
     resolver: &ServerResolver,
     stop: &AtomicBool,
 ) -> Result<ReachedServer, TestVerbError> {
-    let name = &options.server;
-    let mut server = if resolver.is_over_ssh(name)? {
-        check_ssh_host(name)?;
-        resolver.start_for_test(name, stop)?
-    } else {
-        ReachedServer::running(resolver.resolve(name)?)
-    };
+    let mut server = reach_name(&options.server, resolver, stop)?;
     server.target = server.target.bind_to(options.bind_addresses.clone()).multipath(options.near_socket.mptcp);
     Ok(server)
+}
+
+/// Resolves a server. Starts it over ssh if no ticket is known for the name.
+pub(crate) fn reach_name(
+    name: &str,
+    resolver: &ServerResolver,
+    stop: &AtomicBool,
+) -> Result<ReachedServer, TestVerbError> {
+    if resolver.is_over_ssh(name)? {
+        check_ssh_host(name)?;
+        return Ok(resolver.start_for_test(name, stop)?);
+    }
+    Ok(ReachedServer::running(resolver.resolve(name)?))
 }
 
 /// Refuses a name with a port, which ssh cannot use, and loopback: a test of this host needs no ssh.
@@ -49,12 +56,17 @@ fn check_ssh_host(host: &str) -> Result<(), TestVerbError> {
     Ok(())
 }
 
-/// Returns the origin of a result that starts now.
+/// Returns the origin of a test that starts now.
 pub(super) fn origin(options: &TestOptions, far: String) -> Origin {
-    let now = clock::since_1970();
-    let near = if emulator_env::is_inside() { "near".to_owned() } else { tester::read_kernel().host };
     let command =
         if options.command.is_empty() { vec!["test".to_owned(), far.clone()] } else { options.command.clone() };
+    origin_of(command, far)
+}
+
+/// Returns the origin of a result that starts now.
+pub(crate) fn origin_of(command: Vec<String>, far: String) -> Origin {
+    let now = clock::since_1970();
+    let near = if emulator_env::is_inside() { "near".to_owned() } else { tester::read_kernel().host };
     Origin {
         lfn_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: rfc3339(now),
@@ -64,12 +76,12 @@ pub(super) fn origin(options: &TestOptions, far: String) -> Origin {
 }
 
 /// Returns the name of the server before it is reached.
-pub(super) fn preliminary_name(server: &str) -> String {
+pub(crate) fn preliminary_name(server: &str) -> String {
     if is_ticket(server) { UNREAD_TICKET.to_owned() } else { server.to_owned() }
 }
 
 /// Returns the name of the server: the host of a ticket, or the name as given.
-pub(super) fn far_name(server: &str, reached: &ReachedServer) -> String {
+pub(crate) fn far_name(server: &str, reached: &ReachedServer) -> String {
     if !is_ticket(server) {
         return server.to_owned();
     }
@@ -80,10 +92,14 @@ pub(super) fn far_name(server: &str, reached: &ReachedServer) -> String {
 /// Returns the arguments of the command that repeats the test: the server without the secret of a ticket, and the
 /// flags.
 pub(super) fn arguments(options: &TestOptions, resolver: &ServerResolver) -> Vec<TypedArgument> {
-    let server = options.server.as_str();
-    let text = match &options.iperf3 {
-        Some(_) => format!("--iperf3 {server}"),
-        None => server_argument(server, resolver.insecure),
+    let server = match &options.iperf3 {
+        Some(_) => vec![TypedArgument { flag: None, text: format!("--iperf3 {}", options.server) }],
+        None => server_arguments(&options.server, resolver),
     };
-    [TypedArgument { flag: None, text }].into_iter().chain(options.arguments.clone()).collect()
+    server.into_iter().chain(options.arguments.clone()).collect()
+}
+
+/// Returns the arguments that select the server, without the secret of a ticket.
+pub(crate) fn server_arguments(server: &str, resolver: &ServerResolver) -> Vec<TypedArgument> {
+    vec![TypedArgument { flag: None, text: server_argument(server, resolver.insecure) }]
 }

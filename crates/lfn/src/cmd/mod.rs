@@ -4,9 +4,11 @@ pub mod completions;
 pub mod copy;
 pub mod defaults;
 pub mod demo;
+pub mod doctor;
 pub mod emulate;
 pub mod emulate_request;
 pub mod hosts;
+mod interrupt;
 pub mod man;
 pub mod plan;
 pub mod reference;
@@ -15,6 +17,7 @@ pub mod show;
 pub mod test;
 pub mod token;
 pub mod trace;
+mod values;
 pub mod verify;
 pub mod version;
 
@@ -30,6 +33,7 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Emulate(args) => emulate::run(*args, &Cli::command()),
         Command::Serve(args) => serve::run(*args, &Cli::command()),
         Command::Test(args) => test::run(*args),
+        Command::Doctor(args) => doctor::run(*args),
         Command::Trace(args) => trace::run(*args),
         Command::Show(args) => show::run(args),
         Command::Copy(args) => copy::run(*args),

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::{self, StdoutLock, Write};
 
 pub mod copy;
+pub mod doctor;
 pub mod emulate;
 pub mod findings;
 pub mod label_columns;

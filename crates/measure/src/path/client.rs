@@ -22,6 +22,23 @@ use crate::proto::discover::traceroute::TracerouteSettings;
 /// Maximum time to open the datagram stream.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Options of path discovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiscoveryOptions {
+    /// Look up the names of the hops.
+    pub names: bool,
+    /// Trace the hops, with TCP and with UDP.
+    pub traces: bool,
+    /// Maximum duration of the search of the path MTU.
+    pub mtu_time: Duration,
+}
+
+impl Default for DiscoveryOptions {
+    fn default() -> Self {
+        DiscoveryOptions { names: false, traces: true, mtu_time: Duration::from_secs(20) }
+    }
+}
+
 /// The two ends of a path, as the control connection sees them.
 #[derive(Clone, Copy, Debug)]
 struct Endpoints {
@@ -30,15 +47,14 @@ struct Endpoints {
     rtt: Duration,
 }
 
-/// Measures the path to a server, in both directions if the server supports this. `with_names` looks up the names of
-/// the hops.
-pub fn discover(target: &Target, with_names: bool) -> Result<PathReport, SessionError> {
+/// Measures the path to a server, in both directions if the server supports this.
+pub fn discover(target: &Target, options: DiscoveryOptions) -> Result<PathReport, SessionError> {
     let connection = ServerConnection::connect(target)?;
     let endpoints = endpoints(&connection)?;
     let mut report = PathReport::default();
     thread::scope(|scope| {
-        let tracing = scope.spawn(|| run_traces(endpoints));
-        match measure_mtus(target, connection, endpoints) {
+        let tracing = options.traces.then(|| scope.spawn(|| run_traces(endpoints)));
+        match measure_mtus(target, connection, endpoints, options.mtu_time) {
             Ok(mtu) => report.mtu = mtu,
             Err(error) => {
                 report.mtu.near_interface_mtu_bytes = interface_mtu(endpoints.near.ip());
@@ -46,12 +62,12 @@ pub fn discover(target: &Target, with_names: bool) -> Result<PathReport, Session
             }
         }
         // A panic of the thread has already been reported on stderr.
-        if let Ok((traces, errors)) = tracing.join() {
+        if let Some(Ok((traces, errors))) = tracing.map(|tracing| tracing.join()) {
             report.traces = traces;
             report.errors.extend(errors);
         }
     });
-    if with_names {
+    if options.names {
         resolve_names(&mut report.traces);
     }
     Ok(report)
@@ -101,6 +117,7 @@ fn measure_mtus(
     target: &Target,
     connection: ServerConnection,
     endpoints: Endpoints,
+    time_limit: Duration,
 ) -> Result<MtuReport, SessionError> {
     let mut session = dial::new_session_id()?;
     let mut control = connection.open_control(target, session, Request::Path(PathRequest::default()))?;
@@ -111,7 +128,7 @@ fn measure_mtus(
     let stream = dial::open_datagrams(target, &**control.handle(), session, PATH_STREAM, STREAM_TIMEOUT)?;
     let (near, far) = (interface_mtu(endpoints.near.ip()), ready.interface_mtu_bytes);
     let failed = |source| SessionError::Io { peer: "the server", source };
-    let found = mtu::search(&server::probe_socket(&stream), near, far, endpoints.rtt).map_err(failed)?;
+    let found = mtu::search(&server::probe_socket(&stream), near, far, endpoints.rtt, time_limit).map_err(failed)?;
     control.close();
     Ok(MtuReport {
         near_interface_mtu_bytes: near,

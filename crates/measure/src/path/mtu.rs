@@ -53,17 +53,19 @@ const MAX_TOO_BIG_REPORTS: usize = 16;
 /// Maximum number of messages between two other actions.
 const RECEIVE_BATCH: u32 = 256;
 
-/// Searches the path MTU of both directions. `near` and `far` are the MTUs of the interfaces.
+/// Searches the path MTU of both directions, at most `time_limit`. `near` and `far` are the MTUs of the interfaces.
 pub(super) fn search(
     port: &ProbeSocket<'_>,
     near: Option<u32>,
     far: Option<u32>,
     rtt: Duration,
+    time_limit: Duration,
 ) -> io::Result<FoundMtus> {
     port.prepare()?;
     let started_at = now();
     let new = |interface_mtu: Option<u32>| {
-        MtuSearch::new(MtuSearchSettings::new(interface_mtu.unwrap_or(MAX_PACKET), rtt), started_at)
+        let settings = MtuSearchSettings::new(interface_mtu.unwrap_or(MAX_PACKET), rtt);
+        MtuSearch::new(MtuSearchSettings { time_limit, ..settings }, started_at)
     };
     let mut searches = BothDirections {
         port,
@@ -306,6 +308,8 @@ fn is_path_error(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(20);
     use std::thread;
 
     const TAG: u64 = 99;
@@ -332,7 +336,7 @@ mod tests {
         let port = |socket| ProbeSocket { socket, tag: TAG, stream: &NoHello };
         thread::scope(|scope| {
             scope.spawn(|| answer(&port(&far), &stop));
-            let found = search(&port(&near), Some(9000), Some(1500), Duration::from_millis(20)).unwrap();
+            let found = search(&port(&near), Some(9000), Some(1500), Duration::from_millis(20), LIMIT).unwrap();
             stop.store(true, Ordering::Relaxed);
             found
         })
@@ -359,7 +363,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| answer_probes(&port(&far), &stop).unwrap());
             // The loopback interface accepts any IP packet, but no interface MTU is given.
-            let found = search(&port(&near), None, None, Duration::from_millis(20)).unwrap();
+            let found = search(&port(&near), None, None, Duration::from_millis(20), LIMIT).unwrap();
             stop.store(true, Ordering::Relaxed);
             assert_eq!(found.forward.unwrap().path_mtu_bytes, MAX_PACKET);
             assert_eq!(found.reverse.unwrap().path_mtu_bytes, MAX_PACKET);

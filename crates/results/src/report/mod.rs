@@ -10,12 +10,14 @@
 mod comparability;
 mod compare;
 mod csv;
+mod doctor;
 mod document;
 mod error_document;
 mod event;
 mod iperf3_json;
 #[cfg(test)]
 mod laws;
+mod mask;
 mod read;
 mod run;
 mod run_summary;
@@ -23,11 +25,12 @@ mod tuning;
 
 pub use compare::{Comparison, ComparisonSchema, GoodputDifference, compare};
 pub use csv::interval_csv;
+pub use doctor::{DirectedFinding, DoctorDocument, DoctorSchema, PlannedLoad, Unseen};
 pub use document::{CommandError, Origin, TestDocument, TestSchema, UnfinishedTest};
 pub use error_document::{ErrorDocument, ErrorSchema};
 pub use event::{EventSchema, TestEvent};
 pub use iperf3_json::Iperf3Output;
-pub use read::{MAX_RESULT_BYTES, ReadError, StoredResult, read_result};
+pub use read::{MAX_DOCTOR_BYTES, MAX_RESULT_BYTES, ReadError, StoredResult, read_doctor, read_result};
 pub use run::{GoodputInterval, Run};
 pub use run_summary::{ResultSource, RunSummary};
 pub use tuning::{KernelSetting, SettingChange, TunedSetting, TuningComparison, TuningDocument, TuningSchema};

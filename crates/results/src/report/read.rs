@@ -9,6 +9,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::doctor::DoctorDocument;
 use super::document::{Origin, TestDocument, TestSchema, UnfinishedTest};
 use super::event::TestEvent;
 use super::iperf3_json::{self, Iperf3Output};
@@ -17,10 +18,14 @@ use crate::evidence::Side;
 
 /// Maximum length of a result file in bytes: one stream at both ends for a day, one interval each second.
 pub const MAX_RESULT_BYTES: u64 = 512 << 20;
+/// Maximum length of an evidence file of `lfn doctor`, bytes: two loads of an hour with four samples each second.
+pub const MAX_DOCTOR_BYTES: u64 = 128 << 20;
 /// Schema of a stored result, with its version.
 const TEST_SCHEMA: &str = "lfn.test/3";
 /// Schema of a comparison by `lfn test --compare`, with its version.
 const TUNING_SCHEMA: &str = "lfn.test.compare/1";
+/// Schema of a result of `lfn doctor`, with its version.
+const DOCTOR_SCHEMA: &str = "lfn.doctor/1";
 /// Schema of the events of a test, with its version.
 const EVENT_SCHEMA: &str = "lfn.test.event/3";
 
@@ -57,6 +62,9 @@ pub enum ReadError {
     /// A schema version of an older or a newer lfn.
     #[error("schema version '{0}' is not supported: lfn reads {test}, {event} and JSON of iperf3", test = TEST_SCHEMA, event = EVENT_SCHEMA)]
     Schema(String),
+    /// Another schema than that of `lfn doctor`.
+    #[error("not a result of `lfn doctor --json`: the schema is '{0}', not '{DOCTOR_SCHEMA}'")]
+    NotDoctor(String),
     /// JSON without a known schema.
     #[error("not a result of `lfn test` or `iperf3 -J`")]
     Unknown,
@@ -94,12 +102,29 @@ pub fn read_result(bytes: &[u8]) -> Result<StoredResult, ReadError> {
             read_document(bytes, true).map(|document| StoredResult::Tuning(Box::new(document)))
         }
         (Some(EVENT_SCHEMA), Some(_)) => read_events(bytes).map(|document| StoredResult::Test(Box::new(document))),
-        (Some(other), _) => Err(ReadError::Schema(other.chars().take(40).filter(|c| !c.is_control()).collect())),
+        (Some(other), _) => Err(ReadError::Schema(printable(other))),
         (None, Some(_)) if head.data.is_some() => read_iperf3_lines(iperf3_json::Iperf3Lines::default(), bytes),
         (None, None) if head.start.is_some() && head.end.is_some() => check_iperf3(read_document(bytes, false)?),
         (None, Some(_)) => Err(ReadError::NoStart),
         (None, None) => Err(ReadError::Unknown),
     }
+}
+
+/// Reads the content of an evidence file of `lfn doctor`.
+pub fn read_doctor(bytes: &[u8]) -> Result<DoctorDocument, ReadError> {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace()).ok_or(ReadError::Empty)?;
+    if *first != b'{' {
+        return Err(ReadError::NotJson(show_byte(*first)));
+    }
+    match read_head(bytes)?.schema {
+        Some(schema) if schema == DOCTOR_SCHEMA => read_document(bytes, true),
+        schema => Err(ReadError::NotDoctor(printable(&schema.unwrap_or_default()))),
+    }
+}
+
+/// Returns the start of a text from a file, without control characters.
+fn printable(text: &str) -> String {
+    text.chars().take(40).filter(|c| !c.is_control()).collect()
 }
 
 fn show_byte(byte: u8) -> String {

@@ -4,7 +4,7 @@ use lfn_base::congestion_request::CongestionRequest;
 use lfn_base::units::Bytes;
 use lfn_results::measure::SocketRequest;
 
-use super::values::read;
+use crate::cmd::values::read;
 use crate::exit::Failure;
 
 #[derive(clap::Args, Debug)]

@@ -8,7 +8,7 @@ use lfn_results::measure::{
     TestRequest,
 };
 
-use super::values::{count, duration, read, value_error};
+use crate::cmd::values::{count, duration, read, value_error};
 use crate::exit::Failure;
 
 #[derive(clap::Args, Debug)]

@@ -1,10 +1,9 @@
 //! `lfn test`: converts the flags to the options of `lfn_api::test`, calls it and prints its events and its result.
 //!
-//! The flags are grouped by topic, one group per file. Each group converts its values to parts of the options. `values`
-//! reports all errors of values in the same form. `usage` adds the flags to the errors of the library.
+//! The flags are grouped by topic, one group per file. Each group converts its values to parts of the options. `usage`
+//! adds the flags to the errors of the library.
 
 mod buffers;
-mod interrupt;
 mod iperf3;
 mod iperf3_args;
 mod load;
@@ -16,7 +15,6 @@ mod tcp;
 mod tuning;
 mod udp;
 mod usage;
-mod values;
 
 use clap::{Args as _, Command};
 use lfn_api::resolve::ServerResolver;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lfn_base::units::BitRate;
 use lfn_results::measure::{MIN_INTERVAL, TestLoad};
 
-use super::values::{duration, read};
 use crate::cli::output::{OutputArgs, TestFormats};
+use crate::cmd::values::{duration, read};
 use crate::exit::Failure;
 use crate::print::output::OutputFormat;
 use crate::print::settings::is_quiet;

@@ -7,7 +7,7 @@ use lfn_measure::tester::TestProgress;
 use lfn_results::report::Run;
 
 use super::TestArgs;
-use super::interrupt::Interrupt;
+use crate::cmd::interrupt::Interrupt;
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::test::Printer;

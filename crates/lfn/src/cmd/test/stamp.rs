@@ -10,7 +10,7 @@ use lfn_api::stamp::{MAX_COUNT, StampOptions, StampVerbError};
 use lfn_base::units::Bytes;
 use lfn_measure::stamp::StampKey;
 
-use super::values::{count, duration, read, value_error};
+use crate::cmd::values::{count, duration, read, value_error};
 use crate::exit::{Exit, Failure};
 use crate::print::output::{Output, OutputFormat};
 use crate::print::stamp::print;

@@ -4,7 +4,7 @@ use lfn_base::units::{BitRate, Bytes};
 use lfn_results::measure::{Dscp, Mode, Modes, SocketRequest};
 use lfn_session::dial::BindAddress;
 
-use super::values::{read, value_error};
+use crate::cmd::values::{read, value_error};
 use crate::exit::Failure;
 
 #[derive(clap::Args, Debug)]

@@ -6,7 +6,7 @@ use lfn_results::measure::UdpRequest;
 use lfn_results::udp::ramp::RampRequest;
 
 use super::load::LoadArgs;
-use super::values::{duration, read};
+use crate::cmd::values::{duration, read};
 use crate::exit::Failure;
 
 #[derive(clap::Args, Debug)]

@@ -6,7 +6,7 @@ use lfn_measure::tester::TestError;
 use lfn_results::measure::RequestError;
 
 use super::TestArgs;
-use super::values::value_error;
+use crate::cmd::values::value_error;
 use crate::exit::Failure;
 
 impl TestArgs {

@@ -1,0 +1,96 @@
+//! Reasons why an examination has no result.
+
+use std::io;
+use std::path::PathBuf;
+
+use lfn_base::units::BitRate;
+use lfn_results::report::{CommandError, DoctorDocument, MAX_DOCTOR_BYTES, ReadError};
+
+use super::options::MIN_MAX_LOAD;
+use crate::error_kind::ErrorKind;
+use crate::error_text::error_chain;
+use crate::hosts::HostError;
+use crate::test::TestVerbError;
+
+/// Reasons why an examination did not finish.
+#[derive(Debug, thiserror::Error)]
+pub enum DoctorError {
+    /// The server was not reached, or no load had a result.
+    #[error(transparent)]
+    Test(#[from] TestVerbError),
+    /// The time cannot be zero.
+    #[error("a load of 0 s: the time must be above zero")]
+    Time,
+    /// The load would be too small for a result.
+    #[error("a maximum load of {0}: the minimum is {MIN_MAX_LOAD}")]
+    MaxLoad(BitRate),
+}
+
+/// A failed examination: the error, and the document with the parts before it.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct DoctorFailure {
+    pub error: DoctorError,
+    /// Results up to the failure; none if the options are invalid or the server was not reached.
+    pub document: Option<Box<DoctorDocument>>,
+}
+
+/// Reasons why an evidence file cannot be diagnosed.
+#[derive(Debug, thiserror::Error)]
+pub enum EvidenceError {
+    #[error("{}: {source}", .file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("{}: longer than {} MiB", .file.display(), MAX_DOCTOR_BYTES >> 20)]
+    TooLong { file: PathBuf },
+    #[error("{}: {source}", .file.display())]
+    Content { file: PathBuf, source: ReadError },
+}
+
+impl EvidenceError {
+    /// Returns one action that may fix the error.
+    pub fn hint(&self) -> Option<String> {
+        Some("create evidence with: lfn doctor HOST --report evidence.json".to_owned())
+    }
+
+    /// Returns the kind of the error, which decides the exit code of a command.
+    pub fn kind(&self) -> ErrorKind {
+        ErrorKind::Failed
+    }
+}
+
+impl DoctorError {
+    /// Returns one action that may fix the error, if there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            // The hint of a test names its command.
+            DoctorError::Test(error) => error.hint().map(|hint| hint.replace("lfn test", "lfn doctor")),
+            DoctorError::Time => Some("--time 10s".to_owned()),
+            DoctorError::MaxLoad(_) => Some("--max-load 50mbit".to_owned()),
+        }
+    }
+
+    /// Returns the kind of the error, which decides the exit code of a command.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            DoctorError::Test(error) => error.kind(),
+            DoctorError::Time | DoctorError::MaxLoad(_) => ErrorKind::Usage,
+        }
+    }
+
+    /// Returns the error as a part of a result.
+    pub(super) fn command_error(&self) -> CommandError {
+        CommandError { message: error_chain(self), hint: self.hint() }
+    }
+}
+
+impl From<HostError> for DoctorError {
+    fn from(error: HostError) -> Self {
+        DoctorError::Test(error.into())
+    }
+}
+
+impl From<DoctorError> for DoctorFailure {
+    fn from(error: DoctorError) -> Self {
+        DoctorFailure { error, document: None }
+    }
+}

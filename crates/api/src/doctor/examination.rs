@@ -1,0 +1,199 @@
+//! The parts of an examination in their order, each with its own session.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use lfn_measure::path::{self, DiscoveryOptions};
+use lfn_measure::tester::{self, Test, TestError, TestProgress};
+use lfn_results::evidence::figures::Figures;
+use lfn_results::evidence::trains::TrainEvidence;
+use lfn_results::evidence::{Evidence, TypedArgument};
+use lfn_results::latency::LatencyRequest;
+use lfn_results::measure::{SocketRequest, TestDirection, TestLoad, TestRequest};
+use lfn_results::path_report::PathReport;
+use lfn_results::report::{DoctorDocument, Origin, PlannedLoad, Unseen};
+use lfn_session::dial::{ServerConnection, Target};
+
+use super::error::{DoctorError, DoctorFailure};
+use super::event::{DoctorEvent, DoctorPart};
+use super::options::DoctorOptions;
+use super::payload_capacity;
+use super::trains::BeforeTrains;
+use crate::error_text::error_chain;
+use crate::test::TestVerbError;
+use crate::test::path::{KnownPaths, with_tcp_mtu};
+
+/// Interval of the figures of a TCP load: short outages and the growth of windows are visible.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Maximum time of the search of the path MTU.
+const MTU_TIME: Duration = Duration::from_secs(6);
+/// Both directions, in the order of their examination.
+const DIRECTIONS: [TestDirection; 2] = [TestDirection::Forward, TestDirection::Reverse];
+
+/// An examination that runs.
+pub(super) struct Examination<'a> {
+    pub(super) options: &'a DoctorOptions,
+    pub(super) paths: KnownPaths,
+    pub(super) target: &'a Target,
+    pub(super) origin: Origin,
+    /// Arguments of the command that repeats a load.
+    pub(super) arguments: Vec<TypedArgument>,
+    pub(super) stop: &'a Arc<AtomicBool>,
+    pub(super) on_event: &'a mut dyn FnMut(&DoctorEvent<'_>),
+}
+
+impl Examination<'_> {
+    /// Runs all parts. A part that fails is listed in the result, unless all loads fail.
+    pub(super) fn run(mut self) -> Result<DoctorDocument, DoctorFailure> {
+        let started = Instant::now();
+        let connection = ServerConnection::connect(self.target).map_err(|error| failed(TestError::from(error)))?;
+        let rtt = connection.handle().min_rtt();
+        drop(connection);
+        let load = self.options.planned_load(rtt);
+        let far = self.origin.hosts.far.clone();
+        (self.on_event)(&DoctorEvent::Planned { far: &far, rtt, load: &load });
+        let mut unseen = Vec::new();
+        let found_path = self.path(&mut unseen);
+        let (mut loads, mut failure) = (Vec::new(), None);
+        for direction in DIRECTIONS {
+            match self.load(direction, &load) {
+                Ok(evidence) => loads.push(evidence),
+                Err(error) => {
+                    self.add_unseen(&mut unseen, DoctorPart::Load(direction), &error);
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        for direction in DIRECTIONS {
+            let end = load.total.saturating_sub(started.elapsed());
+            let evidence = loads.iter_mut().find(|evidence| evidence.request.direction == direction);
+            // Without a load, there is no evidence to which the trains belong.
+            if let Some(evidence) = evidence.filter(|_| !end.is_zero() && !self.is_stopped()) {
+                match self.trains(direction, evidence) {
+                    Ok(trains) => evidence.trains = Some(Box::new(trains)),
+                    Err(error) => self.add_unseen(&mut unseen, DoctorPart::Trains(direction), &error),
+                }
+            }
+        }
+        let evidence = loads.into_iter().map(|evidence| self.complete(evidence, found_path.as_ref())).collect();
+        self.result(load, evidence, unseen, failure)
+    }
+
+    /// Returns the document, or the failure of the first load if none has a result.
+    fn result(
+        self,
+        load: PlannedLoad,
+        evidence: Vec<Evidence>,
+        unseen: Vec<Unseen>,
+        failure: Option<TestError>,
+    ) -> Result<DoctorDocument, DoctorFailure> {
+        let is_empty = evidence.is_empty();
+        let mut document = DoctorDocument::new(self.origin, load, evidence, unseen);
+        match failure.filter(|_| is_empty) {
+            None => Ok(document),
+            Some(error) => {
+                let error = DoctorError::from(TestVerbError::from(error));
+                document.error = Some(error.command_error());
+                Err(DoctorFailure { error, document: Some(Box::new(document)) })
+            }
+        }
+    }
+
+    /// Searches the path MTU of both directions.
+    fn path(&mut self, unseen: &mut Vec<Unseen>) -> Option<PathReport> {
+        (self.on_event)(&DoctorEvent::Begin(DoctorPart::Facts));
+        let options = DiscoveryOptions { names: false, traces: false, mtu_time: MTU_TIME };
+        match path::discover(self.target, options) {
+            Ok(report) => {
+                let missing = report.errors.first().cloned();
+                if let Some(reason) = missing.filter(|_| report.mtu.forward.is_none() && report.mtu.reverse.is_none()) {
+                    self.report_unseen(
+                        unseen,
+                        Unseen {
+                            part: "path MTU".to_owned(),
+                            reason,
+                            consequence: "an MTU black hole is found only by its effects on TCP".to_owned(),
+                        },
+                    );
+                }
+                Some(report)
+            }
+            Err(error) => {
+                self.add_unseen(unseen, DoctorPart::Facts, &error);
+                None
+            }
+        }
+    }
+
+    /// Runs the TCP load of a direction.
+    fn load(&mut self, direction: TestDirection, load: &PlannedLoad) -> Result<Evidence, TestError> {
+        (self.on_event)(&DoctorEvent::Begin(DoctorPart::Load(direction)));
+        let pacing = self.options.max_load.into_iter().collect::<Vec<_>>();
+        let socket = SocketRequest { pacing, ..SocketRequest::default() };
+        let request = TestRequest {
+            direction,
+            load: TestLoad::TimeSeconds(load.tcp),
+            interval: INTERVAL,
+            socket: socket.clone(),
+            latency: Some(LatencyRequest::default()),
+            ..TestRequest::default()
+        };
+        self.measure(request, socket)
+    }
+
+    /// Sends the trains of a direction.
+    fn trains(&mut self, direction: TestDirection, load: &Evidence) -> Result<TrainEvidence, TestError> {
+        (self.on_event)(&DoctorEvent::Begin(DoctorPart::Trains(direction)));
+        let before = BeforeTrains {
+            goodput: Some(Figures::of(load).steady_goodput()),
+            capacity: payload_capacity(self.paths.get(direction)),
+            max_load: self.options.max_load,
+            quick: self.options.quick,
+        };
+        let evidence = self.measure(before.request(direction), SocketRequest::default())?;
+        Ok(TrainEvidence::of_test(&evidence))
+    }
+
+    fn measure(&mut self, request: TestRequest, near_socket: SocketRequest) -> Result<Evidence, TestError> {
+        let test = Test {
+            path: self.paths.get(request.direction),
+            request,
+            near_socket,
+            tuned: false,
+            round_to_rtt: true,
+            target_precision: None,
+            omit: None,
+            stop: Arc::clone(self.stop),
+        };
+        let on_event = &mut *self.on_event;
+        tester::run(self.target, &test, &mut |progress: TestProgress<'_>| on_event(&DoctorEvent::Progress(&progress)))
+    }
+
+    /// Adds what other parts found to the evidence of a load.
+    fn complete(&self, evidence: Evidence, path: Option<&PathReport>) -> Evidence {
+        let is_reverse = evidence.request.direction == TestDirection::Reverse;
+        let reverse = is_reverse.then(|| TypedArgument { flag: Some("reverse".into()), text: "--reverse".into() });
+        let arguments = self.arguments.iter().cloned().chain(reverse).collect();
+        let path_report = with_tcp_mtu(path, &evidence);
+        Evidence { hosts: self.origin.hosts.clone(), arguments, path_report, ..evidence }
+    }
+
+    fn add_unseen(&mut self, unseen: &mut Vec<Unseen>, part: DoctorPart, error: &(dyn std::error::Error + 'static)) {
+        let (part, consequence) = (part.name().to_owned(), part.consequence().to_owned());
+        self.report_unseen(unseen, Unseen { part, reason: error_chain(error), consequence });
+    }
+
+    fn report_unseen(&mut self, unseen: &mut Vec<Unseen>, entry: Unseen) {
+        (self.on_event)(&DoctorEvent::Unseen(&entry));
+        unseen.push(entry);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+fn failed(error: TestError) -> DoctorError {
+    DoctorError::Test(error.into())
+}

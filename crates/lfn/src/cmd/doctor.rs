@@ -1,0 +1,141 @@
+//! `lfn doctor`: converts the flags to the options of `lfn_api::doctor`, calls it, and prints its progress and its result.
+
+use std::path::PathBuf;
+
+use lfn_api::doctor::{DoctorEvent, DoctorFailure, DoctorOptions, from_file};
+use lfn_measure::tester::TestProgress;
+use lfn_results::report::DoctorDocument;
+
+use super::interrupt::Interrupt;
+use super::values::{duration, read};
+use crate::cli::output::{OutputArgs, TextOrJson};
+use crate::exit::{Exit, Failure};
+use crate::print;
+use crate::print::doctor::{DoctorProgress, page};
+use crate::print::output::{Output, print_document};
+use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
+use crate::typed;
+
+/// Find what limits the path to a server, with the evidence and the remedy
+///
+/// Examines both hosts, the path MTU, TCP in both directions, and trains of datagrams in both directions, within 60 s.
+/// Prints the causes with the largest gain first. Each cause has its figures, the command that removes it with the host that
+/// runs it, and the goodput predicted afterwards. A healthy path is reported as limited by the path.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct DoctorArgs {
+    /// Server: a name saved with `lfn hosts add`, a ticket (lfn://…), USER@HOST for ssh, or far inside `lfn emulate`
+    #[arg(value_name = "HOST", required_unless_present_any = ["from", "list_findings"])]
+    #[arg(conflicts_with_all = ["from", "list_findings"])]
+    host: Option<String>,
+    #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
+    waiting: QueueArgs,
+    #[command(flatten)]
+    ssh: SshFlags,
+    /// Set the time of the TCP load in each direction [default: by the RTT, 8 s to 12 s]
+    #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true, conflicts_with_all = ["quick", "from"])]
+    time: Option<String>,
+    /// Examine within 15 s, or within 30 s if the RTT is above 300 ms
+    #[arg(long, conflicts_with = "from")]
+    quick: bool,
+    /// Limit the load on the path to RATE in each direction
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true, conflicts_with = "from")]
+    max_load: Option<String>,
+    /// Set the capacity of the slowest link of the path, to predict the goodput
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true, conflicts_with = "from")]
+    rate: Option<String>,
+    /// Diagnose the evidence of FILE again, without a network; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// Replace addresses and names of hosts in the result, so that it can be published
+    #[arg(long)]
+    mask: bool,
+    /// List all findings with their thresholds, evidence and sources, and exit
+    #[arg(long)]
+    list_findings: bool,
+    #[command(flatten)]
+    output: OutputArgs<TextOrJson>,
+}
+
+const EXAMPLES: &str = "Examples:
+  lfn doctor far.example
+  lfn doctor me@there --quick                           starts the server over ssh
+  lfn doctor far.example --rate 10gbit                  adds a prediction
+  lfn doctor far.example --max-load 100mbit             on a path with other users
+  lfn doctor far.example --mask --report evidence.json  writes evidence for a bug report
+  lfn doctor --from evidence.json
+  lfn emulate --rtt 100ms --rate 50mbit --loss 1% -- lfn doctor far
+
+Exit codes: 0 examined, with or without findings; 1 the server was not reached, or no load had a result; 2 usage; 130 \
+interrupted: the first Ctrl-C ends the load and prints the result so far, the second Ctrl-C ends the command.";
+
+/// Runs `lfn doctor` and returns its exit code.
+pub fn run(args: DoctorArgs) -> Result<Exit, Failure> {
+    let output = args.output.open()?;
+    if args.list_findings {
+        return print::findings::print(output).map(|()| Exit::Ok);
+    }
+    if let Some(file) = &args.from {
+        let document = args.masked(from_file(file)?)?;
+        output.finish(&document, || print::result(&page(&document)))?;
+        return Ok(Exit::Ok);
+    }
+    examine(&args, output)
+}
+
+/// Examines the path, and prints its result.
+fn examine(args: &DoctorArgs, output: Output) -> Result<Exit, Failure> {
+    let options = args.options()?;
+    let resolver = resolver(&args.trust, &args.waiting, &args.ssh);
+    let interrupt = Interrupt::listen()?;
+    let mut progress = DoctorProgress::new();
+    let mut on_event = |event: &DoctorEvent<'_>| {
+        if let DoctorEvent::Progress(TestProgress::Connected(..)) = event {
+            interrupt.begin_load();
+        }
+        progress.event(event);
+    };
+    let examined = lfn_api::doctor(&options, &resolver, &interrupt.stop, &mut on_event);
+    progress.finish();
+    match examined {
+        Ok(document) => {
+            let document = args.masked(document)?;
+            output.finish(&document, || print::result(&page(&document)))?;
+            Ok(if interrupt.is_interrupted() { Exit::Interrupted } else { Exit::Ok })
+        }
+        Err(DoctorFailure { error, document }) => {
+            if let Some(document) = document {
+                print_failed(&args.masked(*document)?, output)?;
+            }
+            Err(interrupt.with_exit_code(Failure::new(error)))
+        }
+    }
+}
+
+/// Prints the document of a failed examination as JSON if requested. The error itself is printed by the caller.
+fn print_failed(document: &DoctorDocument, mut output: Output) -> Result<(), Failure> {
+    output.write_report(document)?;
+    if output.format().is_json() {
+        print_document(document, output.format())?;
+    }
+    Ok(())
+}
+
+impl DoctorArgs {
+    fn options(&self) -> Result<DoctorOptions, Failure> {
+        Ok(DoctorOptions {
+            time: duration("time", &self.time)?,
+            quick: self.quick,
+            max_load: read("max-load", &self.max_load, "--max-load 50mbit")?,
+            rate: read("rate", &self.rate, "--rate 10gbit")?,
+            command: typed::without_secrets(typed::words()),
+            ..DoctorOptions::new(self.host.clone().unwrap_or_default())
+        })
+    }
+
+    fn masked(&self, document: DoctorDocument) -> Result<DoctorDocument, Failure> {
+        if self.mask { Ok(document.masked()?) } else { Ok(document) }
+    }
+}

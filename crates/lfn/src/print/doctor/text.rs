@@ -1,0 +1,109 @@
+//! Result of `lfn doctor` as text: the verdict of each direction, then the findings, then what was not seen.
+
+use lfn_base::units::{BitRate, show_duration};
+use lfn_results::diagnose::VerdictLimit;
+use lfn_results::evidence::HostNames;
+use lfn_results::measure::TestDirection;
+use lfn_results::report::{DirectedFinding, DoctorDocument, Run};
+
+use crate::print::label_columns::{Page, wrap};
+use crate::print::settings::is_quiet;
+use crate::print::terminal::columns;
+
+/// Indentation of the lines of a finding.
+const INDENT: &str = "   ";
+
+/// Returns the whole text.
+pub fn page(document: &DoctorDocument) -> String {
+    let mut page = Page::default();
+    for run in &document.runs {
+        page.commands(wrap(&verdict(run), columns()));
+    }
+    page.gap();
+    for (number, finding) in document.findings.iter().enumerate() {
+        add_finding(&mut page, number + 1, finding, document);
+    }
+    if !document.hidden.is_empty() {
+        page.commands(wrap(&hidden(document), columns()));
+    }
+    for unseen in &document.unseen {
+        let text = format!("not examined: {}. {}. Therefore {}.", unseen.part, unseen.reason, unseen.consequence);
+        page.commands(wrap(&text, columns()));
+    }
+    for line in missing(document) {
+        page.commands(wrap(&line, columns()));
+    }
+    page.text().trim_end().to_owned() + "\n"
+}
+
+/// Returns the line of a direction: its goodput, the possible goodput, and the limit.
+fn verdict(run: &Run) -> String {
+    let hosts = names(run.direction, &run.evidence.hosts);
+    let possible =
+        run.evidence.path.map(|path| format!(" of {} possible", path.payload_capacity())).unwrap_or_default();
+    let goodput = run.steady_goodput;
+    let rtt = show_duration(run.base_rtt);
+    let limit = match run.diagnosis.verdict.limit {
+        VerdictLimit::Finding => run.diagnosis.verdict.summary.clone(),
+        _ => run.diagnosis.verdict.summary.clone(),
+    };
+    format!("{hosts}: {goodput}{possible}, RTT {rtt}: {limit}")
+}
+
+/// Returns the names of the sender and the receiver.
+fn names(direction: TestDirection, hosts: &HostNames) -> String {
+    match direction {
+        TestDirection::Forward => format!("{} to {}", hosts.near, hosts.far),
+        TestDirection::Reverse => format!("{} to {}", hosts.far, hosts.near),
+    }
+}
+
+fn add_finding(page: &mut Page, number: usize, directed: &DirectedFinding, document: &DoctorDocument) {
+    let finding = &directed.finding;
+    let hosts = &document.origin.hosts;
+    let directions: Vec<String> = directed.directions.iter().map(|direction| names(*direction, hosts)).collect();
+    let confidence =
+        finding.confidence.map(|confidence| format!(", confidence {}", confidence.name())).unwrap_or_default();
+    let title = format!("{number}. {} ({}{confidence})", finding.name, directions.join(" and "));
+    page.commands(wrap(&title, columns()));
+    page.commands(indented(&finding.summary));
+    if !finding.remedy.command.is_empty() && !is_quiet() {
+        page.commands([format!("hint: {}", finding.remedy)]);
+    }
+    if let Some(afterwards) = afterwards(directed) {
+        page.commands(indented(&afterwards));
+    }
+    page.gap();
+}
+
+/// Returns the goodput that is predicted after the remedy.
+fn afterwards(directed: &DirectedFinding) -> Option<String> {
+    let (predicted, gain) = (directed.finding.predicted?, directed.finding.gain?);
+    Some(match gain {
+        BitRate(0) => "predicted afterwards: the same goodput".to_owned(),
+        gain => format!("predicted afterwards: {predicted} (+{gain})"),
+    })
+}
+
+fn indented(text: &str) -> impl Iterator<Item = String> {
+    wrap(text, columns().saturating_sub(INDENT.len())).into_iter().map(|line| format!("{INDENT}{line}"))
+}
+
+fn hidden(document: &DoctorDocument) -> String {
+    let behind = document.hidden.first().map(|cause| cause.behind.as_str()).unwrap_or_default();
+    let names: Vec<&str> =
+        document.hidden.iter().filter(|cause| cause.behind == behind).map(|cause| cause.cause.as_str()).collect();
+    format!("cannot be seen behind {behind}: {}. Remove {behind}, then examine again.", names.join(", "))
+}
+
+/// Returns one line for each kind of missing evidence.
+fn missing(document: &DoctorDocument) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for missing in document.runs.iter().flat_map(|run| &run.diagnosis.missing) {
+        let line = format!("not examined without {}: {}", missing.evidence, missing.findings.join(", "));
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
