@@ -40,11 +40,20 @@ pub struct PathReport {
 impl PathReport {
     /// Returns the path MTU of the data's direction, if the probes found it.
     pub fn probed_mtu(&self, direction: TestDirection) -> Option<u32> {
+        self.found(direction).map(|found| found.path_mtu_bytes)
+    }
+
+    /// Returns the largest packet that passes in the data's direction, if larger ones get lost without a message.
+    pub fn black_hole(&self, direction: TestDirection) -> Option<u32> {
+        self.found(direction).filter(|found| found.black_hole).map(|found| found.path_mtu_bytes)
+    }
+
+    fn found(&self, direction: TestDirection) -> Option<MtuFound> {
         let found = match direction {
             TestDirection::Forward => self.mtu.forward,
             TestDirection::Reverse => self.mtu.reverse,
         };
-        found.filter(|found| found.search == SearchEnd::Complete).map(|found| found.path_mtu_bytes)
+        found.filter(|found| found.search == SearchEnd::Complete)
     }
 }
 

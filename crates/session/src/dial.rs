@@ -223,6 +223,11 @@ impl BindAddress {
     }
 }
 
+/// Maximum segment of control connections in both directions, bytes: a packet of 1280 bytes, the minimum MTU of IPv6 (RFC
+/// 8200 section 5), without the headers of IPv6 and TCP. The messages are small, and they also pass a path that drops
+/// large packets without a message.
+const CONTROL_MSS: u32 = 1220;
+
 /// Returns a new random session id.
 pub fn new_session_id() -> Result<SessionId, SessionError> {
     random().map(SessionId)
@@ -248,7 +253,7 @@ pub struct ServerConnection(Box<dyn Connection>);
 impl ServerConnection {
     /// Connects to the server; takes one round trip.
     pub fn connect(target: &Target) -> Result<Self, SessionError> {
-        let connection = connect(target, None, 0, Protocol::TCP, |_| Ok(()))?;
+        let connection = connect(target, None, 0, Protocol::TCP, |socket| socket.set_tcp_mss(CONTROL_MSS))?;
         Ok(ServerConnection(Box::new(connection)))
     }
 

@@ -70,7 +70,7 @@ impl Examination<'_> {
             let evidence = loads.iter_mut().find(|evidence| evidence.request.direction == direction);
             // Without a load, there is no evidence to which the trains belong.
             if let Some(evidence) = evidence.filter(|_| !end.is_zero() && !self.is_stopped()) {
-                match self.trains(direction, evidence) {
+                match self.trains(direction, evidence, found_path.as_ref()) {
                     Ok(trains) => evidence.trains = Some(Box::new(trains)),
                     Err(error) => self.add_unseen(&mut unseen, DoctorPart::Trains(direction), &error),
                 }
@@ -143,12 +143,18 @@ impl Examination<'_> {
     }
 
     /// Sends the trains of a direction.
-    fn trains(&mut self, direction: TestDirection, load: &Evidence) -> Result<TrainEvidence, TestError> {
+    fn trains(
+        &mut self,
+        direction: TestDirection,
+        load: &Evidence,
+        path: Option<&PathReport>,
+    ) -> Result<TrainEvidence, TestError> {
         (self.on_event)(&DoctorEvent::Begin(DoctorPart::Trains(direction)));
         let before = BeforeTrains {
             goodput: Some(Figures::of(load).steady_goodput()),
             capacity: payload_capacity(self.paths.get(direction)),
             max_load: self.options.max_load,
+            path_mtu: path.and_then(|report| report.probed_mtu(direction)),
             quick: self.options.quick,
         };
         let evidence = self.measure(before.request(direction), SocketRequest::default())?;

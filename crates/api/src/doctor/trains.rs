@@ -21,6 +21,10 @@ const ABOVE_CAPACITY: f64 = 1.2;
 const UNKNOWN: BitRate = BitRate(100_000_000);
 /// Maximum rate: hosts send and receive datagrams up to about this rate without loss of their own.
 const MAX_RATE: BitRate = BitRate(2_500_000_000);
+/// Headers of IPv6 and UDP in a datagram, bytes.
+const HEADERS: u32 = 48;
+/// Minimum payload of a datagram, bytes.
+const MIN_DATAGRAM: u32 = 64;
 /// Minimum rate of a train.
 const MIN_RATE: BitRate = BitRate(64_000);
 /// Send time of a train: long enough for a bucket of usual size to run empty.
@@ -36,6 +40,8 @@ pub(super) struct BeforeTrains {
     pub(super) capacity: Option<BitRate>,
     /// Maximum rate of the load.
     pub(super) max_load: Option<BitRate>,
+    /// Largest packet that passes, if probes found it: a train with larger packets would only show this limit again.
+    pub(super) path_mtu: Option<u32>,
     pub(super) quick: bool,
 }
 
@@ -68,7 +74,8 @@ impl BeforeTrains {
         let (from, to) = (rates.first().copied().unwrap_or(MIN_RATE), rates.last().copied().unwrap_or(MIN_RATE));
         let step = if self.quick { QUICK_STEP } else { STEP };
         let ramp = RampRequest { from, to, step, rates, ..RampRequest::default() };
-        let udp = UdpRequest { rate: to, ramp: Some(ramp), ..UdpRequest::default() };
+        let datagram_bytes = self.path_mtu.map(|mtu| mtu.saturating_sub(HEADERS).max(MIN_DATAGRAM));
+        let udp = UdpRequest { rate: to, ramp: Some(ramp), datagram_bytes, ..UdpRequest::default() };
         // A ramp ends after its last step.
         let load = TestLoad::TimeSeconds(Duration::from_secs(60));
         TestRequest { direction, load, udp: Some(Box::new(udp)), ..TestRequest::default() }
@@ -87,8 +94,12 @@ mod tests {
 
     fn rates(goodput: Option<u64>, capacity: Option<u64>, max_load: Option<u64>) -> Vec<u64> {
         let rate = |mbit: Option<u64>| mbit.map(|mbit| BitRate(mbit * MBIT));
-        let before =
-            BeforeTrains { goodput: rate(goodput), capacity: rate(capacity), max_load: rate(max_load), quick: false };
+        let before = BeforeTrains {
+            goodput: rate(goodput),
+            capacity: rate(capacity),
+            max_load: rate(max_load),
+            ..BeforeTrains::default()
+        };
         before.request(TestDirection::Forward).check().unwrap();
         before.rates().iter().map(|rate| rate.0 / 100_000).collect()
     }

@@ -49,6 +49,26 @@ pub(super) fn discover(options: &TestOptions, target: &Target) -> Result<Option<
     path::discover(target, options).map(Some).map_err(TestVerbError::Path)
 }
 
+/// Maximum payload of a load that is stuck: what a sender has in flight at first, and small blocks that still pass.
+const MAX_STUCK_BYTES: u64 = 64 << 10;
+/// Minimum retransmitted segments of a load that is stuck.
+const MIN_STUCK_RETRANSMITS: u32 = 2;
+/// Maximum time of the search of the path MTU after a load that is stuck.
+const STUCK_SEARCH_TIME: Duration = Duration::from_secs(6);
+
+/// Returns true if a TCP load delivered almost nothing although its sender repeats its data: large packets may get lost.
+pub(super) fn is_stuck(evidence: &Evidence) -> bool {
+    let infos = evidence.sender().streams.iter().filter_map(|stream| stream.tcp_info.as_ref());
+    let repeated: u32 = infos.map(|info| info.retransmitted_segments).fold(0, u32::saturating_add);
+    evidence.receiver().bytes < MAX_STUCK_BYTES && repeated >= MIN_STUCK_RETRANSMITS
+}
+
+/// Searches the path MTU of both directions after a load that is stuck. A failed search has no result: the load has one.
+pub(super) fn search_mtu(target: &Target) -> Option<PathReport> {
+    let options = path::DiscoveryOptions { names: false, traces: false, mtu_time: STUCK_SEARCH_TIME };
+    path::discover(target, options).ok()
+}
+
 /// Discovers the path to a host without lfn, if requested.
 pub(super) fn discover_alone(options: &TestOptions, host: &str) -> Result<Option<PathReport>, TestVerbError> {
     let Some(discovery) = options.path else { return Ok(None) };

@@ -389,6 +389,10 @@ impl Cause {
                 Cause::StartUp,
                 Cause::SilentPeer,
                 Cause::Outage,
+                Cause::SmallMtu,
+                Cause::Retransmissions,
+                Cause::Loss,
+                Cause::SlowWriter,
             ],
             Cause::SilentPeer => &[Cause::Timeouts, Cause::RandomLoss, Cause::LossBursts, Cause::Outage],
             // Copies look like retransmissions, and missing packets like losses.

@@ -10,6 +10,7 @@
 //! part of a test, or the whole test if it is too short to have one, so that start-up is not taken for a limit. Evidence
 //! that is missing is listed in the diagnosis.
 
+mod black_hole;
 pub mod bottleneck;
 mod buffers;
 mod capture;

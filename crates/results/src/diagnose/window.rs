@@ -201,6 +201,7 @@ pub(crate) mod tests {
             steady: Some(SteadyPart { start: Duration::ZERO, end: Duration::from_secs(30), goodput }),
             omit: None,
             probed_mtu: None,
+            black_hole: None,
             intervals: 30,
             interval: Duration::from_secs(1),
             sender: host("near.example"),

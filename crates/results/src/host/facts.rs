@@ -91,7 +91,7 @@ pub struct InterfaceFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_qdisc: Option<String>,
     /// Offloads by the name that `ethtool -k` uses (`tcp-segmentation-offload`), and whether they are on.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     pub offloads: BTreeMap<String, bool>,
     /// Ring of received packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ pub struct RouteFacts {
     pub gateway: Option<String>,
     /// Metrics of the route by the names of `ip route` (`mtu`, `window`, `cwnd`, `initcwnd`, `initrwnd`, `ssthresh`,
     /// `advmss`, `rto_min`), in the units of the kernel.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     pub metrics: BTreeMap<String, u64>,
     /// Congestion control of the route (`congctl`).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use lfn_base::units::Bytes;
 use super::rule::Bound::{MaxCount, MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinRate, MinShare, MinTime};
 use super::rule::{ANY, EQUAL, MEASURED, NOT_FULL, Rule, Threshold, of};
 use crate::diagnose::{
-    Cause, buffers, drops, host, limit, lockstep, outage, path, processor, startup, unexplained, window,
+    Cause, black_hole, buffers, drops, host, limit, lockstep, outage, path, processor, startup, unexplained, window,
 };
 use crate::evidence::LoadKind::Tcp;
 use crate::evidence::figures::EvidenceKind::*;
@@ -275,6 +275,18 @@ pub(super) const RULES: &[Rule] = &[
         needs: &[],
         needs_one_of: &[SenderCounters, ReceiverCounters],
         source: MEASURED,
+    },
+    Rule {
+        load: Tcp,
+        cause: Cause::BlackHole,
+        find: black_hole::black_hole,
+        thresholds: &[
+            of("probes of a larger size that got lost without an ICMP message", MinCount(ANY)),
+            of("path MTU of TCP / largest packet that passed", MinFactor(EQUAL)),
+        ],
+        needs: &[PathProbes, TcpInfo],
+        needs_one_of: &[],
+        source: "RFC 2923 section 2.1; RFC 8899",
     },
     Rule {
         load: Tcp,

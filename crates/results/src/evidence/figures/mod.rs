@@ -75,6 +75,8 @@ pub struct Figures {
     pub no_gso: bool,
     /// Path MTU in the direction of the data from probes (`--path`): TCP may know only a smaller one.
     pub probed_mtu: Option<u32>,
+    /// Largest packet that passes if the path drops larger ones without a message, bytes.
+    pub black_hole: Option<u32>,
     /// Rate limit of the server for all streams together.
     pub rate_limit: Option<BitRate>,
     /// Block after which each stream waits for the receiver's answer (`--lockstep`).
@@ -152,6 +154,7 @@ impl Figures {
                 || evidence.clock.is_some_and(|clock| clock.is_one_clock()),
             no_gso: udp.is_some_and(|udp| udp.no_gso),
             probed_mtu: evidence.path_report.as_ref().and_then(|report| report.probed_mtu(evidence.request.direction)),
+            black_hole: evidence.path_report.as_ref().and_then(|report| report.black_hole(evidence.request.direction)),
             rate_limit: sender.rate_limit.or(receiver.rate_limit),
             lockstep: evidence.request.lockstep.then_some(evidence.request.record),
             streams: sender
