@@ -10,7 +10,7 @@ use lfn_results::evidence::figures::Figures;
 use lfn_results::evidence::trains::TrainEvidence;
 use lfn_results::evidence::{Evidence, TypedArgument};
 use lfn_results::latency::LatencyRequest;
-use lfn_results::measure::{SocketRequest, TestDirection, TestLoad, TestRequest};
+use lfn_results::measure::{EndReport, SocketRequest, TestDirection, TestLoad, TestRequest};
 use lfn_results::path_report::PathReport;
 use lfn_results::report::{DoctorDocument, Origin, PlannedLoad, Unseen};
 use lfn_session::dial::{ServerConnection, Target};
@@ -22,7 +22,7 @@ use super::payload_capacity;
 use super::trains::BeforeTrains;
 use crate::error_text::error_chain;
 use crate::test::TestVerbError;
-use crate::test::path::{KnownPaths, with_tcp_mtu};
+use crate::test::path::{KnownPaths, is_silent, with_tcp_mtu};
 
 /// Interval of the figures of a TCP load: short outages and the growth of windows are visible.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -59,6 +59,11 @@ impl Examination<'_> {
         for direction in DIRECTIONS {
             match self.load(direction, &load) {
                 Ok(evidence) => loads.push(evidence),
+                // The probes explain a load without data.
+                Err(error) if is_silent(&error) && has_black_hole(found_path.as_ref(), direction) => {
+                    loads.push(self.empty_load(direction, rtt));
+                    self.add_unseen(&mut unseen, DoctorPart::Load(direction), &error);
+                }
                 Err(error) => {
                     self.add_unseen(&mut unseen, DoctorPart::Load(direction), &error);
                     failure.get_or_insert(error);
@@ -142,6 +147,13 @@ impl Examination<'_> {
         self.measure(request, socket)
     }
 
+    /// Returns the evidence of a load that delivered no data.
+    fn empty_load(&self, direction: TestDirection, rtt: Duration) -> Evidence {
+        let request = TestRequest { direction, ..TestRequest::default() };
+        let evidence = Evidence::of_test(request, rtt, EndReport::default(), EndReport::default());
+        Evidence { path: self.paths.get(direction), ..evidence }
+    }
+
     /// Sends the trains of a direction.
     fn trains(
         &mut self,
@@ -198,6 +210,10 @@ impl Examination<'_> {
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
+}
+
+fn has_black_hole(path: Option<&PathReport>, direction: TestDirection) -> bool {
+    path.is_some_and(|report| report.black_hole(direction).is_some())
 }
 
 fn failed(error: TestError) -> DoctorError {

@@ -37,6 +37,14 @@ pub enum TestVerbError {
     Path(SessionError),
     #[error("unknown host '{host}': {}", source.as_ref().map_or("no address".into(), ToString::to_string))]
     UnknownHost { host: String, source: Option<io::Error> },
+    /// No data arrived, and probes show that large packets get lost.
+    #[error("MTU black hole: packets of more than {passed} B get lost without an ICMP message, so no data arrived")]
+    BlackHole {
+        /// Largest packet that passed.
+        passed: u32,
+        /// Name of the sender.
+        sender: String,
+    },
     #[error(transparent)]
     Test(#[from] TestError),
     #[error(transparent)]
@@ -66,6 +74,9 @@ impl TestVerbError {
             TestVerbError::Path(error) => error.hint(),
             TestVerbError::UnknownHost { .. } => {
                 Some("use a valid host name or an address: --iperf3 192.0.2.1".to_owned())
+            }
+            TestVerbError::BlackHole { sender, .. } => {
+                Some(format!("sysctl -w net.ipv4.tcp_mtu_probing=1   # on {sender}, or let the firewalls pass ICMP"))
             }
             TestVerbError::Test(error) => error.hint(),
             TestVerbError::Iperf3(error) => Some(error.hint()),

@@ -5,9 +5,11 @@ use std::time::Duration;
 use lfn_base::path::PathProfile;
 use lfn_base::units::BitRate;
 use lfn_measure::path;
-use lfn_results::evidence::Evidence;
+use lfn_measure::tester::TestError;
+use lfn_results::evidence::{Evidence, HostNames, Side};
 use lfn_results::measure::{EndReport, TestDirection};
 use lfn_results::path_report::PathReport;
+use lfn_session::SessionError;
 use lfn_session::dial::Target;
 use lfn_sys::names::lookup;
 
@@ -67,6 +69,30 @@ pub(super) fn is_stuck(evidence: &Evidence) -> bool {
 pub(super) fn search_mtu(target: &Target) -> Option<PathReport> {
     let options = path::DiscoveryOptions { names: false, traces: false, mtu_time: STUCK_SEARCH_TIME };
     path::discover(target, options).ok()
+}
+
+/// Returns the error of a test. If its streams carried no data, the path MTU is searched: large packets may get lost.
+pub(super) fn explain(error: TestError, target: &Target, direction: TestDirection, hosts: &HostNames) -> TestVerbError {
+    let passed =
+        is_silent(&error).then(|| search_mtu(target)).flatten().and_then(|report| report.black_hole(direction));
+    match passed {
+        Some(passed) => {
+            let sender = hosts.name(Side::sender_and_receiver(direction).0).to_owned();
+            TestVerbError::BlackHole { passed, sender }
+        }
+        None => error.into(),
+    }
+}
+
+/// Returns true if a stream or the server was silent for too long.
+pub(crate) fn is_silent(error: &TestError) -> bool {
+    match error {
+        TestError::Stream { source, .. } => {
+            matches!(source.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+        }
+        TestError::Session(SessionError::Timeout { .. }) => true,
+        _ => false,
+    }
 }
 
 /// Discovers the path to a host without lfn, if requested.

@@ -41,7 +41,8 @@ pub(super) fn run_tests(
         let test = settings(options, paths, direction, stop);
         let number = recorder.begin(&test, false);
         let mut watch = |progress: TestProgress<'_>| recorder.progress(number, &progress);
-        let evidence = tester::run(target, &test, &mut watch)?;
+        let evidence = tester::run(target, &test, &mut watch)
+            .map_err(|error| path::explain(error, target, direction, &recorder.origin.hosts))?;
         let searched = if path.is_none() && path::is_stuck(&evidence) { path::search_mtu(target) } else { None };
         end_test(recorder, number, evidence, path.as_ref().or(searched.as_ref()));
         if stop.load(Ordering::Relaxed) {

@@ -9,13 +9,17 @@ use crate::evidence::figures::Figures;
 /// Headers of IPv4 and TCP in a packet, bytes, without options.
 const HEADERS: u32 = 40;
 
+/// MTU of Ethernet, bytes: usual size of the packets of TCP if the load has no figures.
+const ETHERNET_MTU: u32 = 1500;
+
 /// Finds a path MTU that probes show, that no ICMP message reports, and that is below the packets of TCP.
 pub(super) fn black_hole(figures: &Figures) -> Option<Finding> {
     let passed = figures.black_hole?;
-    let segment = figures.streams.iter().map(|flow| flow.mss).max().filter(|mss| *mss > 0)?;
-    let path_mtu = figures.streams.iter().map(|flow| flow.pmtu).max()?;
+    // A load without any data has no figures of its streams. TCP then sends packets of the interface's size.
+    let path_mtu = figures.streams.iter().map(|flow| flow.pmtu).max().unwrap_or(ETHERNET_MTU);
+    let segment = figures.streams.iter().map(|flow| flow.mss).max().unwrap_or(ETHERNET_MTU);
     // TCP has found the size with its own probes (RFC 4821), or its peer offered small segments.
-    if path_mtu <= passed || segment + HEADERS <= passed {
+    if path_mtu <= passed || segment.saturating_add(HEADERS) <= passed {
         return None;
     }
     let summary = format!(
@@ -70,5 +74,7 @@ mod tests {
         let mut clean = dropped(1500);
         clean.black_hole = None;
         assert!(black_hole(&clean).is_none());
+        let without_data = Figures { streams: Vec::new(), ..dropped(1500) };
+        assert!(black_hole(&without_data).is_some(), "the load failed");
     }
 }
