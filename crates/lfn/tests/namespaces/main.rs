@@ -7,6 +7,7 @@
 mod copy_emulated;
 mod copy_faults;
 mod docs;
+mod doctor;
 mod emulate;
 mod emulate_accuracy;
 mod emulate_attached;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         emulate::tests(),
         emulate_impairments::tests(),
         emulate_output::tests(),
+        doctor::tests(),
         emulate_paths::tests(),
         emulate_settings::tests(),
         library::tests(),
