@@ -1,17 +1,14 @@
-//! Counters of interfaces and queueing disciplines, and the interface of a route (`rtnetlink(7)`: `RTM_GETLINK`,
-//! `RTM_GETQDISC`, `RTM_GETROUTE`).
+//! Counters of interfaces and queueing disciplines (`rtnetlink(7)`: `RTM_GETLINK`, `RTM_GETQDISC`).
 //!
 //! Unlike `netlink`, this module only reads, as any user may. It parses messages about queueing disciplines itself,
 //! because each discipline has its own options, which are not needed here.
 
 use std::io;
-use std::net::IpAddr;
 
 use netlink_packet_core::NLM_F_REQUEST;
+use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use netlink_packet_route::tc::TcMessage;
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::netlink::Netlink;
 
@@ -25,6 +22,10 @@ pub struct InterfaceStats {
     pub is_loopback: bool,
     /// Kind of a virtual interface (`IFLA_INFO_KIND`). `None` for a device.
     pub kind: Option<String>,
+    /// Length of the transmit queue, packets (`txqueuelen`).
+    pub transmit_queue: Option<u32>,
+    /// Number of changes of the carrier.
+    pub carrier_changes: Option<u32>,
     pub sent_bytes: u64,
     pub sent_packets: u64,
     pub sent_errors: u64,
@@ -35,6 +36,10 @@ pub struct InterfaceStats {
     pub received_dropped: u64,
     /// Dropped for lack of room: `rx_missed_errors` and `rx_fifo_errors`.
     pub received_missed: u64,
+    /// Received with a wrong checksum of the frame (`rx_crc_errors`).
+    pub received_crc_errors: u64,
+    /// Collisions on a half-duplex link.
+    pub collisions: u64,
 }
 
 /// A queueing discipline and its counters since its creation (`struct gnet_stats_basic`, `gnet_stats_queue`).
@@ -60,31 +65,6 @@ pub struct QdiscStats {
 }
 
 impl Netlink {
-    /// Returns the interface of the current route to `to` from the address `from`.
-    pub fn route_interface(&mut self, to: IpAddr, from: Option<IpAddr>) -> io::Result<u32> {
-        let mut message = RouteMessage::default();
-        let (family, bits) = match to {
-            IpAddr::V4(_) => (AddressFamily::Inet, 32),
-            IpAddr::V6(_) => (AddressFamily::Inet6, 128),
-        };
-        message.header.address_family = family;
-        message.header.destination_prefix_length = bits;
-        message.attributes.push(RouteAttribute::Destination(RouteAddress::from(to)));
-        if let Some(from) = from.filter(|from| from.is_ipv4() == to.is_ipv4()) {
-            message.header.source_prefix_length = bits;
-            message.attributes.push(RouteAttribute::Source(RouteAddress::from(from)));
-        }
-        let answer = self.request(RouteNetlinkMessage::GetRoute(message), NLM_F_REQUEST)?;
-        let Some(RouteNetlinkMessage::NewRoute(route)) = answer else {
-            return Err(io::Error::other(format!("{to}: the kernel described no route")));
-        };
-        let index = route.attributes.iter().find_map(|attribute| match attribute {
-            RouteAttribute::Oif(index) => Some(*index),
-            _ => None,
-        });
-        index.ok_or_else(|| io::Error::other(format!("{to}: no interface leads there")))
-    }
-
     /// Returns an interface with its counters.
     pub fn interface_stats(&mut self, index: u32) -> io::Result<InterfaceStats> {
         let mut query = LinkMessage::default();
@@ -100,6 +80,8 @@ impl Netlink {
             match attribute {
                 LinkAttribute::IfName(name) => stats.name = name,
                 LinkAttribute::Mtu(mtu) => stats.mtu = mtu,
+                LinkAttribute::TxQueueLen(length) => stats.transmit_queue = Some(length),
+                LinkAttribute::CarrierChanges(changes) => stats.carrier_changes = Some(changes),
                 LinkAttribute::LinkInfo(infos) => {
                     stats.kind = infos.iter().find_map(|info| match info {
                         LinkInfo::Kind(kind) => Some(kind.to_string()),
@@ -113,6 +95,7 @@ impl Netlink {
                     (stats.received_bytes, stats.received_packets) = (counters.rx_bytes, counters.rx_packets);
                     (stats.received_errors, stats.received_dropped) = (counters.rx_errors, counters.rx_dropped);
                     stats.received_missed = counters.rx_missed_errors + counters.rx_fifo_errors;
+                    (stats.received_crc_errors, stats.collisions) = (counters.rx_crc_errors, counters.collisions);
                 }
                 _ => {}
             }
@@ -176,7 +159,7 @@ fn read_stats(discipline: &mut QdiscStats, kind: u16, value: &[u8]) {
 }
 
 /// Returns netlink attributes: length, kind, value, padded to four bytes.
-fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let half = |at: usize| Some(u16::from_ne_bytes(rest.get(at..at + 2)?.try_into().ok()?));
@@ -188,11 +171,11 @@ fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
