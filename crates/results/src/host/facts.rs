@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use lfn_base::units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
 
+use super::{InterfaceCounters, Qdisc};
+
 /// Facts of one host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
@@ -17,7 +19,8 @@ pub struct HostFacts {
     pub release: String,
     /// Effective user is root, so that remedies need no further rights.
     pub is_root: bool,
-    /// Values of the sysctls that a load depends on, by name (`net.ipv4.tcp_rmem`).
+    /// Values of the sysctls that a load depends on, by name (`net.ipv4.tcp_rmem`), and the parameters of kernel modules
+    /// (`tcp_cubic.hystart`).
     pub sysctls: BTreeMap<String, String>,
     /// Interface towards the other end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,6 +70,9 @@ pub struct HostFacts {
 pub struct InterfaceFacts {
     /// Name of the interface, such as eth0.
     pub name: String,
+    /// Sent packets return to this host.
+    #[serde(default)]
+    pub loopback: bool,
     /// Type of an interface without hardware: `veth`, `bridge`, `wireguard`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
@@ -90,7 +96,11 @@ pub struct InterfaceFacts {
     /// Queueing discipline at the root (`fq`, `fq_codel`, `noqueue`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_qdisc: Option<String>,
-    /// Offloads by the name that `ethtool -k` uses (`tcp-segmentation-offload`), and whether they are on.
+    /// Queueing disciplines and their counters since they were created, roots and leaves.
+    #[serde(default)]
+    pub qdiscs: Vec<Qdisc>,
+    /// Offloads by the name that `ethtool -k` uses (`tcp-segmentation-offload`), and whether they are on. An offload that
+    /// is off and cannot be turned on is absent.
     #[serde(default)]
     pub offloads: BTreeMap<String, bool>,
     /// Ring of received packets.
@@ -102,6 +112,15 @@ pub struct InterfaceFacts {
     /// Number of times that the link went down or up since the host started (`carrier_changes`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carrier_changes: Option<u64>,
+    /// Counters since the interface was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<InterfaceCounters>,
+    /// Frames received with a wrong checksum since the interface was created (`rx_crc_errors`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received_crc_errors: Option<u64>,
+    /// Collisions of a half-duplex link since the interface was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collisions: Option<u64>,
 }
 
 /// Duplex of a link.
@@ -124,7 +143,7 @@ pub struct Ring {
 }
 
 /// Route to the other end.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct RouteFacts {
     /// Router of the next hop; absent for a host of the same link.
@@ -137,6 +156,9 @@ pub struct RouteFacts {
     /// Congestion control of the route (`congctl`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
+    /// Time until the kernel forgets a metric that the path taught it, such as the MTU of an ICMP message, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_seconds: Option<f64>,
 }
 
 /// Values that the kernel stored of earlier connections to a host.

@@ -4,12 +4,16 @@
 //! Every figure is a difference between two readings, and every figure may be missing: in a container without `/proc`,
 //! with a kernel without the file, or for a user without permission. Missing figures are absent, never zero.
 //! [`facts`] has what a load does not change.
-//! `kernel_files` parses the kernel's files, and [`clock`] aligns two clocks; the callers open the files and sockets. A
-//! session's reports carry these types and `--json` prints them, so their names have units.
+//! `kernel_files` parses the kernel's files, [`machine_files`] and [`control_group`] those of [`facts`], and [`clock`]
+//! aligns two clocks; the callers open the files and sockets. A session's reports carry these types and `--json` prints
+//! them, so their names have units.
 
+mod bounded_facts;
 pub mod clock;
+pub mod control_group;
 pub mod facts;
 mod kernel_files;
+pub mod machine_files;
 mod warnings;
 
 pub use kernel_files::{
