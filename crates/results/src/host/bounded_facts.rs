@@ -28,7 +28,9 @@ impl HostFacts {
             text
         });
         self.processor_model.iter_mut().for_each(|text| shorten(text, MAX_TEXT));
-        let names = [&mut self.governor, &mut self.clock_source, &mut self.container];
+        // Several governors have a comma between them.
+        self.governor = self.governor.take().map(value);
+        let names = [&mut self.clock_source, &mut self.container];
         names.into_iter().for_each(|text| *text = text.take().map(name));
         if let Some(interface) = &mut self.interface {
             interface.name = name(std::mem::take(&mut interface.name));
