@@ -1,6 +1,6 @@
 //! Dispatch of a session's request to the service that answers it.
 
-use lfn_measure::{path, tester};
+use lfn_measure::{facts, path, tester};
 use lfn_session::SessionError;
 use lfn_session::server::ServerSession;
 use lfn_session::wire::Request;
@@ -13,5 +13,6 @@ pub fn serve(session: &mut ServerSession, request: &Request) -> Result<(), Sessi
         Request::IssueToken(request) => lfn_copy::third_party::serve_destination(session, request),
         Request::Send(request) => lfn_copy::third_party::serve_source(session, request),
         Request::Path(_) => path::serve(session),
+        Request::Facts(_) => facts::serve(session),
     }
 }

@@ -212,8 +212,8 @@ impl Control {
         self.reader.set_limit(MESSAGE_LIMIT);
     }
 
-    /// Limits messages to the size of a hello while the client waits in the queue.
-    pub(crate) fn allow_small_messages(&mut self) {
+    /// Limits the peer's messages to the size of a hello: while a client waits in the queue, or if the answer is small.
+    pub fn allow_small_messages(&mut self) {
         self.reader.set_limit(HELLO_LIMIT);
     }
 

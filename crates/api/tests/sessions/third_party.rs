@@ -21,6 +21,7 @@ use lfn_session::wire::copy::preserve::Preserve;
 use lfn_session::wire::copy::{
     CopyId, CopyJob, CopyRequest, ReceiverMessage, RemoteDestination, RemoteSource, Selection,
 };
+use lfn_session::wire::facts::FactsRequest;
 use lfn_session::wire::path::PathRequest;
 use lfn_session::wire::third_party::{OrchestratorMessage, TokenReply, TokenRequest};
 use lfn_session::wire::{RefusalCode, Request};
@@ -148,6 +149,7 @@ fn temporary_token_is_bound_to_one_copy() {
         CopyJob::Get { from: vec![RemoteSource::File { path: "secret".into() }], selection: Selection::default() };
     assert_eq!(put(&target, CopyRequest { job: get, ..request(to("there")) }), refused);
     assert_eq!(first_answer(&target, Request::Path(PathRequest::default())), refused);
+    assert_eq!(first_answer(&target, Request::Facts(FactsRequest::default())), refused);
     let again = Request::IssueToken(Box::new(token_request(to("there"))));
     assert_eq!(first_answer(&target, again), refused);
     // These attempts do not use up the token. The first valid copy does.

@@ -224,7 +224,7 @@ fn rate(traffic: &InterfaceStats) -> Option<BitRate> {
     Some(BitRate(u64::from(megabits) * 1_000_000))
 }
 
-fn interface_counters(traffic: &InterfaceStats) -> InterfaceCounters {
+pub(crate) fn interface_counters(traffic: &InterfaceStats) -> InterfaceCounters {
     InterfaceCounters {
         sent_bytes: traffic.sent_bytes,
         sent_packets: traffic.sent_packets,
@@ -238,7 +238,7 @@ fn interface_counters(traffic: &InterfaceStats) -> InterfaceCounters {
     }
 }
 
-fn qdisc(discipline: &QdiscStats) -> Qdisc {
+pub(crate) fn qdisc(discipline: &QdiscStats) -> Qdisc {
     Qdisc {
         kind: discipline.kind.clone(),
         handle: handle(discipline.handle),

@@ -37,7 +37,7 @@ pub(crate) use blocks::{move_blocks, run_blocks};
 pub(crate) use counter::StreamCounter;
 pub(crate) use datagrams::{BurstSender, SendUntil, receive_datagrams, send_bursts};
 pub(crate) use engine::{LoadEngine, LoadError, LoadStream, STACK_SIZE, StreamEvent};
-pub(crate) use host::HostWatch;
+pub(crate) use host::{HostWatch, interface_counters, qdisc};
 pub(crate) use intervals::{IntervalMeter, MeteredStream, StreamTotals};
 pub(crate) use pacer::{CatchUp, Pacer};
 pub(crate) use payload::fill_payload;

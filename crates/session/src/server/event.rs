@@ -12,8 +12,7 @@ use crate::limits::{QueuePosition, ResourceGrant, ResourceRequest};
 use crate::wire::copy::byte_string::ByteString;
 use crate::wire::copy::digest::Digest;
 use crate::wire::copy::{CopyJob, CopyRequest, CopyTally, RemoteDestination, RemoteSource};
-use crate::wire::path::MAX_SESSION_TIME;
-use crate::wire::{Refusal, Request};
+use crate::wire::{Refusal, Request, facts, path};
 use crate::{Fingerprint, SessionError, SessionId};
 
 /// Packet counters of a reflector.
@@ -184,6 +183,7 @@ impl SessionInfo {
             Request::IssueToken(_) => ("issue_token", false),
             Request::Send(_) => ("send", true),
             Request::Path(_) => ("path", false),
+            Request::Facts(_) => ("facts", false),
         };
         SessionInfo {
             client,
@@ -200,7 +200,12 @@ impl SessionInfo {
 /// Returns the resources that a request needs.
 fn requested_resources(request: &Request, own: Fingerprint) -> ResourceRequest {
     match request {
-        Request::Path(_) => ResourceRequest { streams: 1, time: Some(MAX_SESSION_TIME), ..ResourceRequest::default() },
+        Request::Path(_) => {
+            ResourceRequest { streams: 1, time: Some(path::MAX_SESSION_TIME), ..ResourceRequest::default() }
+        }
+        Request::Facts(_) => {
+            ResourceRequest { streams: 0, time: Some(facts::MAX_SESSION_TIME), ..ResourceRequest::default() }
+        }
         // The copy that uses the temporary token is counted.
         Request::IssueToken(_) => {
             ResourceRequest { streams: 1, unbounded: true, uncounted: true, ..ResourceRequest::default() }

@@ -7,6 +7,7 @@
 
 mod bounded;
 pub mod copy;
+pub mod facts;
 mod frame;
 pub mod path;
 pub mod queue;
@@ -73,4 +74,6 @@ pub enum Request {
     Send(Box<third_party::SendRequest>),
     /// Measures the path without load.
     Path(path::PathRequest),
+    /// Requests the facts of the server's host.
+    Facts(facts::FactsRequest),
 }
