@@ -19,7 +19,7 @@ const CONTROLLER: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
-/// `TCP_METRICS_CMD_GET`.
+/// Command for the values of one host (`TCP_METRICS_CMD_GET`).
 const GET: u8 = 1;
 /// `TCP_METRICS_ATTR_…`: addresses of the other host and of this host, age in milliseconds, and values.
 const TO_IPV4: u16 = 1;
@@ -28,7 +28,7 @@ const AGE: u16 = 3;
 const VALUES: u16 = 6;
 const FROM_IPV4: u16 = 11;
 const FROM_IPV6: u16 = 12;
-/// `TCP_METRIC_…`, plus one.
+/// Attributes of the values: `TCP_METRIC_…`, plus one.
 const RTT_MILLISECONDS: u16 = 1;
 const SSTHRESH: u16 = 3;
 const CWND: u16 = 4;
@@ -38,13 +38,13 @@ const RTT_MICROSECONDS: u16 = 6;
 /// Values of earlier connections. The kernel stores no zeros, so a value of zero is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredMetrics {
-    /// In segments.
+    /// Slow-start threshold of a new connection, segments.
     pub ssthresh: Option<u32>,
-    /// In segments.
+    /// Congestion window of the last connection, segments.
     pub cwnd: Option<u32>,
-    /// In segments.
+    /// Reordering that a new connection tolerates, segments.
     pub reordering: Option<u32>,
-    /// Smoothed RTT.
+    /// Smoothed RTT of the last connection.
     pub rtt: Option<Duration>,
     /// Time since the values were stored.
     pub age: Option<Duration>,

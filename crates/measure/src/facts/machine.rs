@@ -10,7 +10,7 @@ use lfn_results::host::control_group::{
 use lfn_results::host::facts::{ControlGroup, HostFacts};
 use lfn_results::host::machine_files::{ContainerSigns, parse_allowed_processors, parse_memory, parse_processor_model};
 
-use super::reader::{Sources, note};
+use super::sources::{Sources, note};
 
 /// Maximum processors whose governor is read.
 const MAX_GOVERNORS: usize = 256;

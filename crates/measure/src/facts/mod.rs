@@ -1,7 +1,7 @@
 //! Facts of both hosts that a load does not change: settings, the interface and the route towards the other end, limits.
 //!
-//! `reader` reads the facts of this host in bounded time; `settings`, `network` and `machine` are its parts. `client`
-//! requests the facts of the server in a session of its own, and [`serve`] is the other end.
+//! `reader` reads the facts of this host in bounded time; `settings`, `network` and `machine` are its parts, and `sources`
+//! has the files. `client` requests the facts of the server in a session of its own, and [`serve`] is the other end.
 
 mod client;
 mod machine;
@@ -9,6 +9,7 @@ mod network;
 mod reader;
 mod server;
 mod settings;
+mod sources;
 
 pub use client::of_both_ends;
 pub use reader::of_this_host;

@@ -16,7 +16,7 @@ use lfn_sys::traffic::InterfaceStats;
 use rustix::io::Errno;
 
 use super::Ends;
-use super::reader::{Sources, note};
+use super::sources::{Sources, note};
 use crate::load;
 
 /// Handle of the parent of a root discipline (`TC_H_ROOT`).

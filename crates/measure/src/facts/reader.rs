@@ -1,8 +1,5 @@
 //! Reads the facts of this host, in bounded time.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -11,12 +8,11 @@ use std::time::Duration;
 use lfn_results::host::facts::HostFacts;
 use parking_lot::Mutex;
 
+use super::sources::{Sources, reason};
 use super::{Ends, machine, network, settings};
 
 /// Maximum time to read all facts. An ordinary reading takes milliseconds, but a driver may hold a lock of the kernel.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
-/// Maximum bytes of a file. The mounts of a host with many containers are the longest ones.
-const MAX_FILE: u64 = 1 << 20;
 /// Maximum facts that are reported as unreadable.
 const MAX_UNREADABLE: usize = 32;
 
@@ -33,29 +29,6 @@ const STEPS: [Step; 3] = [
     Step { name: "processors, memory and limits", read: machine::read },
     Step { name: "interface and route", read: network::read },
 ];
-
-/// Places of the facts.
-#[derive(Debug, Clone)]
-pub(super) struct Sources {
-    /// Directory that holds `proc` and `sys`.
-    root: PathBuf,
-    /// Connection to the other end.
-    pub(super) ends: Option<Ends>,
-}
-
-impl Sources {
-    /// Returns the file or directory of an absolute path.
-    pub(super) fn path(&self, path: &str) -> PathBuf {
-        self.root.join(path.trim_start_matches('/'))
-    }
-
-    /// Reads a file of the kernel. Bytes that are not UTF-8 are replaced.
-    pub(super) fn text(&self, path: &str) -> io::Result<String> {
-        let mut bytes = Vec::new();
-        File::open(self.path(path))?.take(MAX_FILE).read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-}
 
 /// Facts of one reading. The reading goes on in its own thread after its time-out.
 struct Progress {
@@ -101,20 +74,6 @@ fn read(sources: Sources, steps: &'static [Step], timeout: Duration) -> HostFact
     }
     facts.unreadable.truncate(MAX_UNREADABLE);
     facts.bounded()
-}
-
-/// Adds a sentence about a fact that could not be read.
-pub(super) fn note(facts: &mut HostFacts, what: &str, error: &io::Error) {
-    facts.unreadable.push(format!("{what}: {}", reason(error)));
-}
-
-/// Returns the text of a system error without its number and with a small initial, for the middle of a sentence.
-fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error ").next().unwrap_or_default();
-    let mut chars = text.chars();
-    let first = chars.next().map(|first| first.to_ascii_lowercase());
-    first.into_iter().chain(chars).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use lfn_results::host::facts::HostFacts;
 use lfn_sys::namespace::UserIdentity;
 
-use super::reader::{Sources, note};
+use super::sources::{Sources, note};
 
 /// Sysctls of `net.core` that a load depends on (`Documentation/admin-guide/sysctl/net.rst`).
 const CORE: [&str; 9] = [
@@ -66,7 +66,7 @@ const MODULES: [&str; 1] = ["tcp_cubic"];
 /// Maximum parameters of a module.
 const MAX_PARAMETERS: usize = 16;
 
-/// Reads the settings.
+/// Reads the sysctls and the parameters of modules.
 pub(super) fn read(sources: &Sources, facts: &mut HostFacts) {
     facts.is_root = UserIdentity::current().is_root();
     match sources.text("/proc/sys/kernel/osrelease") {

@@ -136,9 +136,9 @@ pub enum Duplex {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Ring {
-    /// Current length.
+    /// Current length (`ethtool -g`).
     pub packets: u32,
-    /// Maximum length.
+    /// Maximum length that the device supports.
     pub max_packets: u32,
 }
 
@@ -174,7 +174,7 @@ pub struct TcpMetrics {
     /// Reordering that a new connection tolerates, segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reordering_segments: Option<u32>,
-    /// Smoothed RTT, seconds.
+    /// Smoothed RTT of the last connection, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_seconds: Option<f64>,
     /// Age of the values, seconds.

@@ -49,7 +49,7 @@ pub struct ContainerSigns {
     pub systemd: Option<String>,
     /// Environment of process 1, with zero bytes between the variables (`/proc/1/environ`).
     pub environment: Option<String>,
-    /// `/.dockerenv` exists.
+    /// `/.dockerenv` exists, which docker creates.
     pub dockerenv: bool,
     /// `/run/.containerenv` exists, which podman and CRI-O create.
     pub containerenv: bool,
