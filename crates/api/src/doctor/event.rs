@@ -47,9 +47,7 @@ impl DoctorPart {
     /// Returns what the result does not show without this part.
     pub(super) fn consequence(self) -> &'static str {
         match self {
-            DoctorPart::Facts => {
-                "settings and limits of the hosts, and an MTU black hole, are found only by their effects"
-            }
+            DoctorPart::Facts => "settings and limits of the hosts are found only by their effects",
             DoctorPart::Load(_) => "the limit of this direction is unknown",
             DoctorPart::Trains(_) => "a policer, a shaper, random loss and a short queue look alike in this direction",
         }

@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_measure::facts;
 use lfn_measure::path::{self, DiscoveryOptions};
 use lfn_measure::tester::{self, Test, TestError, TestProgress};
 use lfn_results::evidence::figures::Figures;
 use lfn_results::evidence::trains::TrainEvidence;
-use lfn_results::evidence::{Evidence, TypedArgument};
+use lfn_results::evidence::{Evidence, PerEnd, TypedArgument};
+use lfn_results::host::facts::HostFacts;
 use lfn_results::latency::LatencyRequest;
 use lfn_results::measure::{EndReport, SocketRequest, TestDirection, TestLoad, TestRequest};
 use lfn_results::path_report::PathReport;
 use lfn_results::report::{DoctorDocument, Origin, PlannedLoad, Unseen};
+use lfn_session::SessionError;
 use lfn_session::dial::{ServerConnection, Target};
 
 use super::error::{DoctorError, DoctorFailure};
@@ -28,6 +32,8 @@ use crate::test::path::{KnownPaths, is_silent, with_tcp_mtu};
 const INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum time of the search of the path MTU.
 const MTU_TIME: Duration = Duration::from_secs(6);
+/// What the result does not show without a fact of a host.
+const UNREADABLE: &str = "a fault of this setting is found only by its effects";
 /// Both directions, in the order of their examination.
 const DIRECTIONS: [TestDirection; 2] = [TestDirection::Forward, TestDirection::Reverse];
 
@@ -54,7 +60,7 @@ impl Examination<'_> {
         let far = self.origin.hosts.far.clone();
         (self.on_event)(&DoctorEvent::Planned { far: &far, rtt, load: &load });
         let mut unseen = Vec::new();
-        let found_path = self.path(&mut unseen);
+        let (facts, found_path) = self.hosts_and_path(&mut unseen);
         let (mut loads, mut failure) = (Vec::new(), None);
         for direction in DIRECTIONS {
             match self.load(direction, &load) {
@@ -81,7 +87,10 @@ impl Examination<'_> {
                 }
             }
         }
-        let evidence = loads.into_iter().map(|evidence| self.complete(evidence, found_path.as_ref())).collect();
+        let evidence = loads
+            .into_iter()
+            .map(|evidence| self.complete(Evidence { facts: facts.clone(), ..evidence }, found_path.as_ref()))
+            .collect();
         self.result(load, evidence, unseen, failure)
     }
 
@@ -105,30 +114,50 @@ impl Examination<'_> {
         }
     }
 
-    /// Searches the path MTU of both directions.
-    fn path(&mut self, unseen: &mut Vec<Unseen>) -> Option<PathReport> {
+    /// Reads the facts of both hosts, and searches the path MTU of both directions at the same time.
+    fn hosts_and_path(
+        &mut self,
+        unseen: &mut Vec<Unseen>,
+    ) -> (Option<Box<PerEnd<Option<HostFacts>>>>, Option<PathReport>) {
         (self.on_event)(&DoctorEvent::Begin(DoctorPart::Facts));
         let options = DiscoveryOptions { names: false, traces: false, mtu_time: MTU_TIME };
-        match path::discover(self.target, options) {
-            Ok(report) => {
-                let missing = report.errors.first().cloned();
-                if let Some(reason) = missing.filter(|_| report.mtu.forward.is_none() && report.mtu.reverse.is_none()) {
-                    self.report_unseen(
-                        unseen,
-                        Unseen {
-                            part: "path MTU".to_owned(),
-                            reason,
-                            consequence: "an MTU black hole is found only by its effects on TCP".to_owned(),
-                        },
-                    );
-                }
-                Some(report)
-            }
-            Err(error) => {
+        let target = self.target;
+        let (facts, path) = thread::scope(|scope| {
+            let facts = scope.spawn(|| facts::of_both_ends(target));
+            let path = path::discover(target, options);
+            (facts.join().ok(), path)
+        });
+        let facts = match facts {
+            Some(Ok(facts)) => Some(Box::new(facts)),
+            Some(Err(error)) => {
                 self.add_unseen(unseen, DoctorPart::Facts, &error);
                 None
             }
+            // The panic of the thread has already been reported on stderr.
+            None => None,
+        };
+        for (host, end) in facts.iter().flat_map(|facts| [("near", &facts.near), ("far", &facts.far)]) {
+            for reason in end.iter().flat_map(|facts| &facts.unreadable) {
+                unseen.push(Unseen {
+                    part: format!("facts of {host}"),
+                    reason: reason.clone(),
+                    consequence: UNREADABLE.to_owned(),
+                });
+            }
         }
+        (facts, self.path_report(path, unseen))
+    }
+
+    /// Returns the result of the search of the path MTU, and lists its failure.
+    fn path_report(&mut self, path: Result<PathReport, SessionError>, unseen: &mut Vec<Unseen>) -> Option<PathReport> {
+        let (reason, report) = match path {
+            Ok(report) if report.mtu.forward.is_some() || report.mtu.reverse.is_some() => return Some(report),
+            Ok(report) => (report.errors.first().cloned().unwrap_or_default(), Some(report)),
+            Err(error) => (error_chain(&error), None),
+        };
+        let consequence = "an MTU black hole is found only by its effects on TCP".to_owned();
+        self.report_unseen(unseen, Unseen { part: "path MTU".to_owned(), reason, consequence });
+        report
     }
 
     /// Runs the TCP load of a direction.
