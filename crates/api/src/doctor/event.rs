@@ -13,7 +13,7 @@ pub enum DoctorEvent<'a> {
     Started(&'a Origin),
     /// The server is found: its name, the RTT of the handshake, and the load that follows.
     Planned { far: &'a str, rtt: Duration, load: &'a PlannedLoad },
-    /// A part begins.
+    /// A part of the examination begins; its progress follows.
     Begin(DoctorPart),
     /// The load of the running part has new figures.
     Progress(&'a TestProgress<'a>),

@@ -22,7 +22,6 @@ use lfn_session::dial::{ServerConnection, Target};
 use super::error::{DoctorError, DoctorFailure};
 use super::event::{DoctorEvent, DoctorPart};
 use super::options::DoctorOptions;
-use super::payload_capacity;
 use super::trains::BeforeTrains;
 use crate::error_text::error_chain;
 use crate::test::TestVerbError;
@@ -32,8 +31,8 @@ use crate::test::path::{KnownPaths, is_silent, with_tcp_mtu};
 const INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum time of the search of the path MTU.
 const MTU_TIME: Duration = Duration::from_secs(6);
-/// What the result does not show without a fact of a host.
-const UNREADABLE: &str = "a fault of this setting is found only by its effects";
+/// Consequence of a fact that cannot be read.
+const UNREADABLE: &str = "a fault of these settings is found only by its effects";
 /// Both directions, in the order of their examination.
 const DIRECTIONS: [TestDirection; 2] = [TestDirection::Forward, TestDirection::Reverse];
 
@@ -136,15 +135,7 @@ impl Examination<'_> {
             // The panic of the thread has already been reported on stderr.
             None => None,
         };
-        for (host, end) in facts.iter().flat_map(|facts| [("near", &facts.near), ("far", &facts.far)]) {
-            for reason in end.iter().flat_map(|facts| &facts.unreadable) {
-                unseen.push(Unseen {
-                    part: format!("facts of {host}"),
-                    reason: reason.clone(),
-                    consequence: UNREADABLE.to_owned(),
-                });
-            }
-        }
+        unseen.extend(facts.iter().flat_map(|facts| unreadable(facts)));
         (facts, self.path_report(path, unseen))
     }
 
@@ -193,13 +184,13 @@ impl Examination<'_> {
         (self.on_event)(&DoctorEvent::Begin(DoctorPart::Trains(direction)));
         let before = BeforeTrains {
             goodput: Some(Figures::of(load).steady_goodput()),
-            capacity: payload_capacity(self.paths.get(direction)),
+            capacity: self.paths.get(direction).map(|path| path.payload_capacity()),
             max_load: self.options.max_load,
             path_mtu: path.and_then(|report| report.probed_mtu(direction)),
             quick: self.options.quick,
         };
         let evidence = self.measure(before.request(direction), SocketRequest::default())?;
-        Ok(TrainEvidence::of_test(&evidence))
+        Ok(evidence.into_trains())
     }
 
     fn measure(&mut self, request: TestRequest, near_socket: SocketRequest) -> Result<Evidence, TestError> {
@@ -239,6 +230,21 @@ impl Examination<'_> {
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
+}
+
+/// Returns the facts of both hosts that could not be read. The same reason at both hosts is one entry.
+fn unreadable(facts: &PerEnd<Option<HostFacts>>) -> Vec<Unseen> {
+    let of = |end: &Option<HostFacts>| end.as_ref().map(|facts| facts.unreadable.clone()).unwrap_or_default();
+    let (near, far) = (of(&facts.near), of(&facts.far));
+    let (both, only_near): (Vec<String>, Vec<String>) = near.into_iter().partition(|reason| far.contains(reason));
+    let only_far = far.into_iter().filter(|reason| !both.contains(reason)).collect();
+    let entry = |host: &str, reason: String| Unseen {
+        part: format!("facts of {host}"),
+        reason,
+        consequence: UNREADABLE.to_owned(),
+    };
+    let hosts = [("both hosts", both.clone()), ("near", only_near), ("far", only_far)];
+    hosts.into_iter().flat_map(|(host, reasons)| reasons.into_iter().map(move |reason| entry(host, reason))).collect()
 }
 
 fn has_black_hole(path: Option<&PathReport>, direction: TestDirection) -> bool {

@@ -15,8 +15,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lfn_base::path::PathProfile;
-use lfn_base::units::BitRate;
 use lfn_results::report::{DoctorDocument, MAX_DOCTOR_BYTES, read_doctor};
 
 pub use error::{DoctorError, DoctorFailure, EvidenceError};
@@ -69,9 +67,4 @@ impl DoctorOptions {
             _ => Ok(()),
         }
     }
-}
-
-/// Returns the payload rate that a path carries.
-fn payload_capacity(path: Option<PathProfile>) -> Option<BitRate> {
-    path.map(|path| path.payload_capacity())
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use lfn_base::figure::Figure;
 use lfn_base::units::Bytes;
 use lfn_results::host::control_group::{
     Hierarchy, group_directories, parse_cfs_quota, parse_cpu_max, parse_memory_limit, parse_throttled_seconds,
@@ -92,12 +93,14 @@ fn control_group(sources: &Sources) -> io::Result<Option<ControlGroup>> {
 }
 
 fn tighten(limits: &mut ControlGroup, processors: Option<f64>, memory: Option<Bytes>) {
-    limits.max_processors = [limits.max_processors, processors].into_iter().flatten().reduce(f64::min);
+    let tightest = [limits.max_processors.map(Figure::get), processors].into_iter().flatten().reduce(f64::min);
+    limits.max_processors = tightest.and_then(Figure::new);
     limits.max_memory = [limits.max_memory, memory].into_iter().flatten().min();
 }
 
 /// Keeps the longest time: that of the group whose limit is reached.
 fn add_throttled(limits: &mut ControlGroup, stat: Option<String>) {
     let throttled = stat.and_then(|stat| parse_throttled_seconds(&stat)).filter(|seconds| *seconds > 0.0);
-    limits.throttled_seconds = [limits.throttled_seconds, throttled].into_iter().flatten().reduce(f64::max);
+    let longest = [limits.throttled_seconds.map(Figure::get), throttled].into_iter().flatten().reduce(f64::max);
+    limits.throttled_seconds = longest.and_then(Figure::new);
 }

@@ -5,6 +5,7 @@
 
 use std::io;
 
+use lfn_base::figure::Figure;
 use lfn_base::units::BitRate;
 use lfn_results::host::facts::{Duplex, HostFacts, InterfaceFacts, Ring, RouteFacts, TcpMetrics};
 use lfn_results::host::machine_files::offloads;
@@ -62,8 +63,8 @@ fn tcp_metrics(stored: StoredMetrics) -> TcpMetrics {
         ssthresh_segments: stored.ssthresh,
         cwnd_segments: stored.cwnd,
         reordering_segments: stored.reordering,
-        rtt_seconds: stored.rtt.map(|time| time.as_secs_f64()),
-        age_seconds: stored.age.map(|time| time.as_secs_f64()),
+        rtt_seconds: stored.rtt.and_then(|time| Figure::new(time.as_secs_f64())),
+        age_seconds: stored.age.and_then(|time| Figure::new(time.as_secs_f64())),
     }
 }
 

@@ -82,6 +82,8 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::time::Instant;
 
+    use lfn_base::figure::Figure;
+
     use super::*;
 
     fn loopback() -> Ends {
@@ -162,7 +164,7 @@ mod tests {
         assert_eq!((facts.processors, facts.container.as_deref()), (Some(3), Some("docker")));
         assert_eq!(facts.governor.as_deref(), Some("performance, powersave"));
         let group = facts.control_group.unwrap();
-        assert_eq!((group.max_processors, group.throttled_seconds), (Some(1.5), Some(2.0)));
+        assert_eq!((group.max_processors, group.throttled_seconds), (Figure::new(1.5), Figure::new(2.0)));
         assert_eq!(group.max_memory.map(|memory| memory.0), Some(1 << 30), "the limit of an ancestor");
         assert!(facts.unreadable.iter().any(|text| text.contains("net.ipv4.tcp_rmem")), "{:?}", facts.unreadable);
     }

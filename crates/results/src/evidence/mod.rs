@@ -149,6 +149,18 @@ impl Evidence {
         Evidence { hosts, capture: Some(Box::new(capture)), ..Evidence::default() }
     }
 
+    /// Returns the trains of a test of datagrams with a ramp of given rates.
+    pub fn into_trains(self) -> TrainEvidence {
+        let figures = |end: &EndReport| end.streams.iter().find_map(|stream| stream.udp.clone());
+        let (sender, receiver) = (figures(self.sender()), figures(self.receiver()));
+        let ramp = sender.as_ref().and_then(|udp| udp.ramp.clone());
+        TrainEvidence {
+            trains: ramp.map(|ramp| ramp.steps).unwrap_or_default(),
+            sent: sender.and_then(|udp| udp.sent),
+            received: receiver.and_then(|udp| udp.received),
+        }
+    }
+
     /// Returns the kind of the load.
     pub fn kind(&self) -> LoadKind {
         match (&self.capture, &self.copy, &self.request.udp) {

@@ -5,7 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Evidence;
 use crate::udp::figures::{UdpReceived, UdpSent};
 use crate::udp::ramp::StepReport;
 
@@ -21,17 +20,4 @@ pub struct TrainEvidence {
     /// Figures of the receiver over all trains: jitter, reordering, bursts of losses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received: Option<UdpReceived>,
-}
-
-impl TrainEvidence {
-    /// Takes the trains of a test of datagrams with a ramp of given rates.
-    pub fn of_test(evidence: &Evidence) -> TrainEvidence {
-        let figures = |end: &'_ crate::measure::EndReport| end.streams.iter().find_map(|stream| stream.udp.clone());
-        let (sender, receiver) = (figures(evidence.sender()), figures(evidence.receiver()));
-        TrainEvidence {
-            trains: sender.as_ref().and_then(|udp| udp.ramp.clone()).map(|ramp| ramp.steps).unwrap_or_default(),
-            sent: sender.and_then(|udp| udp.sent),
-            received: receiver.and_then(|udp| udp.received),
-        }
-    }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use lfn_base::figure::Figure;
 use lfn_base::units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
 
@@ -158,7 +159,7 @@ pub struct RouteFacts {
     pub congestion: Option<String>,
     /// Time until the kernel forgets a metric that the path taught it, such as the MTU of an ICMP message, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_seconds: Option<f64>,
+    pub expires_seconds: Option<Figure>,
 }
 
 /// Values that the kernel stored of earlier connections to a host.
@@ -176,10 +177,10 @@ pub struct TcpMetrics {
     pub reordering_segments: Option<u32>,
     /// Smoothed RTT of the last connection, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rtt_seconds: Option<f64>,
+    pub rtt_seconds: Option<Figure>,
     /// Age of the values, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub age_seconds: Option<f64>,
+    pub age_seconds: Option<Figure>,
 }
 
 /// Limits of a control group and their use.
@@ -188,10 +189,10 @@ pub struct TcpMetrics {
 pub struct ControlGroup {
     /// Processors that the group may use (`cpu.max`); absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_processors: Option<f64>,
+    pub max_processors: Option<Figure>,
     /// Time in which the limit stopped the group since it exists, seconds (`throttled_usec`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub throttled_seconds: Option<f64>,
+    pub throttled_seconds: Option<Figure>,
     /// Memory that the group may use (`memory.max`); absent without a limit.
     #[serde(default, rename = "max_memory_bytes", skip_serializing_if = "Option::is_none")]
     pub max_memory: Option<Bytes>,

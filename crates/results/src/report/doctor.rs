@@ -95,7 +95,7 @@ pub struct Unseen {
     pub part: String,
     /// Reason in one sentence.
     pub reason: String,
-    /// What the result does not show because of this.
+    /// Consequence for the result, in one sentence.
     pub consequence: String,
 }
 

@@ -3,8 +3,8 @@
 //! Each address gets another one from the ranges for documentation (RFC 5737, RFC 3849), and each name a number. The same
 //! address or name has the same replacement in the whole document, so that findings and remedies still fit together.
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use serde_json::Value;
 

@@ -84,7 +84,7 @@ pub struct StepSlices {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StepSlice {
-    /// Datagrams that arrived.
+    /// Datagrams of the slice that arrived, each counted once.
     pub datagrams: u64,
     /// Minimum transit time of these datagrams minus the minimum transit time of the step. 0 without datagrams.
     pub delay_seconds: Figure,
