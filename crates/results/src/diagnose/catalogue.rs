@@ -119,6 +119,7 @@ fn parts(bound: Bound) -> (BoundSide, f64, &'static str) {
         Bound::MaxTime(time) => (BoundSide::AtMost, time.as_secs_f64(), "seconds"),
         Bound::MinRate(rate) => (BoundSide::AtLeast, rate.as_f64(), "bits_per_second"),
         Bound::MinBytes(bytes) => (BoundSide::AtLeast, bytes.0 as f64, "bytes"),
+        Bound::MaxBytes(bytes) => (BoundSide::AtMost, bytes.0 as f64, "bytes"),
     }
 }
 

@@ -29,7 +29,7 @@ pub enum Cause {
     Retransmissions,
     /// The path MTU is smaller than the MTU of both interfaces.
     SmallMtu,
-    /// The congestion control in use is not the requested one.
+    /// The congestion control in use is not the requested one, or does not fit the path.
     CongestionControl,
     /// The congestion window stays below the BDP of the path.
     CongestionWindow,
@@ -85,6 +85,20 @@ pub enum Cause {
     EcnBleached,
     /// Another host answers for the receiver.
     Proxy,
+    /// The delay changes from packet to packet.
+    Jitter,
+    /// Values of a route or of earlier connections limit a new connection.
+    RouteMetrics,
+    /// The link of a host is slower than the path.
+    LinkRate,
+    /// The link of a host is in half duplex.
+    HalfDuplex,
+    /// Other traffic fills a queue of the path.
+    SharedPath,
+    /// The load has too many streams.
+    StreamCount,
+    /// A host has too little memory for the buffers of TCP.
+    Memory,
     /// Packets stand in the capture twice.
     CapturedTwice,
     /// The capture lacks packets that were on the path.
@@ -110,7 +124,7 @@ const fn entry(cause: Cause, name: &'static str, phrase: &'static str, meaning: 
 }
 
 /// All causes, in the order of [`Cause`].
-pub const CAUSES: [CauseEntry; 44] = [
+pub const CAUSES: [CauseEntry; 51] = [
     entry(
         Cause::ReceiveWindow,
         "receive window",
@@ -173,7 +187,7 @@ pub const CAUSES: [CauseEntry; 44] = [
         Cause::CongestionControl,
         "congestion control",
         "the congestion control",
-        "another congestion control than the requested one is in use",
+        "the congestion control in use is not the requested one, or does not fit the path",
     ),
     entry(
         Cause::CongestionWindow,
@@ -287,6 +301,28 @@ pub const CAUSES: [CauseEntry; 44] = [
         "the path clears the ECN field, so that marks are lost",
     ),
     entry(Cause::Proxy, "proxy", "a proxy in the path", "another host on the path answers for the receiver"),
+    entry(Cause::Jitter, "jitter", "jitter", "the delay of the path changes from packet to packet"),
+    entry(
+        Cause::RouteMetrics,
+        "stale route metrics",
+        "stored route metrics",
+        "a value of the route or of earlier connections limits a new connection",
+    ),
+    entry(Cause::LinkRate, "link rate", "the link of a host", "the link of a host is slower than the path"),
+    entry(Cause::HalfDuplex, "half duplex", "a half-duplex link", "the link of a host carries one direction at a time"),
+    entry(
+        Cause::SharedPath,
+        "competing traffic on the path",
+        "other traffic on the path",
+        "other traffic fills the queue of the bottleneck",
+    ),
+    entry(
+        Cause::StreamCount,
+        "stream count",
+        "the number of streams",
+        "so many streams share the path that the window of each is too small",
+    ),
+    entry(Cause::Memory, "memory", "the memory of a host", "a host has too little memory for the buffers of TCP"),
     entry(
         Cause::CapturedTwice,
         "captured twice",
@@ -364,11 +400,35 @@ impl Cause {
                 Cause::ReceiveWindow,
                 Cause::SmallMtu,
             ],
-            Cause::LocalDrops => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
-            Cause::Competing => &[Cause::Loss, Cause::Queueing, Cause::Retransmissions],
+            Cause::LocalDrops => &[
+                Cause::Loss,
+                Cause::RandomLoss,
+                Cause::LossBursts,
+                Cause::Policer,
+                Cause::ShortQueue,
+                Cause::Shaper,
+                Cause::SharedPath,
+                Cause::Queueing,
+                Cause::Retransmissions,
+            ],
+            Cause::Competing => &[
+                Cause::Loss,
+                Cause::RandomLoss,
+                Cause::LossBursts,
+                Cause::SharedPath,
+                Cause::Shaper,
+                Cause::Queueing,
+                Cause::Retransmissions,
+                Cause::Jitter,
+            ],
             // The data in flight is lost, and the streams start slowly again.
             Cause::Outage => &[
                 Cause::Loss,
+                Cause::Jitter,
+                Cause::SharedPath,
+                Cause::Policer,
+                Cause::ReturnPath,
+                Cause::CongestionControl,
                 Cause::RandomLoss,
                 Cause::LossBursts,
                 Cause::Timeouts,
@@ -377,9 +437,24 @@ impl Cause {
                 Cause::ShortQueue,
                 Cause::SlowWriter,
             ],
-            Cause::Loss => &[Cause::Retransmissions],
+            Cause::Loss | Cause::RandomLoss | Cause::LossBursts => &[Cause::Retransmissions, Cause::CongestionControl],
+            // A gap of three packets counts as a loss, and each packet has another delay.
+            Cause::Reordering => &[
+                Cause::Loss,
+                Cause::RandomLoss,
+                Cause::LossBursts,
+                Cause::Retransmissions,
+                Cause::Jitter,
+                Cause::EarlyExit,
+            ],
+            // HyStart takes a longer delay for a queue.
+            Cause::Jitter => &[Cause::EarlyExit, Cause::SharedPath, Cause::Queueing, Cause::Retransmissions],
+            Cause::SharedPath => &[Cause::Queueing, Cause::Retransmissions],
+            Cause::EcnMarks => &[Cause::CongestionControl, Cause::Shaper, Cause::SharedPath],
             // The queue of the acknowledgements delays the data, too.
-            Cause::ReturnPath => &[Cause::Queueing, Cause::Shaper],
+            Cause::ReturnPath => {
+                &[Cause::Queueing, Cause::Shaper, Cause::EarlyExit, Cause::StartUp, Cause::SharedPath, Cause::Jitter]
+            }
             Cause::DelayedAck => &[Cause::StartUp, Cause::SlowWriter, Cause::SmallMtu],
             Cause::BlackHole => &[
                 Cause::Timeouts,
@@ -398,14 +473,23 @@ impl Cause {
             // Copies look like retransmissions, and missing packets like losses.
             Cause::CapturedTwice => &[Cause::Duplicates],
             // A bucket drops bursts of packets, and slow start overshoots it.
-            Cause::Policer | Cause::ShortQueue | Cause::Shaper => {
-                &[Cause::RandomLoss, Cause::LossBursts, Cause::Overshoot, Cause::Timeouts]
-            }
+            Cause::Policer | Cause::ShortQueue | Cause::Shaper => &[
+                Cause::RandomLoss,
+                Cause::LossBursts,
+                Cause::Overshoot,
+                Cause::Timeouts,
+                Cause::Loss,
+                Cause::Retransmissions,
+                Cause::Queueing,
+                Cause::EarlyExit,
+                Cause::SharedPath,
+                Cause::CongestionControl,
+            ],
             _ => &[],
         }
     }
 
-    /// Returns the causes whose signs this one hides in a capture: they may limit the connection once this cause is removed.
+    /// Returns the causes whose signs this one hides: they may limit the connection once this cause is removed.
     pub(super) fn hides(self) -> &'static [Cause] {
         match self {
             // The path is never full, so its queue and its policer do nothing.
@@ -417,11 +501,18 @@ impl Cause {
                 &[Cause::ReceiveWindow, Cause::Queueing, Cause::Policer, Cause::Shaper]
             }
             // The congestion window is small.
-            Cause::RandomLoss | Cause::LossBursts | Cause::Timeouts | Cause::Policer | Cause::ShortQueue => {
-                &[Cause::ReceiveWindow, Cause::SlowReader, Cause::Queueing]
-            }
+            Cause::Loss
+            | Cause::RandomLoss
+            | Cause::LossBursts
+            | Cause::Timeouts
+            | Cause::Policer
+            | Cause::ShortQueue
+            | Cause::Reordering
+            | Cause::Outage => &[Cause::ReceiveWindow, Cause::SlowReader, Cause::Queueing],
             // A full window over a full queue is queueing.
-            Cause::Queueing | Cause::Shaper => &[Cause::ReceiveWindow, Cause::SlowReader],
+            Cause::Queueing | Cause::Shaper | Cause::SharedPath | Cause::ReturnPath => {
+                &[Cause::ReceiveWindow, Cause::SlowReader]
+            }
             Cause::IncompleteCapture => {
                 &[Cause::ReceiveWindow, Cause::RandomLoss, Cause::Queueing, Cause::Policer, Cause::LockStep]
             }

@@ -24,6 +24,9 @@ pub struct Finding {
     /// Confidence in the cause; absent if the rule always states facts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Confidence>,
+    /// Step that would increase the confidence, with its command; absent at high confidence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmation: Option<String>,
     /// Goodput predicted after the remedy; null if unknown.
     #[serde(rename = "predicted_goodput_bits_per_second")]
     pub predicted: Option<BitRate>,
@@ -98,7 +101,16 @@ pub(super) fn finding(
 ) -> Finding {
     let gain = predicted.map(|predicted| BitRate(predicted.0.saturating_sub(figures.steady_goodput().0)));
     let (evidence, confidence) = (BTreeMap::new(), None);
-    Finding { name: cause.name().to_owned(), summary, evidence, remedy, confidence, predicted, gain }
+    Finding {
+        name: cause.name().to_owned(),
+        summary,
+        evidence,
+        remedy,
+        confidence,
+        confirmation: None,
+        predicted,
+        gain,
+    }
 }
 
 /// Returns the evidence of a finding. A figure that is not a finite number is null in JSON, and is not evidence.

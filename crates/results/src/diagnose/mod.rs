@@ -16,6 +16,7 @@ mod buffers;
 mod capture;
 mod catalogue;
 mod cause;
+mod confirmation;
 mod copy;
 mod datagrams;
 mod drops;
@@ -23,12 +24,15 @@ mod finding;
 mod host;
 mod limit;
 mod lockstep;
+mod network;
 mod outage;
 mod path;
 mod processor;
 pub mod random_loss;
 mod remedy;
 mod rules;
+mod settings;
+mod shortfall;
 mod startup;
 mod unexplained;
 mod verdict;
@@ -53,6 +57,7 @@ use crate::evidence::{Evidence, LoadKind};
 use crate::prediction::{self, ExpectedRange};
 use bottleneck::CopyBottleneck;
 use rules::rules;
+use shortfall::Shortfall;
 
 /// Result of a diagnosis.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -102,7 +107,7 @@ pub struct MissingEvidence {
 /// Returns the findings and the verdict of one load. A test with another congestion control than requested comes first,
 /// then the largest gain.
 ///
-/// A goodput below the prediction that no finding explains is the finding [`Cause::Unexplained`].
+/// A goodput below the prediction that the findings explain less than half is the finding [`Cause::Unexplained`].
 pub fn diagnose(evidence: &Evidence) -> Diagnosis {
     diagnose_figures(&Figures::of(evidence))
 }
@@ -110,9 +115,11 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
 /// Returns the findings and the verdict of the figures of one load.
 pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
     let mut findings = rule_findings(figures);
-    if !findings.iter().any(Finding::is_limit) {
-        let unexplained = run_rules(figures, |cause| cause == Cause::Unexplained);
-        findings.splice(0..0, unexplained);
+    if figures.kind == LoadKind::Tcp {
+        add_unexplained(figures, &mut findings);
+        findings.iter_mut().for_each(|finding| confirmation::complete(figures, finding));
+    } else if !findings.iter().any(Finding::is_limit) {
+        findings.splice(0..0, run_rules(figures, |cause| cause == Cause::Unexplained));
     }
     let predicted = match figures.kind {
         LoadKind::Tcp => prediction::predict_test(figures),
@@ -124,16 +131,30 @@ pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
     let (predicted, expected) = predicted.unzip();
     let bottleneck = figures.copy.as_ref().map(copy::bottleneck);
     let missing = missing_evidence(figures);
-    let hidden = if figures.kind == LoadKind::Capture { hidden_causes(&findings) } else { Vec::new() };
+    let hidden = match figures.kind {
+        LoadKind::Tcp | LoadKind::Capture => hidden_causes(&findings),
+        LoadKind::Datagrams | LoadKind::Copy => Vec::new(),
+    };
     Diagnosis { predicted, expected, verdict, findings, hidden, missing, bottleneck }
 }
 
 /// Returns the causes whose signs the first finding of the path or of a host hides.
 fn hidden_causes(findings: &[Finding]) -> Vec<HiddenCause> {
     let found: Vec<Cause> = findings.iter().filter_map(Finding::cause).collect();
-    let Some(first) = found.iter().find(|cause| !cause.hides().is_empty()) else { return Vec::new() };
+    // A finding that costs no goodput leaves the other signs as they are.
+    let limits: Vec<Cause> = findings.iter().filter(|finding| finding.is_limit()).filter_map(Finding::cause).collect();
+    let Some(first) = limits.iter().find(|cause| !cause.hides().is_empty()) else { return Vec::new() };
     let unseen = first.hides().iter().filter(|cause| !found.contains(cause));
     unseen.map(|cause| HiddenCause { cause: cause.name().to_owned(), behind: first.name().to_owned() }).collect()
+}
+
+/// Adds [`Cause::Unexplained`] if the findings explain too little of a shortfall. It is the first finding, except where the
+/// test itself does not match its request.
+fn add_unexplained(figures: &Figures, findings: &mut Vec<Finding>) {
+    let shortfall = Shortfall::of(figures);
+    if shortfall.is_some_and(|shortfall| !shortfall.is_explained(figures, findings)) {
+        findings.splice(0..0, run_rules(figures, |cause| cause == Cause::Unexplained));
+    }
 }
 
 /// Returns the findings of the rules, without [`Cause::Unexplained`].
@@ -144,15 +165,24 @@ fn rule_findings(figures: &Figures) -> Vec<Finding> {
         return findings;
     }
     let found: Vec<Cause> = findings.iter().filter_map(Finding::cause).collect();
-    findings.retain(|finding| finding.cause().is_none_or(|cause| cause.is_root_cause(&found)));
+    // Another congestion control than requested is a fact, and no consequence of a loss.
+    let is_fact = |finding: &Finding| finding.evidence.contains_key("requested");
+    findings.retain(|finding| is_fact(finding) || finding.cause().is_none_or(|cause| cause.is_root_cause(&found)));
     // An unknown gain, because the capacity is unknown, counts as a doubling of the goodput.
     let unknown = figures.steady_goodput();
     // A test that does not match the request, and a faulty capture, come before their other findings.
     let valid = |finding: &Finding| {
         let first = [Cause::CongestionControl, Cause::CapturedTwice, Cause::IncompleteCapture];
-        !finding.cause().is_some_and(|cause| first.contains(&cause))
+        // A congestion control that does not fit the path was used as requested.
+        let is_unfit = finding.cause() == Some(Cause::CongestionControl) && !is_fact(finding);
+        is_unfit || !finding.cause().is_some_and(|cause| first.contains(&cause))
     };
-    findings.sort_by_key(|finding| (valid(finding), std::cmp::Reverse(finding.gain.unwrap_or(unknown))));
+    // Slow start does not explain a goodput that stays low after it.
+    let is_slow_later = Shortfall::of(figures).is_some_and(|at| figures.steady_goodput() < at.expected.min);
+    let comes_late = |finding: &Finding| is_slow_later && finding.cause() == Some(Cause::StartUp);
+    findings.sort_by_key(|finding| {
+        (valid(finding), comes_late(finding), std::cmp::Reverse(finding.gain.unwrap_or(unknown)))
+    });
     findings
 }
 

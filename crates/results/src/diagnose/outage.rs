@@ -8,6 +8,7 @@ use std::time::Duration;
 use lfn_base::units::{BitRate, show_duration};
 use serde_json::json;
 
+use super::network::dips;
 use super::{Cause, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::Figures;
 
@@ -21,6 +22,10 @@ pub(super) const MAX_LOSSY_SHARE: f64 = 0.5;
 
 /// Finds a time without arrivals that losses do not explain.
 pub(super) fn outage(figures: &Figures) -> Option<Finding> {
+    // Several outages are one finding.
+    if dips::outages(figures).is_some() {
+        return None;
+    }
     let outage = figures.outage?;
     let min_time = MIN_TIME.max(figures.base_rtt.saturating_mul(MIN_ROUND_TRIPS));
     let lossy_share = outage.lossy_intervals as f64 / outage.other_intervals.max(1) as f64;

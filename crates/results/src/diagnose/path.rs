@@ -159,17 +159,8 @@ fn group_digits(number: f64) -> String {
 /// Finds much data that was sent more than once although no rule names lost packets as the limit: a queue that
 /// overflows, or acknowledgements that come late.
 pub(super) fn retransmissions(figures: &Figures) -> Option<Finding> {
-    // The losses of slow start may be repaired in the steady window.
-    let later: Vec<SendTotals> = figures.streams.iter().map(|flow| flow.sent_later).collect::<Option<_>>()?;
-    let sum = |figure: fn(&SendTotals) -> u64| later.iter().map(figure).fold(0, u64::saturating_add);
-    let resent = sum(|totals| totals.resent_bytes);
-    let share = resent as f64 / sum(|totals| totals.sent_bytes).max(1) as f64;
-    if share <= MAX_RETRANSMITTED_SHARE {
-        return None;
-    }
-    let mss = figures.streams.iter().map(|flow| flow.mss).max().filter(|mss| *mss > 0)?;
-    let segments = resent / u64::from(mss);
-    if segments < MIN_RETRANSMITTED_SEGMENTS {
+    let (share, segments) = retransmitted_later(figures)?;
+    if share <= MAX_RETRANSMITTED_SHARE || segments < MIN_RETRANSMITTED_SEGMENTS {
         return None;
     }
     let (base, loaded) = (figures.base_rtt, figures.rtt_under_load());
@@ -197,6 +188,16 @@ pub(super) fn retransmissions(figures: &Figures) -> Option<Finding> {
         ("rtt_under_load_seconds", json!(loaded.as_secs_f64())),
     ]);
     Some(finding)
+}
+
+/// Returns the retransmitted share and segments of the second half of the steady part: the losses of slow start may be
+/// repaired in its first half.
+pub(super) fn retransmitted_later(figures: &Figures) -> Option<(f64, u64)> {
+    let later: Vec<SendTotals> = figures.streams.iter().map(|flow| flow.sent_later).collect::<Option<_>>()?;
+    let sum = |figure: fn(&SendTotals) -> u64| later.iter().map(figure).fold(0, u64::saturating_add);
+    let resent = sum(|totals| totals.resent_bytes);
+    let mss = figures.streams.iter().map(|flow| flow.mss).max().filter(|mss| *mss > 0)?;
+    Some((resent as f64 / sum(|totals| totals.sent_bytes).max(1) as f64, resent / u64::from(mss)))
 }
 
 /// Returns the retransmitted share of the sent payload; none if a stream does not report it.

@@ -12,6 +12,7 @@ const REPLACED_FLAGS: &[(&str, &[&str])] = &[
     ("rcvbuf", &["near-rcvbuf", "far-rcvbuf"]),
     ("no-copy", &["near-no-copy", "far-no-copy", "check-data"]),
     ("compare", &["tuned", "bidir", "path", "path-names"]),
+    ("udp", &["congestion", "tuned", "compare", "window", "near-window", "far-window", "read-length", "precision"]),
     (
         "ramp",
         &[

@@ -67,7 +67,9 @@ impl Verdict {
 
     fn of_finding(finding: &Finding) -> Self {
         let phrase = finding.cause().unwrap_or(Cause::Unexplained).phrase();
-        Verdict::new(VerdictLimit::Finding, format!("limited by {phrase}"))
+        let rate = finding.evidence.get("rate_bits_per_second").and_then(serde_json::Value::as_u64);
+        let rate = rate.map(|rate| format!(", {}", BitRate(rate))).unwrap_or_default();
+        Verdict::new(VerdictLimit::Finding, format!("limited by {phrase}{rate}"))
     }
 }
 

@@ -165,7 +165,7 @@ pub(crate) mod tests {
 
     use super::super::rule_findings;
     use super::*;
-    use crate::evidence::figures::{DatagramFigures, Spread, SteadyPart};
+    use crate::evidence::figures::{Course, DatagramFigures, PathCounters, Spread, SteadyPart};
     use crate::evidence::{LoadKind, TypedArgument};
     use crate::measure::{SocketReport, TestDirection};
 
@@ -194,6 +194,11 @@ pub(crate) mod tests {
             copy: None,
             capture: None,
             outage: None,
+            course: Course::default(),
+            counters: PathCounters::default(),
+            trains: None,
+            handshake_rtt: rtt,
+            message_rtt: None,
             path: Some(PathProfile::new(BitRate(135_000_000), rtt)),
             base_rtt: rtt,
             goodput,

@@ -76,6 +76,7 @@ impl Found {
             evidence,
             remedy: self.remedy,
             confidence: Some(self.confidence),
+            confirmation: None,
             predicted: Some(predicted),
             gain: Some(BitRate(predicted.0.saturating_sub(figures.goodput.0))),
         }

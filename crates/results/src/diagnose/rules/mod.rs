@@ -14,6 +14,7 @@ mod captures;
 mod copies;
 mod datagram_tests;
 mod rule;
+mod tcp_faults;
 mod tcp_tests;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,16 @@ mod tests;
 pub(super) use rule::{Bound, Rule};
 
 /// Returns all rules in the order of their evaluation. If gains are equal, the earlier rule of a load is the cause and the
-/// later one is a consequence. `Cause::Unexplained` of TCP is examined last, and only if no other finding is a limit.
+/// later one is a consequence. `Cause::Unexplained` of TCP is examined last, and only if the others explain too little.
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
-    [tcp_tests::RULES, datagram_tests::RULES, copies::RULES, captures::RULES].into_iter().flatten()
+    [
+        tcp_tests::HOST_RULES,
+        tcp_faults::RULES,
+        tcp_tests::PATH_RULES,
+        datagram_tests::RULES,
+        copies::RULES,
+        captures::RULES,
+    ]
+    .into_iter()
+    .flatten()
 }

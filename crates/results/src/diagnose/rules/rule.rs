@@ -55,6 +55,7 @@ pub(in crate::diagnose) enum Bound {
     MaxTime(Duration),
     MinRate(BitRate),
     MinBytes(Bytes),
+    MaxBytes(Bytes),
 }
 
 pub(super) const fn of(figure: &'static str, bound: Bound) -> Threshold {

@@ -2,10 +2,13 @@
 
 use lfn_base::units::Bytes;
 
-use super::rule::Bound::{MaxCount, MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinRate, MinShare, MinTime};
+use super::rule::Bound::{MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinRate, MinShare, MinTime};
 use super::rule::{ANY, EQUAL, MEASURED, NOT_FULL, Rule, Threshold, of};
+use super::tcp_faults::EMULATED;
+use crate::diagnose::network::{dips, loss_kind, queue};
 use crate::diagnose::{
-    Cause, black_hole, buffers, drops, host, limit, lockstep, outage, path, processor, startup, unexplained, window,
+    Cause, black_hole, buffers, drops, host, limit, lockstep, outage, path, processor, shortfall, startup, unexplained,
+    window,
 };
 use crate::evidence::LoadKind::Tcp;
 use crate::evidence::figures::EvidenceKind::*;
@@ -19,8 +22,8 @@ const WINDOW_CWND: Threshold = of("congestion window / receive window", MinFacto
 const WINDOW_STREAMS: Threshold =
     of("goodput of the streams with these conditions / all goodput", MinShare(window::MIN_GOODPUT_SHARE));
 
-/// Rules of TCP in the order of their evaluation.
-pub(super) const RULES: &[Rule] = &[
+/// Rules of the hosts, in the order of their evaluation.
+pub(super) const HOST_RULES: &[Rule] = &[
     Rule {
         load: Tcp,
         cause: Cause::CongestionControl,
@@ -205,6 +208,49 @@ pub(super) const RULES: &[Rule] = &[
         needs_one_of: &[BusyTime, SendWindow],
         source: "tcp(7): tcp_rmem, tcp_wmem; 70 % is chosen: the kernel's bookkeeping takes a part of the buffer",
     },
+];
+
+/// Conditions of a loss that limits a test.
+const LOSS: &[Threshold] = &[
+    of("lost segments", MinCount(path::MIN_LOST_SEGMENTS)),
+    of("RTT under load / base RTT", MaxFactor(path::QUEUE_RTT_FACTOR)),
+    of("with a known capacity: goodput / maximum goodput without loss", MaxShare(FULL_SHARE)),
+    of("with a known capacity, without BBR: goodput / result of the loss formula", MaxFactor(path::BURST_LOSS_FACTOR)),
+    of("on a nearly full path, which has goodput / maximum goodput", MinShare(path::NEARLY_FULL_SHARE)),
+    of("instead: RTT under load / base RTT", MaxFactor(path::NEARLY_FULL_RTT_FACTOR)),
+    of("and without BBR: goodput / result of the loss formula", MaxFactor(path::FORMULA_FACTOR)),
+    of("without a capacity: goodput / result of the loss formula", MinFactor(1.0 / path::FORMULA_FACTOR)),
+    of("and the same quotient", MaxFactor(path::FORMULA_FACTOR)),
+    of("and busy time limited by the receive window", MaxShare(path::MAX_RWND_LIMITED_SHARE)),
+    of("without BBR: lost share / loss budget of the congestion control", MinFactor(EQUAL)),
+    of("with BBR: lost share", MinShare(path::BBR_LOSS_LIMIT)),
+    of("or, with BBR: lost share", MinShare(path::MIN_BBR_LOSS)),
+    of("with goodput / capacity", MaxShare(path::MAX_BBR_GOODPUT_SHARE)),
+    of("and time with data to send", MinShare(path::MIN_BUSY_SHARE)),
+];
+/// Conditions of a loss of single packets, with those of [`LOSS`].
+const SINGLE_LOSS: &[Threshold] = &[
+    of("conditions of the finding loss", MinCount(EACH)),
+    of("losses of a recovery, or lost datagrams of trains in a run", MaxFactor(loss_kind::MAX_SINGLE_RUN)),
+];
+/// Conditions of losses in runs.
+const LOSS_RUNS: &[Threshold] = &[
+    of("losses of a recovery, or lost datagrams of trains in a run", MinFactor(loss_kind::MIN_RUN)),
+    of("with conditions of the finding loss", MinCount(EACH)),
+    of("or, without BBR: losses of a recovery", MinFactor(loss_kind::MIN_RUN)),
+    of("with goodput / minimum of the expected range", MaxShare(EQUAL)),
+    of("with intervals with retransmissions", MinShare(loss_kind::MIN_LOSSY_SHARE)),
+    of("with median RTT / base RTT, less 1 ms", MaxFactor(queue::MAX_FLAT_FACTOR)),
+];
+/// Number of conditions that hold together.
+const EACH: u64 = 1;
+/// Source of the rules of losses.
+const LOSS_SOURCE: &str = "loss formulas and budget: Mathis et al. 1997, RFC 9438, pathdiag; BBR: measured \
+                 (doc/explanation/congestion-control.md); the other bounds are chosen to exclude losses of slow start and \
+                 of a full queue";
+
+/// Rules of the path after those of `tcp_faults`, in the order of their evaluation.
+pub(super) const PATH_RULES: &[Rule] = &[
     Rule {
         load: Tcp,
         cause: Cause::Outage,
@@ -223,33 +269,44 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         load: Tcp,
-        cause: Cause::Loss,
-        find: path::loss,
+        cause: Cause::Outage,
+        find: dips::outages,
         thresholds: &[
-            of("lost segments", MinCount(path::MIN_LOST_SEGMENTS)),
-            of("RTT under load / base RTT", MaxFactor(path::QUEUE_RTT_FACTOR)),
-            of("with a known capacity: goodput / maximum goodput without loss", MaxShare(FULL_SHARE)),
-            of(
-                "with a known capacity, without BBR: goodput / result of the loss formula",
-                MaxFactor(path::BURST_LOSS_FACTOR),
-            ),
-            of("on a nearly full path, which has goodput / maximum goodput", MinShare(path::NEARLY_FULL_SHARE)),
-            of("instead: RTT under load / base RTT", MaxFactor(path::NEARLY_FULL_RTT_FACTOR)),
-            of("and without BBR: goodput / result of the loss formula", MaxFactor(path::FORMULA_FACTOR)),
-            of("without a capacity: goodput / result of the loss formula", MinFactor(1.0 / path::FORMULA_FACTOR)),
-            of("and the same quotient", MaxFactor(path::FORMULA_FACTOR)),
-            of("and busy time limited by the receive window", MaxShare(path::MAX_RWND_LIMITED_SHARE)),
-            of("without BBR: lost share / loss budget of the congestion control", MinFactor(EQUAL)),
-            of("with BBR: lost share", MinShare(path::BBR_LOSS_LIMIT)),
-            of("or, with BBR: lost share", MinShare(path::MIN_BBR_LOSS)),
-            of("with goodput / capacity", MaxShare(path::MAX_BBR_GOODPUT_SHARE)),
-            of("and time with data to send", MinShare(path::MIN_BUSY_SHARE)),
+            of("intervals with a timeout and a low goodput, in groups", MinCount(dips::MIN_OUTAGES as u64)),
+            of("goodput of these intervals / goodput of a clean interval", MaxShare(dips::MAX_GOODPUT_SHARE)),
+            of("other intervals with retransmissions", MaxShare(dips::MAX_LOSSY_SHARE)),
+            of("other intervals", MinCount(dips::MIN_OTHER_INTERVALS as u64)),
         ],
+        needs: &[Intervals, TcpInfo],
+        needs_one_of: &[],
+        source: EMULATED,
+    },
+    Rule {
+        load: Tcp,
+        cause: Cause::Loss,
+        find: loss_kind::loss,
+        thresholds: LOSS,
         needs: &[SentBytes],
         needs_one_of: &[],
-        source: "loss formulas and budget: Mathis et al. 1997, RFC 9438, pathdiag; BBR: measured \
-                 (doc/explanation/congestion-control.md); the other bounds are chosen to exclude losses of slow start and \
-                 of a full queue",
+        source: LOSS_SOURCE,
+    },
+    Rule {
+        load: Tcp,
+        cause: Cause::RandomLoss,
+        find: loss_kind::random_loss,
+        thresholds: SINGLE_LOSS,
+        needs: &[SentBytes],
+        needs_one_of: &[],
+        source: LOSS_SOURCE,
+    },
+    Rule {
+        load: Tcp,
+        cause: Cause::LossBursts,
+        find: loss_kind::loss_bursts,
+        thresholds: LOSS_RUNS,
+        needs: &[SentBytes],
+        needs_one_of: &[],
+        source: LOSS_SOURCE,
     },
     Rule {
         load: Tcp,
@@ -335,7 +392,7 @@ pub(super) const RULES: &[Rule] = &[
         find: unexplained::unexplained,
         thresholds: &[
             of("goodput / minimum of the expected range", MaxShare(EQUAL)),
-            of("other findings that are a limit", MaxCount(0)),
+            of("shortfall that the other findings explain", MaxShare(shortfall::MIN_EXPLAINED_SHARE)),
         ],
         needs: &[Capacity],
         needs_one_of: &[],

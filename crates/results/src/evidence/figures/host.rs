@@ -7,6 +7,7 @@ use lfn_base::units::{BitRate, Bytes};
 
 use super::steady_window::{SteadyWindow, sample};
 use super::stream::covers_whole_stream;
+use crate::host::facts::HostFacts;
 use crate::host::{HostReport, HostSample, Interface, QdiscCounters, SEGMENT_DROP_COUNTERS, combine_qdiscs};
 use crate::measure::{EndReport, Interval, Kernel, Mode};
 
@@ -33,6 +34,10 @@ pub struct HostFigures {
     pub no_copy: bool,
     /// Packets that the host's sockets dropped over the whole test.
     pub sockets_dropped: Option<u64>,
+    /// Times at which TCP of this host was short of memory (`TCPMemoryPressures`).
+    pub memory_pressures: Option<u64>,
+    /// Settings and limits that a load does not change, if they were read.
+    pub facts: Option<HostFacts>,
     /// Other traffic of the interface in the direction of the data, and all of its traffic.
     pub other_traffic: Option<(BitRate, BitRate)>,
 }
@@ -74,6 +79,10 @@ pub(super) fn host_figures(name: &str, end: &EndReport, window: SteadyWindow, se
         processors: report.map(|report| report.processors.len() as u32).filter(|count| *count > 0),
         idle: report.and_then(HostReport::processors_idle),
         busy_on_programs: report.and_then(HostReport::processors_at_work).map(|(busy, packets)| busy - packets),
+        memory_pressures: report
+            .and_then(|report| report.counter("TcpExt.TCPMemoryPressures"))
+            .and_then(|count| u64::try_from(count).ok()),
+        facts: None,
         sockets_dropped: report.and_then(let_go).and_then(|count| u64::try_from(count).ok()),
     }
 }

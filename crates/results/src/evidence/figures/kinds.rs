@@ -39,6 +39,10 @@ pub enum EvidenceKind {
     DatagramCounts,
     /// Counters of the sender's sockets of a copy.
     CopySockets,
+    /// Facts of a host that a load does not change.
+    HostFacts,
+    /// Trains of datagrams in the direction of the load.
+    Trains,
 }
 
 impl EvidenceKind {
@@ -61,6 +65,8 @@ impl EvidenceKind {
             EvidenceKind::KernelLimits => "buffer limits of both kernels",
             EvidenceKind::DatagramCounts => "datagram counts of both ends",
             EvidenceKind::CopySockets => "socket counters of the copy's sender",
+            EvidenceKind::HostFacts => "facts of the hosts",
+            EvidenceKind::Trains => "trains of datagrams",
         }
     }
 }
@@ -94,6 +100,8 @@ impl Figures {
             EvidenceKind::PathProbes => self.probed_mtu.is_some(),
             EvidenceKind::KernelLimits => hosts.iter().all(|host| host.kernel.is_some()),
             EvidenceKind::DatagramCounts => self.datagrams.streams().next().is_some(),
+            EvidenceKind::HostFacts => hosts.iter().any(|host| host.facts.is_some()),
+            EvidenceKind::Trains => self.trains.is_some(),
             EvidenceKind::CopySockets => self.copy.is_some_and(|copy| copy.end.sockets.is_some()),
         }
     }

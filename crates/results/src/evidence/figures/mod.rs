@@ -4,11 +4,14 @@
 //! `steady_window`, the figures of a stream in `stream`, those of a host in `host`. The rules of the diagnosis read only
 //! the record.
 
+pub mod course;
 mod host;
 mod kinds;
 pub(crate) mod outage;
+mod path_counters;
 mod steady_window;
 mod stream;
+pub(crate) mod trains;
 
 use std::time::Duration;
 
@@ -24,12 +27,15 @@ use crate::udp::figures::{UdpReceived, UdpSent};
 use crate::udp::ramp::RampReport;
 use steady_window::{SteadyWindow, length};
 
+pub use course::{Course, IntervalFigures, Waits};
 pub use host::HostFigures;
 pub use kinds::EvidenceKind;
 pub use outage::Outage;
+pub use path_counters::PathCounters;
 pub use steady_window::SteadyPart;
 pub(crate) use steady_window::{full_intervals, steady_part};
 pub use stream::{SendTotals, Spread, StreamFigures, WorkerTime};
+pub use trains::{TrainFigures, TrainPlateau};
 
 /// Minimum share of the possible goodput for a full path: bursts and interval edges cost the rest.
 pub const FULL_SHARE: f64 = 0.97;
@@ -85,6 +91,16 @@ pub struct Figures {
     pub streams: Vec<StreamFigures>,
     /// Longest time in which nothing arrived although the sender had data in flight.
     pub outage: Option<Outage>,
+    /// Intervals of a test of TCP.
+    pub course: Course,
+    /// Counters of the path over a whole test of TCP.
+    pub counters: PathCounters,
+    /// Trains of datagrams in the direction of the load.
+    pub trains: Option<TrainFigures>,
+    /// RTT of the handshake of the control connection; zero if unknown.
+    pub handshake_rtt: Duration,
+    /// Shortest time of a message of the control connection and its answer.
+    pub message_rtt: Option<Duration>,
     /// Figures of the datagrams of a test without TCP.
     pub datagrams: DatagramFigures,
     /// Counters of a copy.
@@ -121,6 +137,7 @@ impl Figures {
         let window = SteadyWindow::of(whole, steady);
         let name = |side| evidence.hosts.name(side);
         let udp = evidence.request.udp.as_deref();
+        let facts = |side| evidence.facts.as_ref().and_then(|facts| facts.get(side).clone());
         Figures {
             kind: evidence.kind(),
             direction: evidence.request.direction,
@@ -140,8 +157,14 @@ impl Figures {
             omit,
             intervals: whole.len(),
             interval: whole.first().map(length).unwrap_or_default(),
-            sender: host::host_figures(name(evidence.sending_side()), sender, window, true),
-            receiver: host::host_figures(name(evidence.receiving_side()), receiver, window, false),
+            sender: HostFigures {
+                facts: facts(evidence.sending_side()),
+                ..host::host_figures(name(evidence.sending_side()), sender, window, true)
+            },
+            receiver: HostFigures {
+                facts: facts(evidence.receiving_side()),
+                ..host::host_figures(name(evidence.receiving_side()), receiver, window, false)
+            },
             far: evidence.hosts.far.clone(),
             arguments: match evidence.arguments.as_slice() {
                 [] => vec![TypedArgument { flag: None, text: evidence.hosts.far.clone() }],
@@ -163,6 +186,11 @@ impl Figures {
                 .map(|stream| stream::stream_figures(stream, sender, receiver, window))
                 .collect(),
             outage: Outage::of(evidence, whole),
+            course: Course::of(evidence, whole, steady),
+            counters: PathCounters::of(evidence),
+            trains: evidence.trains.as_deref().map(TrainFigures::of),
+            handshake_rtt: evidence.handshake_rtt,
+            message_rtt: evidence.clock.and_then(|clock| clock.round_trip),
             datagrams: DatagramFigures::of(evidence),
             copy: evidence.copy,
             capture: evidence.capture.clone(),

@@ -199,6 +199,7 @@ mod tests {
             evidence: Default::default(),
             remedy,
             confidence: None,
+            confirmation: None,
             predicted: None,
             gain: Some(BitRate(0)),
         };

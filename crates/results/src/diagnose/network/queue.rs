@@ -1,0 +1,133 @@
+//! Queues of the bottleneck: a queue that is too short, and a queue that others fill.
+
+use std::time::Duration;
+
+use lfn_base::units::{Bytes, show_duration};
+use serde_json::json;
+
+use super::bucket::{MIN_CONSTANT_SHARE, MIN_DELAY, MIN_DELAY_SHARE};
+use super::loss_kind::{MIN_RUN, is_bbr, lost_run};
+use crate::diagnose::path::{MAX_RETRANSMITTED_SHARE, retransmitted_later};
+use crate::diagnose::shortfall::Shortfall;
+use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
+use crate::evidence::figures::Figures;
+
+/// Maximum RTT of the settled intervals without a queue, in base RTTs.
+pub(in crate::diagnose) const MAX_FLAT_FACTOR: f64 = 1.15;
+/// Added to this RTT: delayed acknowledgements and pauses of a host.
+const FLAT_MARGIN: Duration = Duration::from_millis(1);
+/// Maximum size of a short queue in BDPs. CUBIC keeps a path busy with 0.43, Reno with 1.
+pub(in crate::diagnose) const MAX_SHORT_QUEUE: f64 = 0.25;
+/// Minimum goodput as a share of the payload capacity, for a short queue that BBR overflows.
+pub(in crate::diagnose) const MIN_BBR_GOODPUT: f64 = 0.75;
+/// Minimum losses of a recovery, for a short queue that BBR overflows. Random loss of 5 % has 3.
+pub(in crate::diagnose) const MIN_BBR_RUN: f64 = 6.0;
+/// Maximum share of the intervals within 3 % of their median goodput on a path with other traffic.
+pub(in crate::diagnose) const MAX_CONSTANT_SHARE: f64 = MIN_CONSTANT_SHARE;
+/// Minimum length in time of a test that shows other traffic, in round trips.
+pub(in crate::diagnose) const MIN_SETTLED: usize = 4;
+
+/// Returns true if no queue delays the packets of the settled intervals.
+pub(super) fn has_flat_rtt(figures: &Figures) -> bool {
+    let flat = figures.base_rtt.mul_f64(MAX_FLAT_FACTOR) + FLAT_MARGIN;
+    let loaded = Duration::try_from_secs_f64(figures.course.median_of(|at| at.rtt.as_secs_f64())).unwrap_or_default();
+    !loaded.is_zero() && loaded <= flat
+}
+
+/// Finds a queue that overflows before the path is full for a round trip.
+pub(in crate::diagnose) fn short_queue(figures: &Figures) -> Option<Finding> {
+    let path = figures.path?;
+    let bdp = path.bdp().0 as f64;
+    let known = path.queue.map(|queue| queue.0 as f64 / bdp.max(1.0));
+    // A longer queue would have delayed packets before it overflowed.
+    let longest = figures.course.max_rtt().saturating_sub(figures.base_rtt);
+    let seen = longest.as_secs_f64() / figures.base_rtt.as_secs_f64().max(f64::MIN_POSITIVE);
+    let by_trains = figures.trains.as_ref().and_then(|trains| trains.plateau).filter(|plateau| {
+        plateau.max_delay.as_secs_f64() <= MAX_SHORT_QUEUE * figures.base_rtt.as_secs_f64()
+            && plateau.dropped_excess > 0.3
+    });
+    let is_short = known.unwrap_or(seen) <= MAX_SHORT_QUEUE && seen <= MAX_SHORT_QUEUE;
+    if !is_short || !has_flat_rtt(figures) {
+        return None;
+    }
+    let goodput = figures.steady_goodput();
+    let (later, segments) = retransmitted_later(figures)?;
+    let run = lost_run(figures).unwrap_or(0.0);
+    let overflows = if is_bbr(figures) {
+        run >= MIN_BBR_RUN
+            && goodput.as_f64() >= MIN_BBR_GOODPUT * path.payload_capacity().as_f64()
+            && later > MAX_RETRANSMITTED_SHARE
+    } else {
+        let below = goodput.as_f64() < crate::evidence::figures::FULL_SHARE * path.payload_capacity().as_f64();
+        // HyStart ends slow start at the first delay, but a short queue overflows before it delays a packet much.
+        below && run >= MIN_RUN && (known.is_some() || by_trains.is_some() || figures.counters.hystart_exits == Some(0))
+    };
+    if !overflows || segments == 0 {
+        return None;
+    }
+    let size = Bytes((longest.as_secs_f64() * path.capacity.as_f64() / 8.0) as u64).min(Bytes(path.bdp().0));
+    let summary = format!(
+        "packets are lost in runs before a queue grows: RTT {} without load, {} at most under load, so the queue holds less \
+         than {} of the {} that are in flight",
+        show_duration(figures.base_rtt),
+        show_duration(figures.course.max_rtt()),
+        path.queue.map_or(size, |queue| queue.max(Bytes(1))),
+        path.bdp(),
+    );
+    let remedy = if is_bbr(figures) {
+        let each = goodput.as_f64() / f64::from(figures.stream_count().max(1));
+        let paced = lfn_base::units::BitRate((each * 0.95) as u64 / 1000 * 1000).to_argument();
+        figures.repeat_command(&format!("--pacing {paced}"))
+    } else {
+        figures.repeat_command("--congestion bbr")
+    };
+    let predicted = figures.possible_goodput().map(|possible| possible.max(path.payload_capacity()));
+    let mut finding = finding(figures, Cause::ShortQueue, summary, remedy, predicted);
+    finding.confidence = Some(match (known, by_trains) {
+        (None, None) => Confidence::Low,
+        _ => Confidence::High,
+    });
+    finding.evidence = figures_map([
+        ("base_rtt_seconds", json!(figures.base_rtt.as_secs_f64())),
+        ("max_rtt_seconds", json!(figures.course.max_rtt().as_secs_f64())),
+        ("retransmitted_share", json!(later)),
+        ("known_queue_bytes", json!(path.queue.map(|queue| queue.0))),
+        ("lost_run", json!(run)),
+    ]);
+    Some(finding)
+}
+
+/// Finds a queue that stays full while the test has only a varying part of the capacity.
+pub(in crate::diagnose) fn shared_path(figures: &Figures) -> Option<Finding> {
+    let shortfall = Shortfall::of(figures)?;
+    let waits = figures.course.waits()?;
+    let (_, constant) = figures.course.plateau()?;
+    let min = MIN_DELAY.as_secs_f64().max(MIN_DELAY_SHARE * figures.base_rtt.as_secs_f64());
+    let settled = figures.course.settled();
+    // The queue never empties, although the test alone would empty it after its losses.
+    let always = settled.iter().filter(|at| at.rtt.saturating_sub(figures.base_rtt).as_secs_f64() >= min).count();
+    if settled.len() < MIN_SETTLED
+        || waits.data < min
+        || waits.acknowledgements > waits.data / 2.0
+        || constant > MAX_CONSTANT_SHARE
+        || always < settled.len() * 3 / 4
+    {
+        return None;
+    }
+    let summary = format!(
+        "the data waits {} in a queue all the time, but only {} of {} arrive: other traffic fills the queue",
+        show_duration(Duration::try_from_secs_f64(waits.data).unwrap_or_default()),
+        shortfall.goodput,
+        shortfall.predicted.goodput,
+    );
+    let remedy = Remedy { command: format!("mtr -n {}   # repeat at another time of day", figures.far), host: None };
+    let mut finding = finding(figures, Cause::SharedPath, summary, remedy, figures.possible_goodput());
+    finding.confidence = Some(Confidence::Medium);
+    finding.evidence = figures_map([
+        ("data_wait_seconds", json!(waits.data)),
+        ("constant_share", json!(constant)),
+        ("goodput_bits_per_second", json!(shortfall.goodput.0)),
+        ("rtt_under_load_seconds", json!(figures.rtt_under_load().as_secs_f64())),
+    ]);
+    Some(finding)
+}

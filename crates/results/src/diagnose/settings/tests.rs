@@ -1,0 +1,169 @@
+//! Settings of the hosts: facts, counters and thresholds that limit a test, and those that do not.
+
+use std::time::Duration;
+
+use lfn_base::path::PathProfile;
+use lfn_base::units::{BitRate, Bytes};
+
+use crate::diagnose::host::tests::half_goodput;
+use crate::diagnose::{Cause, Finding, diagnose_figures};
+use crate::evidence::figures::{Figures, SteadyPart, WorkerTime};
+use crate::host::facts::{ControlGroup, Duplex, HostFacts, InterfaceFacts, RouteFacts, TcpMetrics};
+
+/// A test at half of the capacity of its path, 135 Mb/s at 539 ms, without a sign of a cause.
+fn slow(congestion: &str) -> Figures {
+    let mut figures = half_goodput();
+    figures.streams[0].sender_socket.congestion = congestion.into();
+    figures.streams[0].mss = 1448;
+    figures
+}
+
+fn first(figures: &Figures) -> Finding {
+    diagnose_figures(figures).findings.into_iter().next().expect("a finding")
+}
+
+fn causes(figures: &Figures) -> Vec<Cause> {
+    diagnose_figures(figures).findings.iter().filter_map(Finding::cause).collect()
+}
+
+/// Sets the goodput in Mb/s of a test over a path of this capacity in Mb/s.
+fn with_goodput(goodput: u64, capacity: u64) -> Figures {
+    let mut figures = slow("cubic");
+    let goodput = BitRate(goodput * 1_000_000);
+    figures.path = Some(PathProfile::new(BitRate(capacity * 1_000_000), Duration::from_millis(40)));
+    figures.base_rtt = Duration::from_millis(40);
+    figures.streams[0].rtt = figures.base_rtt;
+    figures.streams[0].goodput = goodput;
+    figures.goodput = goodput;
+    figures.steady = figures.steady.map(|steady| SteadyPart { goodput, ..steady });
+    figures
+}
+
+#[test]
+fn nothing_found_is_unexplained_with_the_excluded_causes() {
+    let found = first(&slow("cubic"));
+    assert_eq!(found.cause(), Some(Cause::Unexplained));
+    let excluded = "excluded: receive window (0 % of the time), send buffer (0 % of the time), sending application (busy 100 %), \
+                    CPU (6 % of a thread)";
+    assert!(found.summary.contains(excluded), "{}", found.summary);
+    assert!(found.confirmation.is_some_and(|step| step.contains("lfn test far.example --path")));
+}
+
+/// A small MTU explains a few per cent of a shortfall of one half.
+#[test]
+fn a_small_gain_does_not_explain_a_large_shortfall() {
+    let mut figures = slow("cubic");
+    figures.streams[0].pmtu = 1200;
+    assert_eq!(causes(&figures), [Cause::Unexplained, Cause::SmallMtu]);
+    // A queue costs no goodput.
+    figures.streams[0].pmtu = 1500;
+    figures.streams[0].rtt = figures.base_rtt * 3;
+    assert_eq!(causes(&figures), [Cause::Unexplained, Cause::Queueing]);
+}
+
+#[test]
+fn slow_start_does_not_explain_a_low_steady_part() {
+    let mut figures = slow("cubic");
+    figures.goodput = BitRate(40_000_000);
+    figures.steady = figures.steady.map(|steady| SteadyPart { start: Duration::from_secs(8), ..steady });
+    assert_eq!(causes(&figures), [Cause::Unexplained, Cause::StartUp]);
+}
+
+#[test]
+fn a_low_threshold_is_hystart_or_a_stored_metric() {
+    let mut figures = slow("cubic");
+    figures.counters.threshold_without_loss = Some(500 * 1448);
+    figures.counters.hystart_exits = Some(1);
+    assert_eq!(causes(&figures), [Cause::EarlyExit]);
+    figures.counters.hystart_exits = Some(0);
+    assert_eq!(causes(&figures), [Cause::RouteMetrics]);
+    // BBR sets a threshold that it does not use, and a threshold near the BDP is no limit.
+    figures.streams[0].sender_socket.congestion = "bbr".into();
+    assert_eq!(causes(&figures), [Cause::Unexplained]);
+    figures.streams[0].sender_socket.congestion = "cubic".into();
+    figures.counters.threshold_without_loss = Some(6000 * 1448);
+    assert_eq!(causes(&figures), [Cause::Unexplained]);
+}
+
+#[test]
+fn facts_name_stored_metrics_and_metrics_of_the_route() {
+    let with = |facts: HostFacts| {
+        let mut figures = slow("cubic");
+        figures.sender.facts = Some(facts);
+        first(&figures)
+    };
+    let metrics = TcpMetrics { ssthresh_segments: Some(20), ..TcpMetrics::default() };
+    let stored = with(HostFacts { stored_metrics: Some(metrics), ..HostFacts::default() });
+    assert_eq!(stored.cause(), Some(Cause::RouteMetrics));
+    assert!(stored.remedy.command.starts_with("ip tcp_metrics flush"), "{}", stored.remedy);
+    let route = RouteFacts { metrics: [("cwnd".to_owned(), 30)].into(), ..RouteFacts::default() };
+    let of_route = with(HostFacts { route: Some(route), ..HostFacts::default() });
+    assert!(of_route.summary.contains("near.example sets cwnd 30"), "{}", of_route.summary);
+    let large = TcpMetrics { ssthresh_segments: Some(20_000), ..TcpMetrics::default() };
+    let found = with(HostFacts { stored_metrics: Some(large), ..HostFacts::default() });
+    assert_eq!(found.cause(), Some(Cause::Unexplained));
+}
+
+#[test]
+fn a_full_link_below_the_capacity_is_the_limit() {
+    let with = |rate: u64, kind: Option<String>| {
+        let mut figures = with_goodput(94, 1000);
+        let interface = figures.receiver.interface.as_mut().unwrap();
+        (interface.rate, interface.kind) = (Some(BitRate(rate * 1_000_000)), kind);
+        causes(&figures)[0]
+    };
+    assert_eq!(with(100, None), Cause::LinkRate);
+    assert_eq!(with(1000, None), Cause::Unexplained);
+    assert_eq!(with(200, None), Cause::Unexplained, "half of the link");
+    assert_eq!(with(100, Some("veth".into())), Cause::Unexplained, "a virtual interface has no rate");
+}
+
+#[test]
+fn half_duplex_is_a_fact() {
+    let duplex = |duplex| {
+        let mut figures = with_goodput(40, 100);
+        let interface = InterfaceFacts { name: "eth0".into(), duplex: Some(duplex), ..InterfaceFacts::default() };
+        figures.receiver.facts = Some(HostFacts { interface: Some(interface), ..HostFacts::default() });
+        causes(&figures)[0]
+    };
+    assert_eq!((duplex(Duplex::Half), duplex(Duplex::Full)), (Cause::HalfDuplex, Cause::Unexplained));
+}
+
+#[test]
+fn a_quota_and_memory_pressure_limit_a_host() {
+    let mut figures = slow("cubic");
+    figures.sender.memory_pressures = Some(2);
+    assert_eq!(causes(&figures), [Cause::Memory]);
+    figures.sender.memory_pressures = Some(0);
+    let group = ControlGroup { max_processors: Some(0.2), ..ControlGroup::default() };
+    figures.sender.facts = Some(HostFacts { control_group: Some(group), ..HostFacts::default() });
+    assert_eq!(causes(&figures), [Cause::Unexplained], "6 % of a processor");
+    figures.streams[0].sender_thread = Some(WorkerTime { running: 0.18, waiting: 0.0, processor: 0 });
+    let found = first(&figures);
+    assert_eq!(found.cause(), Some(Cause::Processor));
+    assert!(found.summary.contains("may use 0.20 processors"), "{}", found.summary);
+}
+
+#[test]
+fn reno_does_not_fit_a_path_with_a_long_repair() {
+    let mut figures = slow("reno");
+    figures.counters.retransmitted = 50;
+    assert_eq!(first(&figures).cause(), Some(Cause::CongestionControl));
+    figures.streams[0].sender_socket.congestion = "bbr".into();
+    assert_eq!(causes(&figures), [Cause::Unexplained]);
+}
+
+#[test]
+fn many_streams_with_timeouts_are_too_many() {
+    let mut figures = slow("cubic");
+    figures.streams[0].cwnd = Bytes(3 * 1448);
+    figures.streams = vec![figures.streams[0].clone(); 32];
+    figures.counters.timeouts = 40;
+    let found = first(&figures);
+    assert_eq!(
+        (found.cause(), found.remedy.command.as_str()),
+        (Some(Cause::StreamCount), "lfn test far.example --streams 8")
+    );
+    figures.counters.timeouts = 0;
+    assert!(!causes(&figures).contains(&Cause::StreamCount));
+}
