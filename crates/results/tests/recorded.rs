@@ -18,7 +18,7 @@ use serde_json::Value;
 /// Recorded tests with the findings of each run.
 const TESTS: &[(&str, &str, &[&[&str]])] = &[
     ("receive window", include_str!("recorded/test-window.json"), &[&["receive window"]]),
-    ("loss", include_str!("recorded/test-loss.json"), &[&["loss"]]),
+    ("loss", include_str!("recorded/test-loss.json"), &[&["random loss"]]),
     ("healthy", include_str!("recorded/test-healthy.json"), &[&[]]),
     ("two directions", include_str!("recorded/test-bidir.json"), &[&[], &[]]),
     ("datagrams with loss", include_str!("recorded/udp-loss.json"), &[&["loss"]]),

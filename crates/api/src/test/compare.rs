@@ -70,6 +70,8 @@ fn compare_directions(
 
 /// Returns the share of the sent data that was lost, if loss limited the test.
 fn limiting_loss(run: &Run) -> Option<Ratio> {
-    let loss = run.diagnosis.findings.iter().find(|finding| finding.cause() == Some(Cause::Loss))?;
+    let losses = [Cause::Loss, Cause::RandomLoss, Cause::LossBursts];
+    let mut findings = run.diagnosis.findings.iter();
+    let loss = findings.find(|finding| finding.cause().is_some_and(|cause| losses.contains(&cause)))?;
     Ratio::new(loss.evidence.get("lost_share")?.as_f64()?)
 }

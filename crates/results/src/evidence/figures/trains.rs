@@ -58,7 +58,8 @@ pub struct TrainPlateau {
 impl TrainFigures {
     /// Reduces the trains.
     pub(super) fn of(evidence: &TrainEvidence) -> TrainFigures {
-        let plateau = TrainPlateau::of(&evidence.trains);
+        let bytes = evidence.sent.as_ref().map(|sent| sent.datagram_bytes);
+        let plateau = TrainPlateau::of(&evidence.trains, bytes);
         let is_quiet = |train: &&StepReport| {
             plateau.is_none_or(|plateau| train.sent.as_f64() <= MAX_QUIET_SHARE * plateau.rate.as_f64())
         };
@@ -83,15 +84,17 @@ impl TrainFigures {
 }
 
 impl TrainPlateau {
-    fn of(trains: &[StepReport]) -> Option<TrainPlateau> {
+    fn of(trains: &[StepReport], datagram_bytes: Option<u64>) -> Option<TrainPlateau> {
+        let passed = |train: &StepReport| later_rate(train, datagram_bytes).min(train.received.0);
         let is_above =
-            |train: &&StepReport| train.received.0 > 0 && train.sent.as_f64() >= MIN_OVERLOAD * train.received.as_f64();
+            |train: &&StepReport| passed(train) > 0 && train.sent.as_f64() >= MIN_OVERLOAD * passed(train) as f64;
         let above: Vec<&StepReport> = trains.iter().filter(is_above).collect();
         // A bucket passes a part of each train at any rate, so the slowest of them is nearest to the rate.
-        let rates = || above.iter().map(|train| train.received.0);
+        let rates = || above.iter().map(|train| passed(train));
         let (min, max) = (rates().min()?, rates().max()?);
-        let passed = trains.iter().filter(|train| !is_above(train)).map(|train| train.received.0).max().unwrap_or(0);
-        if (max - min) as f64 > MAX_PLATEAU_WIDTH * max as f64 || passed as f64 > (1.0 + MAX_PLATEAU_WIDTH) * max as f64
+        let unlimited = trains.iter().filter(|train| !is_above(train)).map(|train| train.received.0).max().unwrap_or(0);
+        if (max - min) as f64 > MAX_PLATEAU_WIDTH * max as f64
+            || unlimited as f64 > (1.0 + MAX_PLATEAU_WIDTH) * max as f64
         {
             return None;
         }
@@ -120,6 +123,20 @@ impl TrainPlateau {
         plateau.dropped_excess = lfn_base::stats::median(&dropped)?;
         plateau.delay_of_excess = lfn_base::stats::median(&delayed).unwrap_or_default();
         Some(plateau)
+    }
+}
+
+/// Returns the rate of the datagrams of the second half that arrived: the bucket is empty then. A queue delays datagrams
+/// beyond this time, so their number does not show its rate.
+fn later_rate(train: &StepReport, datagram_bytes: Option<u64>) -> u64 {
+    let slices = &train.slices.slices;
+    // The last slice may be incomplete.
+    let later = slices.get(slices.len() / 2..slices.len().saturating_sub(1)).unwrap_or_default();
+    let arrived: u64 = later.iter().map(|at| at.datagrams).sum();
+    let time = train.slices.width.as_secs_f64() * later.len() as f64;
+    match datagram_bytes {
+        Some(bytes) if time > 0.0 => (arrived as f64 * bytes as f64 * 8.0 / time) as u64,
+        _ => u64::MAX,
     }
 }
 
