@@ -111,13 +111,17 @@ fn recorded_tests_have_the_same_findings_in_order() {
             let diagnosis = diagnose(&run.evidence);
             assert_eq!(names(&diagnosis), *expected, "{name}");
             // The recorded result has the same causes, figures and verdict.
-            assert_eq!(names(&run.diagnosis), *expected, "{name}");
+            // Versions that did not know the kind of a loss reported all of them as loss.
+            let former = expected.iter().map(|name| if *name == "random loss" { "loss" } else { name });
+            assert_eq!(names(&run.diagnosis), former.collect::<Vec<_>>(), "{name}");
             for (found, recorded) in diagnosis.findings.iter().zip(&run.diagnosis.findings) {
                 assert_eq!(found.summary, recorded.summary, "{name}");
                 assert_same_figures(&found.evidence, &recorded.evidence);
                 assert_eq!((found.predicted, found.gain), (recorded.predicted, recorded.gain), "{name}");
             }
-            assert_eq!(diagnosis.verdict, run.diagnosis.verdict, "{name}");
+            let former = diagnosis.verdict.summary.replace("random loss", "loss");
+            assert_eq!(former, run.diagnosis.verdict.summary, "{name}");
+            assert_eq!(diagnosis.verdict.limit, run.diagnosis.verdict.limit, "{name}");
             assert_eq!(
                 (&diagnosis.predicted, &diagnosis.expected),
                 (&run.diagnosis.predicted, &run.diagnosis.expected)
