@@ -17,7 +17,7 @@ pub(in crate::diagnose) const MIN_REORDERED: u64 = 10;
 pub(in crate::diagnose) const MIN_MARKED_SHARE: f64 = 0.001;
 /// Minimum number of marks.
 pub(in crate::diagnose) const MIN_MARKED: u64 = 10;
-/// Minimum difference of the transit times of consecutive datagrams, which a tenth exceed.
+/// Minimum median delay of the slices of trains at a low rate.
 pub(in crate::diagnose) const MIN_VARIATION: Duration = Duration::from_millis(2);
 /// Minimum median deviation of the RTT.
 pub(in crate::diagnose) const MIN_DEVIATION: Duration = Duration::from_micros(1500);
@@ -105,7 +105,7 @@ pub(in crate::diagnose) fn jitter(figures: &Figures) -> Option<Finding> {
     let seen = Duration::try_from_secs_f64(deviation).unwrap_or_default();
     let summary = match by_trains {
         Some(variation) => format!(
-            "the delay of consecutive datagrams differs by {} or more for a tenth of them; base RTT {}",
+            "the delay of datagrams at a low rate changes by {} (median of short times); base RTT {}",
             show_duration(variation),
             show_duration(figures.base_rtt)
         ),

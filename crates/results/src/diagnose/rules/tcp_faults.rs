@@ -184,7 +184,7 @@ pub(super) const RULES: &[Rule] = &[
         cause: Cause::Jitter,
         find: delivery::jitter,
         thresholds: &[
-            of("delay variation that a tenth of the datagrams of trains exceed", MinTime(delivery::MIN_VARIATION)),
+            of("median delay of the slices of trains below the rate that passes", MinTime(delivery::MIN_VARIATION)),
             of("the same variation / base RTT", MinShare(delivery::MIN_DEVIATION_SHARE)),
             of("or, without trains: median deviation of the RTT", MinTime(delivery::MIN_DEVIATION)),
             of("with the deviation / base RTT", MinShare(delivery::MIN_DEVIATION_SHARE)),

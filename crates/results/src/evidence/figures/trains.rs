@@ -34,7 +34,7 @@ pub struct TrainFigures {
     pub mean_loss_run: Option<f64>,
     /// Reordered share of the received datagrams.
     pub reordered_share: f64,
-    /// Difference in transit time between consecutive datagrams that a tenth exceed.
+    /// Median delay of the slices of the trains below the rate that passes, over the shortest delay of their train.
     pub delay_variation: Option<Duration>,
 }
 
@@ -66,6 +66,10 @@ impl TrainFigures {
         let quiet = evidence.trains.iter().filter(is_quiet).fold((0, 0), |(sent, lost), train| {
             (u64::saturating_add(sent, train.datagrams), u64::saturating_add(lost, train.lost))
         });
+        let slices = evidence.trains.iter().filter(is_quiet).flat_map(|train| &train.slices.slices);
+        let delays: Vec<f64> = slices.filter(|at| at.datagrams > 0).map(|at| at.delay_seconds.get()).collect();
+        let middle = lfn_base::stats::median(&delays);
+        let delay_variation = middle.and_then(|delay| Duration::try_from_secs_f64(delay).ok());
         let received = evidence.received.as_ref();
         TrainFigures {
             plateau,
@@ -73,7 +77,7 @@ impl TrainFigures {
             mean_loss_run: received.and_then(|received| mean_run(&received.loss_bursts)),
             reordered_share: received
                 .map_or(0.0, |received| received.reordered as f64 / received.datagrams.max(1) as f64),
-            delay_variation: received.and_then(|received| Some(received.delay_variation?.p90)),
+            delay_variation,
         }
     }
 
@@ -92,10 +96,7 @@ impl TrainPlateau {
         // A bucket passes a part of each train at any rate, so the slowest of them is nearest to the rate.
         let rates = || above.iter().map(|train| passed(train));
         let (min, max) = (rates().min()?, rates().max()?);
-        let unlimited = trains.iter().filter(|train| !is_above(train)).map(|train| train.received.0).max().unwrap_or(0);
-        if (max - min) as f64 > MAX_PLATEAU_WIDTH * max as f64
-            || unlimited as f64 > (1.0 + MAX_PLATEAU_WIDTH) * max as f64
-        {
+        if (max - min) as f64 > MAX_PLATEAU_WIDTH * max as f64 {
             return None;
         }
         let mut plateau = TrainPlateau { rate: BitRate(min), trains: above.len(), ..TrainPlateau::default() };
