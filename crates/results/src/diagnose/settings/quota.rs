@@ -18,7 +18,7 @@ pub(in crate::diagnose) fn processor_quota(figures: &Figures) -> Option<Finding>
         [(&figures.sender, |flow| flow.sender_thread), (&figures.receiver, |flow| flow.receiver_thread)];
     let (host, demand, quota) = ends.into_iter().find_map(|(host, thread)| {
         let group = host.facts.as_ref()?.control_group?;
-        let quota = group.max_processors?;
+        let quota = group.max_processors?.get();
         let demand: f64 = figures.streams.iter().filter_map(thread).map(|thread| thread.demand()).sum();
         (demand >= MIN_QUOTA_SHARE * quota && quota > 0.0).then_some((host, demand, quota))
     })?;

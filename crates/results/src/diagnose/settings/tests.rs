@@ -135,7 +135,7 @@ fn a_quota_and_memory_pressure_limit_a_host() {
     figures.sender.memory_pressures = Some(2);
     assert_eq!(causes(&figures), [Cause::Memory]);
     figures.sender.memory_pressures = Some(0);
-    let group = ControlGroup { max_processors: Some(0.2), ..ControlGroup::default() };
+    let group = ControlGroup { max_processors: lfn_base::figure::Figure::new(0.2), ..ControlGroup::default() };
     figures.sender.facts = Some(HostFacts { control_group: Some(group), ..HostFacts::default() });
     assert_eq!(causes(&figures), [Cause::Unexplained], "6 % of a processor");
     figures.streams[0].sender_thread = Some(WorkerTime { running: 0.18, waiting: 0.0, processor: 0 });
