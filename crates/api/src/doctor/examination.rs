@@ -29,6 +29,8 @@ use crate::test::path::{KnownPaths, is_silent, with_tcp_mtu};
 
 /// Interval of the figures of a TCP load: short outages and the growth of windows are visible.
 const INTERVAL: Duration = Duration::from_millis(250);
+/// Part of a TCP load that its start-up may take.
+const START_UP_PART: u32 = 4;
 /// Maximum time of the search of the path MTU.
 const MTU_TIME: Duration = Duration::from_secs(6);
 /// Consequence of a fact that cannot be read.
@@ -164,7 +166,8 @@ impl Examination<'_> {
             latency: Some(LatencyRequest::default()),
             ..TestRequest::default()
         };
-        self.measure(request, socket)
+        // The time of the load is chosen, so that its start-up is no fault.
+        self.measure(request, socket, Some(load.tcp / START_UP_PART))
     }
 
     /// Returns the evidence of a load that delivered no data.
@@ -189,11 +192,16 @@ impl Examination<'_> {
             path_mtu: path.and_then(|report| report.probed_mtu(direction)),
             quick: self.options.quick,
         };
-        let evidence = self.measure(before.request(direction), SocketRequest::default())?;
+        let evidence = self.measure(before.request(direction), SocketRequest::default(), None)?;
         Ok(evidence.into_trains())
     }
 
-    fn measure(&mut self, request: TestRequest, near_socket: SocketRequest) -> Result<Evidence, TestError> {
+    fn measure(
+        &mut self,
+        request: TestRequest,
+        near_socket: SocketRequest,
+        omit: Option<Duration>,
+    ) -> Result<Evidence, TestError> {
         let test = Test {
             path: self.paths.get(request.direction),
             request,
@@ -201,7 +209,7 @@ impl Examination<'_> {
             tuned: false,
             round_to_rtt: true,
             target_precision: None,
-            omit: None,
+            omit,
             stop: Arc::clone(self.stop),
         };
         let on_event = &mut *self.on_event;

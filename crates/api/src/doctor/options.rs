@@ -18,7 +18,7 @@ const SETUP_ROUND_TRIPS: u32 = 24;
 /// Time of the hosts for all sessions, and for the path MTU.
 const SETUP_TIME: Duration = Duration::from_secs(3);
 /// Bounds of the TCP load in one direction.
-const TCP_TIME: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(12)];
+const TCP_TIME: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(16)];
 /// Maximum round trips of the TCP load in one direction: a longer load shows nothing more.
 const MAX_TCP_ROUND_TRIPS: u32 = 200;
 /// Minimum time of the TCP load in one direction, unless the time is short.

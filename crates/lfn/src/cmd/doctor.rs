@@ -34,7 +34,7 @@ pub struct DoctorArgs {
     waiting: QueueArgs,
     #[command(flatten)]
     ssh: SshFlags,
-    /// Set the time of the TCP load in each direction [default: by the RTT, 8 s to 12 s]
+    /// Set the time of the TCP load in each direction [default: by the RTT, 8 s to 16 s]
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true, conflicts_with_all = ["quick", "from"])]
     time: Option<String>,
     /// Examine within 15 s, or within 30 s if the RTT is above 300 ms

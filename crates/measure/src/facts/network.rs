@@ -54,7 +54,7 @@ fn route_facts(route: &Route) -> RouteFacts {
         gateway: route.gateway.map(|address| address.to_string()),
         metrics: route.metrics.iter().map(|(name, value)| ((*name).to_owned(), u64::from(*value))).collect(),
         congestion: route.congestion.clone(),
-        expires_seconds: route.expires.map(|time| time.as_secs_f64()),
+        expires_seconds: route.expires.map(Figure::from),
     }
 }
 
@@ -63,8 +63,8 @@ fn tcp_metrics(stored: StoredMetrics) -> TcpMetrics {
         ssthresh_segments: stored.ssthresh,
         cwnd_segments: stored.cwnd,
         reordering_segments: stored.reordering,
-        rtt_seconds: stored.rtt.and_then(|time| Figure::new(time.as_secs_f64())),
-        age_seconds: stored.age.and_then(|time| Figure::new(time.as_secs_f64())),
+        rtt_seconds: stored.rtt.map(Figure::from),
+        age_seconds: stored.age.map(Figure::from),
     }
 }
 

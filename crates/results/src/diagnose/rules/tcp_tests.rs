@@ -341,8 +341,8 @@ pub(super) const PATH_RULES: &[Rule] = &[
             of("probes of a larger size that got lost without an ICMP message", MinCount(ANY)),
             of("path MTU of TCP / largest packet that passed", MinFactor(EQUAL)),
         ],
-        needs: &[PathProbes, TcpInfo],
-        needs_one_of: &[],
+        needs: &[],
+        needs_one_of: &[TcpInfo, PathProbes],
         source: "RFC 2923 section 2.1; RFC 8899",
     },
     Rule {
