@@ -25,7 +25,7 @@ use super::options::DoctorOptions;
 use super::trains::BeforeTrains;
 use crate::error_text::error_chain;
 use crate::test::TestVerbError;
-use crate::test::path::{KnownPaths, is_silent, with_tcp_mtu};
+use crate::test::path::{KnownPaths, with_tcp_mtu};
 
 /// Interval of the figures of a TCP load: short outages and the growth of windows are visible.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -67,7 +67,7 @@ impl Examination<'_> {
             match self.load(direction, &load) {
                 Ok(evidence) => loads.push(evidence),
                 // The probes explain a load without data.
-                Err(error) if is_silent(&error) && has_black_hole(found_path.as_ref(), direction) => {
+                Err(error) if !self.is_stopped() && has_black_hole(found_path.as_ref(), direction) => {
                     loads.push(self.empty_load(direction, rtt));
                     self.add_unseen(&mut unseen, DoctorPart::Load(direction), &error);
                 }

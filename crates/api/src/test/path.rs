@@ -85,7 +85,7 @@ pub(super) fn explain(error: TestError, target: &Target, direction: TestDirectio
 }
 
 /// Returns true if a stream or the server was silent for too long.
-pub(crate) fn is_silent(error: &TestError) -> bool {
+fn is_silent(error: &TestError) -> bool {
     match error {
         TestError::Stream { source, .. } => {
             matches!(source.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)

@@ -10,6 +10,7 @@ use lfn_results::measure::{
     EndReport, Interval, Kernel, PayloadData, StreamReport, StreamSample, TestDirection, TestLoad, TestRequest,
 };
 use lfn_session::limits::rate_limiter::RateLimiter;
+use lfn_session::transport::DEAD_PEER_TIMEOUT;
 use lfn_session::transport::Handle;
 use lfn_sys::clock::monotonic_nanos;
 use lfn_sys::tcp;
@@ -23,6 +24,9 @@ use crate::load::{
 
 /// Maximum sleep of the control thread, so that it notices the start and the end soon.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Maximum time from the opening of a stream to its first data: several round trips, a lost SYN and its retransmission.
+const MAX_FIRST_DATA_DELAY: Duration = Duration::from_secs(7);
 
 /// Streams of one end and their figures.
 #[derive(Debug)]
@@ -67,6 +71,12 @@ pub(super) fn new_load(
         with_block_times: request.blocks,
         lockstep: request.lockstep,
         end_after: max_time.map_or(Duration::MAX, |max_time| origin.elapsed().saturating_add(max_time)),
+        // A receiver without data gives up soon after the end of a short test.
+        read_timeout: Some(
+            request
+                .time()
+                .map_or(DEAD_PEER_TIMEOUT, |time| DEAD_PEER_TIMEOUT.min(time.saturating_add(MAX_FIRST_DATA_DELAY))),
+        ),
         ..LoadOptions::default()
     };
     let load = LoadState::new(options, origin, rate_limiter);

@@ -24,7 +24,7 @@ impl Shortfall {
     /// Returns the shortfall of a test with a known capacity; none if the goodput is in the range or above it.
     ///
     /// The settled part begins after start-up and contains each later interval. The steady part begins where the rate is
-    /// near its later median, so it may leave out the first of several outages.
+    /// near its later median, so the first of several outages may be before it.
     pub(super) fn of(figures: &Figures) -> Option<Shortfall> {
         if figures.kind != LoadKind::Tcp || figures.streams.is_empty() {
             return None;

@@ -1,10 +1,9 @@
 //! Result of `lfn doctor` as text: the verdict of each direction, then the findings, then what was not seen.
 
 use lfn_base::units::{BitRate, show_duration};
-use lfn_results::diagnose::VerdictLimit;
 use lfn_results::evidence::HostNames;
 use lfn_results::measure::TestDirection;
-use lfn_results::report::{DirectedFinding, DoctorDocument, Run};
+use lfn_results::report::{DirectedFinding, DoctorDocument, Run, Unseen};
 
 use crate::print::label_columns::{Page, wrap};
 use crate::print::settings::is_quiet;
@@ -27,13 +26,20 @@ pub fn page(document: &DoctorDocument) -> String {
         page.commands(wrap(&hidden(document), columns()));
     }
     for unseen in &document.unseen {
-        let text = format!("not examined: {}. {}. Therefore {}.", unseen.part, unseen.reason, unseen.consequence);
-        page.commands(wrap(&text, columns()));
+        page.commands(wrap(&unseen_line(unseen), columns()));
     }
     for line in missing(document) {
         page.commands(wrap(&line, columns()));
     }
     page.text().trim_end().to_owned() + "\n"
+}
+
+/// Returns the line of a part without a result. Missing facts of a host have the same consequence, which is not repeated.
+fn unseen_line(unseen: &Unseen) -> String {
+    match unseen.part.strip_prefix("facts of ") {
+        Some(host) => format!("not read on {host}: {}", unseen.reason),
+        None => format!("not examined: {}. {}. Therefore {}.", unseen.part, unseen.reason, unseen.consequence),
+    }
 }
 
 /// Returns the line of a direction: its goodput, the possible goodput, and the limit.
@@ -43,11 +49,7 @@ fn verdict(run: &Run) -> String {
         run.evidence.path.map(|path| format!(" of {} possible", path.payload_capacity())).unwrap_or_default();
     let goodput = run.steady_goodput;
     let rtt = show_duration(run.base_rtt);
-    let limit = match run.diagnosis.verdict.limit {
-        VerdictLimit::Finding => run.diagnosis.verdict.summary.clone(),
-        _ => run.diagnosis.verdict.summary.clone(),
-    };
-    format!("{hosts}: {goodput}{possible}, RTT {rtt}: {limit}")
+    format!("{hosts}: {goodput}{possible}, RTT {rtt}: {}", run.diagnosis.verdict.summary)
 }
 
 /// Returns the names of the sender and the receiver.
@@ -73,15 +75,18 @@ fn add_finding(page: &mut Page, number: usize, directed: &DirectedFinding, docum
     if let Some(afterwards) = afterwards(directed) {
         page.commands(indented(&afterwards));
     }
+    if let Some(confirmation) = &finding.confirmation {
+        page.commands(indented(&format!("more certain: {confirmation}")));
+    }
     page.gap();
 }
 
-/// Returns the goodput that is predicted after the remedy.
+/// Returns the goodput that is predicted without the cause.
 fn afterwards(directed: &DirectedFinding) -> Option<String> {
     let (predicted, gain) = (directed.finding.predicted?, directed.finding.gain?);
     Some(match gain {
-        BitRate(0) => "predicted afterwards: the same goodput".to_owned(),
-        gain => format!("predicted afterwards: {predicted} (+{gain})"),
+        BitRate(0) => "predicted without this cause: the same goodput".to_owned(),
+        gain => format!("predicted without this cause: {predicted} (+{gain})"),
     })
 }
 

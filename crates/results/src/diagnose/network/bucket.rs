@@ -5,8 +5,8 @@ use std::time::Duration;
 use lfn_base::units::{BitRate, show_duration};
 use serde_json::json;
 
+use super::flat_rtt::has_flat_rtt;
 use super::loss_kind::{is_bbr, lost_run};
-use super::queue::has_flat_rtt;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::trains::{MAX_POLICED_DELAY, MIN_DROPPED_EXCESS, MIN_QUEUED_DELAY};

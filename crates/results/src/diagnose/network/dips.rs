@@ -14,7 +14,7 @@ pub(in crate::diagnose) const MIN_OUTAGES: usize = 2;
 pub(in crate::diagnose) const MAX_GOODPUT_SHARE: f64 = 0.85;
 /// Maximum share of the other intervals with losses: random loss has losses in almost every interval.
 pub(in crate::diagnose) const MAX_LOSSY_SHARE: f64 = 0.5;
-/// Minimum other intervals.
+/// Minimum number of intervals without a part of an outage.
 pub(in crate::diagnose) const MIN_OTHER_INTERVALS: usize = 2;
 /// Intervals after an outage in which the streams repair its losses.
 const RECOVERY: usize = 1;

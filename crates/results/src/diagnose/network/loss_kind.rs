@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::delivery::path_finding;
-use super::queue::has_flat_rtt;
+use super::flat_rtt::has_flat_rtt;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, figures_map, path};
 use crate::evidence::figures::Figures;

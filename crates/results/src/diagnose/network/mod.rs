@@ -6,6 +6,7 @@
 pub(super) mod bucket;
 pub(super) mod delivery;
 pub(super) mod dips;
+pub(super) mod flat_rtt;
 pub(super) mod loss_kind;
 pub(super) mod queue;
 pub(super) mod return_path;

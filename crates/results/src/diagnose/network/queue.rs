@@ -6,16 +6,13 @@ use lfn_base::units::{Bytes, show_duration};
 use serde_json::json;
 
 use super::bucket::{MIN_CONSTANT_SHARE, MIN_DELAY, MIN_DELAY_SHARE};
+use super::flat_rtt::has_flat_rtt;
 use super::loss_kind::{MIN_RUN, is_bbr, lost_run};
 use crate::diagnose::path::{MAX_RETRANSMITTED_SHARE, retransmitted_later};
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::Figures;
 
-/// Maximum RTT of the settled intervals without a queue, in base RTTs.
-pub(in crate::diagnose) const MAX_FLAT_FACTOR: f64 = 1.15;
-/// Added to this RTT: delayed acknowledgements and pauses of a host.
-const FLAT_MARGIN: Duration = Duration::from_millis(1);
 /// Maximum size of a short queue in BDPs. CUBIC keeps a path busy with 0.43, Reno with 1.
 pub(in crate::diagnose) const MAX_SHORT_QUEUE: f64 = 0.25;
 /// Minimum goodput as a share of the payload capacity, for a short queue that BBR overflows.
@@ -26,13 +23,6 @@ pub(in crate::diagnose) const MIN_BBR_RUN: f64 = 6.0;
 pub(in crate::diagnose) const MAX_CONSTANT_SHARE: f64 = MIN_CONSTANT_SHARE;
 /// Minimum length in time of a test that shows other traffic, in round trips.
 pub(in crate::diagnose) const MIN_SETTLED: usize = 4;
-
-/// Returns true if no queue delays the packets of the settled intervals.
-pub(super) fn has_flat_rtt(figures: &Figures) -> bool {
-    let flat = figures.base_rtt.mul_f64(MAX_FLAT_FACTOR) + FLAT_MARGIN;
-    let loaded = Duration::try_from_secs_f64(figures.course.median_of(|at| at.rtt.as_secs_f64())).unwrap_or_default();
-    !loaded.is_zero() && loaded <= flat
-}
 
 /// Finds a queue that overflows before the path is full for a round trip.
 pub(in crate::diagnose) fn short_queue(figures: &Figures) -> Option<Finding> {

@@ -3,7 +3,7 @@
 
 use super::rule::Bound::{MaxBytes, MaxCount, MaxFactor, MaxShare, MinCount, MinFactor, MinShare, MinTime};
 use super::rule::{ANY, EQUAL, NOT_FULL, Rule, Threshold, of};
-use crate::diagnose::network::{bucket, delivery, loss_kind, queue, return_path};
+use crate::diagnose::network::{bucket, delivery, flat_rtt, loss_kind, queue, return_path};
 use crate::diagnose::settings::{congestion_fit, link, quota, thresholds};
 use crate::diagnose::{Cause, path};
 use crate::evidence::LoadKind::Tcp;
@@ -14,7 +14,7 @@ use lfn_base::units::Bytes;
 /// Condition of a goodput below the prediction.
 const BELOW: Threshold = of("goodput / minimum of the expected range", MaxShare(EQUAL));
 /// Condition of packets that no queue delays.
-const FLAT: Threshold = of("median RTT / base RTT, less 1 ms", MaxFactor(queue::MAX_FLAT_FACTOR));
+const FLAT: Threshold = of("median RTT / base RTT, less 1 ms", MaxFactor(flat_rtt::MAX_FLAT_FACTOR));
 /// Rules that emulated faults have tried, and their sources.
 pub(super) const EMULATED: &str =
     "measured over emulated paths of 10 to 200 Mb/s and 5 to 300 ms with CUBIC, Reno and BBR";

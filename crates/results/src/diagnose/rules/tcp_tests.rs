@@ -5,7 +5,7 @@ use lfn_base::units::Bytes;
 use super::rule::Bound::{MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinRate, MinShare, MinTime};
 use super::rule::{ANY, EQUAL, MEASURED, NOT_FULL, Rule, Threshold, of};
 use super::tcp_faults::EMULATED;
-use crate::diagnose::network::{dips, loss_kind, queue};
+use crate::diagnose::network::{dips, flat_rtt, loss_kind};
 use crate::diagnose::{
     Cause, black_hole, buffers, drops, host, limit, lockstep, outage, path, processor, shortfall, startup, unexplained,
     window,
@@ -240,7 +240,7 @@ const LOSS_RUNS: &[Threshold] = &[
     of("or, without BBR: losses of a recovery", MinFactor(loss_kind::MIN_RUN)),
     of("with goodput / minimum of the expected range", MaxShare(EQUAL)),
     of("with intervals with retransmissions", MinShare(loss_kind::MIN_LOSSY_SHARE)),
-    of("with median RTT / base RTT, less 1 ms", MaxFactor(queue::MAX_FLAT_FACTOR)),
+    of("with median RTT / base RTT, less 1 ms", MaxFactor(flat_rtt::MAX_FLAT_FACTOR)),
 ];
 /// Number of conditions that hold together.
 const EACH: u64 = 1;

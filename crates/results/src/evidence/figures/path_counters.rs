@@ -17,7 +17,7 @@ pub struct PathCounters {
     pub duplicates: u64,
     /// Segments that arrived after later ones, as the sender found.
     pub reordered: u64,
-    /// Retransmission timeouts.
+    /// Retransmission timeouts of all streams (`TcpTotalRto`).
     pub timeouts: u64,
     /// Segments that the receiver confirmed.
     pub delivered: u64,

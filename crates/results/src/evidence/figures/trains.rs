@@ -56,7 +56,7 @@ pub struct TrainPlateau {
 }
 
 impl TrainFigures {
-    /// Reduces the trains.
+    /// Reduces the trains of a direction to the figures of the rules.
     pub(super) fn of(evidence: &TrainEvidence) -> TrainFigures {
         let bytes = evidence.sent.as_ref().map(|sent| sent.datagram_bytes);
         let plateau = TrainPlateau::of(&evidence.trains, bytes);
