@@ -38,6 +38,12 @@ const UNREADABLE: &str = "a fault of these settings is found only by its effects
 /// Both directions, in the order of their examination.
 const DIRECTIONS: [TestDirection; 2] = [TestDirection::Forward, TestDirection::Reverse];
 
+/// Facts of both hosts and path MTUs, as far as they are known.
+struct Surroundings {
+    facts: Option<Box<PerEnd<Option<HostFacts>>>>,
+    path: Option<PathReport>,
+}
+
 /// An examination that runs.
 pub(super) struct Examination<'a> {
     pub(super) options: &'a DoctorOptions,
@@ -61,7 +67,7 @@ impl Examination<'_> {
         let far = self.origin.hosts.far.clone();
         (self.on_event)(&DoctorEvent::Planned { far: &far, rtt, load: &load });
         let mut unseen = Vec::new();
-        let (facts, found_path) = self.hosts_and_path(&mut unseen);
+        let Surroundings { facts, path: found_path } = self.hosts_and_path(&mut unseen);
         let (mut loads, mut failure) = (Vec::new(), None);
         for direction in DIRECTIONS {
             match self.load(direction, &load) {
@@ -116,10 +122,7 @@ impl Examination<'_> {
     }
 
     /// Reads the facts of both hosts, and searches the path MTU of both directions at the same time.
-    fn hosts_and_path(
-        &mut self,
-        unseen: &mut Vec<Unseen>,
-    ) -> (Option<Box<PerEnd<Option<HostFacts>>>>, Option<PathReport>) {
+    fn hosts_and_path(&mut self, unseen: &mut Vec<Unseen>) -> Surroundings {
         (self.on_event)(&DoctorEvent::Begin(DoctorPart::Facts));
         let options = DiscoveryOptions { names: false, traces: false, mtu_time: MTU_TIME };
         let target = self.target;
@@ -138,7 +141,7 @@ impl Examination<'_> {
             None => None,
         };
         unseen.extend(facts.iter().flat_map(|facts| unreadable(facts)));
-        (facts, self.path_report(path, unseen))
+        Surroundings { facts, path: self.path_report(path, unseen) }
     }
 
     /// Returns the result of the search of the path MTU, and lists its failure.

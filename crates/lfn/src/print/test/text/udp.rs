@@ -270,7 +270,7 @@ mod tests {
         };
         let none = ramp(None, None, &[]);
         assert_eq!(last(&none), "ended early before the end of its first step: no result");
-        let low = ramp(Some(64_000_000), None, &[passed.clone()]);
+        let low = ramp(Some(64_000_000), None, std::slice::from_ref(&passed));
         assert_eq!(last(&low), "ended early after 1 step: 64 Mb/s of payload passed, higher rates were not tested");
         let next = RampReport { unfinished_step: Some(BitRate(128_000_000)), ..low.clone() };
         assert!(last(&next).ends_with("higher rates were not tested; the step at 128 Mb/s is unfinished"));
