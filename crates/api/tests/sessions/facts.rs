@@ -31,10 +31,13 @@ fn both_ends_report_their_facts() {
 }
 
 #[test]
-fn facts_need_no_right_beyond_a_token() {
-    let rights: Rights = "create".parse().unwrap();
-    let server = TestServer::start(ServerConfig { rights, ..support::config() }, service::serve);
-    assert!(facts::of_both_ends(&server.target()).unwrap().far.is_some());
+fn facts_need_the_right_to_test() {
+    for (rights, permitted) in [("test", true), ("create", false)] {
+        let rights: Rights = rights.parse().unwrap();
+        let server = TestServer::start(ServerConfig { rights, ..support::config() }, service::serve);
+        let found = facts::of_both_ends(&server.target());
+        assert_eq!(found.is_ok_and(|ends| ends.far.is_some()), permitted, "{rights:?}");
+    }
 }
 
 /// An earlier version cannot parse the request.

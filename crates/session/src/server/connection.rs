@@ -227,8 +227,9 @@ fn check_rights(holder: &TokenHolder, request: &Request) -> Result<(), Refusal> 
     let may_read_from =
         |from: &[RemoteSource]| read || (test && !from.iter().any(|from| matches!(from, RemoteSource::File { .. })));
     let (allowed, what) = match request {
-        Request::Path(_) | Request::Facts(_) => (true, ""),
+        Request::Path(_) => (true, ""),
         Request::Test(_) => (test, "tests"),
+        Request::Facts(_) => (test, "facts of the host"),
         Request::IssueToken(token_request) => (may_write_to(&token_request.to), "uploads"),
         Request::Copy(copy) => match &copy.job {
             CopyJob::Put { to } => (may_write_to(to), "uploads"),
