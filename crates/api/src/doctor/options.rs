@@ -12,17 +12,19 @@ const QUICK_TIME: Duration = Duration::from_secs(15);
 /// Maximum time of a quick examination of a path with a larger RTT than [`LONG_RTT`].
 const QUICK_TIME_LONG_RTT: Duration = Duration::from_secs(30);
 /// RTT above which a quick examination takes longer.
-const LONG_RTT: Duration = Duration::from_millis(300);
+const LONG_RTT: Duration = Duration::from_millis(100);
 /// Round trips of all sessions for their set-up and their end.
 const SETUP_ROUND_TRIPS: u32 = 24;
 /// Time of the hosts for all sessions, and for the path MTU.
-const SETUP_TIME: Duration = Duration::from_secs(3);
+const SETUP_TIME: Duration = Duration::from_secs(2);
 /// Bounds of the TCP load in one direction.
-const TCP_TIME: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(16)];
+const TCP_TIME: [Duration; 2] = [Duration::from_millis(2500), Duration::from_secs(16)];
 /// Maximum round trips of the TCP load in one direction: a longer load shows nothing more.
 const MAX_TCP_ROUND_TRIPS: u32 = 200;
 /// Minimum time of the TCP load in one direction, unless the time is short.
 const MIN_TCP_TIME: Duration = Duration::from_secs(8);
+/// Time of the TCP load in one direction of a quick examination, without the round trips of its start.
+const QUICK_TCP_TIME: Duration = Duration::from_secs(4);
 /// Minimum rate of `--max-load`: the trains need datagrams, and the control connection needs room.
 pub const MIN_MAX_LOAD: BitRate = BitRate(100_000);
 
@@ -33,7 +35,7 @@ pub struct DoctorOptions {
     pub server: String,
     /// Time of the TCP load in each direction; none to choose it by the RTT.
     pub time: Option<Duration>,
-    /// Examine within 15 s, or 30 s on a path with an RTT above 300 ms.
+    /// Examine within 15 s, or 30 s on a path with an RTT above 100 ms.
     pub quick: bool,
     /// Maximum rate of the load.
     pub max_load: Option<BitRate>,
@@ -63,7 +65,10 @@ impl DoctorOptions {
         let trains = (Duration::from_secs(2) + rtt * 4).min(total.saturating_sub(setup) / 4);
         let left = (total.saturating_sub(setup) / 2).saturating_sub(trains);
         let [min, max] = TCP_TIME;
-        let enough = (rtt * MAX_TCP_ROUND_TRIPS).max(MIN_TCP_TIME);
+        let enough = match self.quick {
+            true => QUICK_TCP_TIME + rtt * 10,
+            false => (rtt * MAX_TCP_ROUND_TRIPS).max(MIN_TCP_TIME),
+        };
         let tcp = self.time.unwrap_or_else(|| left.min(enough).clamp(min, max));
         let total = (setup + (tcp + trains) * 2).max(rtt);
         PlannedLoad { max_rate: self.max_load, tcp, trains, total }
@@ -76,13 +81,13 @@ mod tests {
 
     #[test]
     fn examination_fits_into_its_time_at_any_rtt() {
-        for millis in [0, 1, 20, 100, 299, 301, 450, 600] {
+        for millis in [0, 1, 20, 100, 101, 300, 450, 600] {
             let rtt = Duration::from_millis(millis);
             let normal = DoctorOptions::new("far");
             let quick = DoctorOptions { quick: true, ..DoctorOptions::new("far") };
             let (normal, quick) = (normal.planned_load(rtt), quick.planned_load(rtt));
             assert!(normal.total <= Duration::from_secs(60), "{millis} ms: {normal:?}");
-            let max_quick = if millis > 300 { 30 } else { 15 };
+            let max_quick = if millis > 100 { 30 } else { 15 };
             assert!(quick.total <= Duration::from_secs(max_quick), "{millis} ms: {quick:?}");
             assert!(quick.tcp <= normal.tcp && quick.tcp >= TCP_TIME[0], "{millis} ms: {quick:?} {normal:?}");
         }

@@ -19,7 +19,8 @@ const STREAMS_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum time between the answer to a stream's hello and the stream's arrival at the session's thread.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves one test with datagrams.
+/// Serves one test with datagrams. Not inlined, so that the stack of a test of TCP has no room for its state.
+#[inline(never)]
 pub(in crate::tester) fn serve(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestError> {
     let sends = request.direction == TestDirection::Reverse;
     let datagrams = session.expect_datagrams(0..request.streams);
