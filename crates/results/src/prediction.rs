@@ -69,8 +69,8 @@ const LOCKSTEP_WAKE_UPS: Duration = Duration::from_millis(1);
 /// Range of BBR in lock-step. Measured: 87 % to 112 % of the prediction.
 const BBR_LOCKSTEP_BELOW: f64 = 0.15;
 const BBR_LOCKSTEP_ABOVE: f64 = 0.2;
-/// Headers of IPv4 and TCP, which an MSS does not include.
-const MSS_HEADERS: u32 = 40;
+/// Headers of IPv4 and TCP, bytes, which an MSS does not include.
+pub(crate) const MSS_HEADERS: u32 = 40;
 
 /// Predicts the steady goodput of a test and the range around it; `None` if the capacity of its path is unknown.
 ///

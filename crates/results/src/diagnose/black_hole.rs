@@ -5,9 +5,7 @@ use serde_json::json;
 
 use super::{Cause, Confidence, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::Figures;
-
-/// Headers of IPv4 and TCP in a packet, bytes, without options.
-const HEADERS: u32 = 40;
+use crate::prediction::MSS_HEADERS;
 
 /// MTU of Ethernet, bytes: usual size of the packets of TCP if the load has no figures.
 const ETHERNET_MTU: u32 = 1500;
@@ -19,7 +17,7 @@ pub(super) fn black_hole(figures: &Figures) -> Option<Finding> {
     let path_mtu = figures.streams.iter().map(|flow| flow.pmtu).max().unwrap_or(ETHERNET_MTU);
     let segment = figures.streams.iter().map(|flow| flow.mss).max().unwrap_or(ETHERNET_MTU);
     // TCP has found the size with its own probes (RFC 4821), or its peer offered small segments.
-    if path_mtu <= passed || segment.saturating_add(HEADERS) <= passed {
+    if path_mtu <= passed || segment.saturating_add(MSS_HEADERS) <= passed {
         return None;
     }
     let summary = format!(
@@ -30,7 +28,8 @@ pub(super) fn black_hole(figures: &Figures) -> Option<Finding> {
     let command = "sysctl -w net.ipv4.tcp_mtu_probing=1   # permanent: let the firewalls pass ICMP (RFC 4890)";
     let remedy = Remedy { command: command.to_owned(), host: Some(figures.sender.name.clone()) };
     let predicted = figures.possible_goodput().map(|possible| {
-        let smaller = f64::from(passed.saturating_sub(HEADERS)) / f64::from(path_mtu.saturating_sub(HEADERS).max(1));
+        let smaller =
+            f64::from(passed.saturating_sub(MSS_HEADERS)) / f64::from(path_mtu.saturating_sub(MSS_HEADERS).max(1));
         BitRate((possible.as_f64() * smaller.min(1.0)) as u64)
     });
     let mut finding = finding(figures, Cause::BlackHole, summary, remedy, predicted);

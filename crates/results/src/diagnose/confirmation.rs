@@ -1,5 +1,7 @@
 //! Confidence of the findings of a test of TCP, and the step that would increase it.
 
+use lfn_base::units::BitRate;
+
 use super::{Cause, Confidence, Finding};
 use crate::evidence::figures::Figures;
 
@@ -43,7 +45,7 @@ fn confirmation(figures: &Figures, cause: Cause) -> String {
         }
         Cause::Loss | Cause::RandomLoss | Cause::LossBursts => {
             let half = figures.steady_goodput().0 / 2 / 1000 * 1000;
-            let rate = lfn_base::units::BitRate(half.max(8000)).to_argument();
+            let rate = BitRate(half.max(8000)).to_argument();
             format!(
                 "datagrams at half of the goodput show if the loss depends on the rate: {}",
                 repeat(&format!("--udp --pacing {rate}"))
@@ -51,7 +53,7 @@ fn confirmation(figures: &Figures, cause: Cause) -> String {
         }
         Cause::Reordering | Cause::Duplicates | Cause::Jitter | Cause::Retransmissions => {
             let quarter = figures.steady_goodput().0 / 4 / 1000 * 1000;
-            let rate = lfn_base::units::BitRate(quarter.max(8000)).to_argument();
+            let rate = BitRate(quarter.max(8000)).to_argument();
             format!(
                 "datagrams at a low rate show order and jitter without a queue: {}",
                 repeat(&format!("--udp --pacing {rate}"))

@@ -8,6 +8,7 @@ use lfn_base::tcp_model::{self, Congestion, congestion_loss_budget};
 use lfn_base::units::{BitRate, Ratio, show_duration};
 use serde_json::json;
 
+use super::remedy::rate_below;
 use super::{Cause, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::{FULL_SHARE, Figures, HostFigures, SendTotals, StreamFigures};
 
@@ -46,8 +47,6 @@ pub(super) const MIN_LOST_SEGMENTS: u64 = 3;
 pub(super) const MAX_RETRANSMITTED_SHARE: f64 = 0.01;
 /// Minimum number of retransmitted segments that is reported.
 pub(super) const MIN_RETRANSMITTED_SEGMENTS: u64 = 20;
-/// Pacing of a remedy as a share of the goodput: below the capacity, so that no queue grows.
-const PACED_SHARE: f64 = 0.95;
 /// RTT under load in base RTTs that shows a standing queue.
 pub(super) const STANDING_QUEUE_RTT_FACTOR: f64 = 2.0;
 /// Minimum delay of a standing queue: half of the CoDel interval (RFC 8289 section 4.2). A shorter delay disturbs no
@@ -177,7 +176,7 @@ pub(super) fn retransmissions(figures: &Figures) -> Option<Finding> {
         show_duration(loaded),
     );
     let each = figures.steady_goodput().0 / u64::from(figures.stream_count().max(1));
-    let paced = BitRate((each as f64 * PACED_SHARE) as u64 / 1000 * 1000).to_argument();
+    let paced = rate_below(BitRate(each));
     let remedy = figures.repeat_command(&format!("--pacing {paced}"));
     // The data arrives once in any case: retransmissions cost capacity, not goodput that is known.
     let mut finding = finding(figures, Cause::Retransmissions, summary, remedy, Some(figures.steady_goodput()));
@@ -295,7 +294,7 @@ pub(super) fn queueing(figures: &Figures) -> Option<Finding> {
         },
         _ => {
             let each = figures.steady_goodput().0 / u64::from(figures.stream_count().max(1));
-            let paced = BitRate((each as f64 * PACED_SHARE) as u64 / 1000 * 1000).to_argument();
+            let paced = rate_below(BitRate(each));
             figures.repeat_command(&format!("--pacing {paced}"))
         }
     };

@@ -1,8 +1,18 @@
 //! Remedies that repeat the load with other flags.
 
+use lfn_base::units::BitRate;
+
 use super::Remedy;
 use crate::evidence::figures::Figures;
 use crate::evidence::{LoadKind, TypedArgument};
+
+/// Share of a rate at which a sender stays below it, with headers.
+const PACED_SHARE: f64 = 0.95;
+
+/// Returns a rate a little below `rate` as the value of a flag, in whole kb/s.
+pub(super) fn rate_below(rate: BitRate) -> String {
+    BitRate((rate.as_f64() * PACED_SHARE) as u64 / 1000 * 1000).to_argument()
+}
 
 /// Flags that another flag replaces: the flag of a remedy, and the flags that are removed with it.
 const REPLACED_FLAGS: &[(&str, &[&str])] = &[

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use lfn_base::units::{BitRate, show_duration};
+use lfn_base::units::{BitRate, Bytes, show_duration};
 use serde_json::json;
 
 use super::flat_rtt::has_flat_rtt;
 use super::loss_kind::{is_bbr, lost_run};
+use crate::diagnose::remedy::rate_below;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::trains::{MAX_POLICED_DELAY, MIN_DROPPED_EXCESS, MIN_QUEUED_DELAY};
@@ -33,8 +34,6 @@ pub(in crate::diagnose) const MAX_BBR_RWND_SHARE: f64 = 0.1;
 pub(in crate::diagnose) const MIN_DELAY_SHARE: f64 = 0.25;
 /// Minimum of the same delay.
 pub(in crate::diagnose) const MIN_DELAY: Duration = Duration::from_millis(5);
-/// Share of the rate of a bucket at which a sender stays below it, with headers.
-const PACED_SHARE: f64 = 0.95;
 
 /// Finds a bucket without a queue: the trains lose their excess without delay, or the losses of a constant rate come
 /// without a queue.
@@ -71,7 +70,7 @@ pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
     let by_trains = limiting_plateau(figures).filter(|at| at.delay_of_excess >= MIN_QUEUED_DELAY);
     if let Some(plateau) = by_trains {
         let burst = match plateau.burst_bytes {
-            Some(bytes) => format!(", after a burst of {} without delay", lfn_base::units::Bytes(bytes)),
+            Some(bytes) => format!(", after a burst of {} without delay", Bytes(bytes)),
             None => String::new(),
         };
         let summary = format!(
@@ -158,7 +157,7 @@ fn data_delay(figures: &Figures) -> Option<Duration> {
 
 fn bucket(figures: &Figures, cause: Cause, summary: String, rate: BitRate, confidence: Confidence) -> Finding {
     let interface = figures.sender.interface.as_ref().map_or("eth0", |interface| interface.name.as_str());
-    let paced = BitRate((rate.as_f64() * PACED_SHARE) as u64 / 1000 * 1000).to_argument();
+    let paced = rate_below(rate);
     let remedy = Remedy {
         command: format!("tc qdisc replace dev {interface} root fq maxrate {paced}   # or order a higher rate"),
         host: Some(figures.sender.name.clone()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_base::units::show_duration;
+use lfn_base::units::{BitRate, show_duration};
 use serde_json::json;
 
 use crate::diagnose::shortfall::Shortfall;
@@ -161,7 +161,7 @@ pub(super) fn path_finding(figures: &Figures, cause: Cause, summary: String, rem
     let mut finding = finding(figures, cause, summary, remedy, predicted);
     if let Some(shortfall) = shortfall {
         let gain = shortfall.predicted.goodput.0.saturating_sub(shortfall.goodput.0);
-        finding.gain = Some(lfn_base::units::BitRate(gain));
+        finding.gain = Some(BitRate(gain));
     }
     finding
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use lfn_base::units::{Bytes, show_duration};
+use lfn_base::units::{BitRate, Bytes, show_duration};
 use serde_json::json;
 
 use super::bucket::{MIN_CONSTANT_SHARE, MIN_DELAY, MIN_DELAY_SHARE};
 use super::flat_rtt::has_flat_rtt;
 use super::loss_kind::{MIN_RUN, is_bbr, lost_run};
 use crate::diagnose::path::{MAX_RETRANSMITTED_SHARE, retransmitted_later};
+use crate::diagnose::remedy::rate_below;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::Figures;
@@ -66,7 +67,7 @@ pub(in crate::diagnose) fn short_queue(figures: &Figures) -> Option<Finding> {
     );
     let remedy = if is_bbr(figures) {
         let each = goodput.as_f64() / f64::from(figures.stream_count().max(1));
-        let paced = lfn_base::units::BitRate((each * 0.95) as u64 / 1000 * 1000).to_argument();
+        let paced = rate_below(BitRate(each as u64));
         figures.repeat_command(&format!("--pacing {paced}"))
     } else {
         figures.repeat_command("--congestion bbr")
