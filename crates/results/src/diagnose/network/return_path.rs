@@ -15,6 +15,9 @@ use crate::evidence::figures::Figures;
 pub(in crate::diagnose) const MIN_LOST_SHARE: f64 = 0.05;
 /// Minimum number of lost acknowledgements: some are on their way when the test ends.
 pub(in crate::diagnose) const MIN_LOST: u64 = 100;
+/// Minimum time of a test with lost acknowledgements, in base RTTs. Those of the last round trip are on their way at the end,
+/// and in a short test that still grows they are many.
+pub(in crate::diagnose) const MIN_ROUND_TRIPS: f64 = 15.0;
 /// Minimum share of lost acknowledgements over the share of retransmitted data.
 pub(in crate::diagnose) const MIN_LOST_FACTOR: f64 = 2.0;
 /// Minimum growth of the RTT over the wait of the acknowledgements.
@@ -37,7 +40,9 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
     let lost_share = lost as f64 / answered.max(1) as f64;
     // A path that loses as many data packets has no fault of its return path alone.
     let data_share = figures.counters.retransmitted as f64 / figures.counters.sent.max(1) as f64;
-    let is_lossy = lost >= MIN_LOST && lost_share >= MIN_LOST_SHARE && lost_share >= MIN_LOST_FACTOR * data_share;
+    let is_long = figures.elapsed.as_secs_f64() >= MIN_ROUND_TRIPS * figures.base_rtt.as_secs_f64();
+    let is_lossy =
+        is_long && lost >= MIN_LOST && lost_share >= MIN_LOST_SHARE && lost_share >= MIN_LOST_FACTOR * data_share;
     let deviation = figures.course.median_of(|at| at.rtt_deviation.as_secs_f64());
     let risen = figures.rtt_under_load().saturating_sub(figures.base_rtt).as_secs_f64();
     let waits = figures.course.waits().filter(|waits| {

@@ -71,6 +71,7 @@ pub(super) const RULES: &[Rule] = &[
             of("lost acknowledgements", MinCount(return_path::MIN_LOST)),
             of("lost acknowledgements / sent acknowledgements", MinShare(return_path::MIN_LOST_SHARE)),
             of("with this share / retransmitted share of the data", MinFactor(return_path::MIN_LOST_FACTOR)),
+            of("and time of the test / base RTT", MinFactor(return_path::MIN_ROUND_TRIPS)),
             of("or wait of the acknowledgements", MinTime(bucket::MIN_DELAY)),
             of("with wait of the acknowledgements / base RTT", MinFactor(bucket::MIN_DELAY_SHARE)),
             of("and wait of the data / wait of the acknowledgements", MaxShare(return_path::MAX_DATA_WAIT)),
