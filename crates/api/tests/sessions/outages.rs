@@ -329,8 +329,9 @@ fn for_each_direction(
 fn reset_streams_are_replaced() {
     for_each_direction(Fault::Reset, 500_000, 5, u64::MAX, |path, outcome| {
         assert_eq!(path.state.triggered.load(Ordering::SeqCst), 5);
-        // A new stream may be rejected if the server has not noticed the end of the old one.
-        assert!(outcome.reconnects == 0 && (3..20).contains(&outcome.replaced), "{}", outcome.replaced);
+        // A new stream is rejected until the server has noticed the end of the old one, so the number of replaced
+        // streams has no fixed limit: it depends on the load of the machine. `stream_pool` tests the redial delay.
+        assert!(outcome.reconnects == 0 && outcome.replaced >= 3, "{}", outcome.replaced);
     });
 }
 
