@@ -30,6 +30,8 @@ pub enum DoctorPart {
     Load(TestDirection),
     /// Trains of datagrams in one direction.
     Trains(TestDirection),
+    /// Trains of datagrams in both directions at the same time.
+    BothTrains,
 }
 
 impl DoctorPart {
@@ -41,6 +43,7 @@ impl DoctorPart {
             DoctorPart::Load(TestDirection::Reverse) => "TCP from far to near",
             DoctorPart::Trains(TestDirection::Forward) => "datagrams from near to far",
             DoctorPart::Trains(TestDirection::Reverse) => "datagrams from far to near",
+            DoctorPart::BothTrains => "datagrams in both directions",
         }
     }
 
@@ -49,7 +52,9 @@ impl DoctorPart {
         match self {
             DoctorPart::Facts => "settings and limits of the hosts are found only by their effects",
             DoctorPart::Load(_) => "the limit of this direction is unknown",
-            DoctorPart::Trains(_) => "a policer, a shaper, random loss and a short queue look alike in this direction",
+            DoctorPart::Trains(_) | DoctorPart::BothTrains => {
+                "a policer, a shaper, random loss and a short queue look alike in this direction"
+            }
         }
     }
 }

@@ -9,7 +9,6 @@ use lfn_measure::facts;
 use lfn_measure::path::{self, DiscoveryOptions};
 use lfn_measure::tester::{self, Test, TestError, TestProgress};
 use lfn_results::evidence::figures::Figures;
-use lfn_results::evidence::trains::TrainEvidence;
 use lfn_results::evidence::{Evidence, PerEnd, TypedArgument};
 use lfn_results::host::facts::HostFacts;
 use lfn_results::latency::LatencyRequest;
@@ -21,7 +20,7 @@ use lfn_session::dial::{ServerConnection, Target};
 
 use super::error::{DoctorError, DoctorFailure};
 use super::event::{DoctorEvent, DoctorPart};
-use super::options::DoctorOptions;
+use super::options::{Cost, DoctorOptions, Schedule};
 use super::trains::BeforeTrains;
 use crate::error_text::error_chain;
 use crate::test::TestVerbError;
@@ -31,12 +30,13 @@ use crate::test::path::{KnownPaths, with_tcp_mtu};
 const INTERVAL: Duration = Duration::from_millis(250);
 /// Part of a TCP load that its start-up may take.
 const START_UP_PART: u32 = 4;
-/// Maximum time of the search of the path MTU.
+/// Minimum round trips of a load whose start-up is over after this part: slow start to 10,000 packets takes 10.
+const MIN_ROUND_TRIPS: u32 = 40;
+/// Maximum time of the search of the path MTU. Over a black hole, the probes that get lost take about ten round trips.
 const MTU_TIME: Duration = Duration::from_secs(6);
+const QUICK_MTU_TIME: Cost = Cost { time: Duration::from_secs(1), round_trips: 12 };
 /// Consequence of a fact that cannot be read.
 const UNREADABLE: &str = "a fault of these settings is found only by its effects";
-/// Both directions, in the order of their examination.
-const DIRECTIONS: [TestDirection; 2] = [TestDirection::Forward, TestDirection::Reverse];
 
 /// Facts of both hosts and path MTUs, as far as they are known.
 struct Surroundings {
@@ -63,17 +63,20 @@ impl Examination<'_> {
         let connection = ServerConnection::connect(self.target).map_err(|error| failed(TestError::from(error)))?;
         let rtt = connection.handle().min_rtt();
         drop(connection);
-        let load = self.options.planned_load(rtt);
+        let schedule = self.options.schedule(rtt);
         let far = self.origin.hosts.far.clone();
-        (self.on_event)(&DoctorEvent::Planned { far: &far, rtt, load: &load });
+        (self.on_event)(&DoctorEvent::Planned { far: &far, rtt, load: &schedule.load });
         let mut unseen = Vec::new();
-        let Surroundings { facts, path: found_path } = self.hosts_and_path(&mut unseen);
+        let Surroundings { facts, path } = self.hosts_and_path(rtt, &mut unseen);
         let (mut loads, mut failure) = (Vec::new(), None);
-        for direction in DIRECTIONS {
-            match self.load(direction, &load) {
+        for (direction, loads_left) in [(TestDirection::Forward, 2), (TestDirection::Reverse, 1)] {
+            let time = schedule.tcp_time(started.elapsed(), loads_left);
+            (self.on_event)(&DoctorEvent::Begin(DoctorPart::Load(direction)));
+            match self.measure(&self.load(direction, &schedule, time)) {
+                Ok(evidence) if self.options.time.is_none() => loads.push(without_start_up(evidence)),
                 Ok(evidence) => loads.push(evidence),
                 // The probes explain a load without data.
-                Err(error) if !self.is_stopped() && has_black_hole(found_path.as_ref(), direction) => {
+                Err(error) if !self.is_stopped() && has_black_hole(path.as_ref(), direction) => {
                     loads.push(self.empty_load(direction, rtt));
                     self.add_unseen(&mut unseen, DoctorPart::Load(direction), &error);
                 }
@@ -83,22 +86,14 @@ impl Examination<'_> {
                 }
             }
         }
-        for direction in DIRECTIONS {
-            let end = load.total.saturating_sub(started.elapsed());
-            let evidence = loads.iter_mut().find(|evidence| evidence.request.direction == direction);
-            // Without a load, there is no evidence to which the trains belong.
-            if let Some(evidence) = evidence.filter(|_| !end.is_zero() && !self.is_stopped()) {
-                match self.trains(direction, evidence, found_path.as_ref()) {
-                    Ok(trains) => evidence.trains = Some(Box::new(trains)),
-                    Err(error) => self.add_unseen(&mut unseen, DoctorPart::Trains(direction), &error),
-                }
-            }
+        if !self.is_stopped() && started.elapsed() < schedule.load.total {
+            self.trains(&schedule, &mut loads, path.as_ref(), &mut unseen);
         }
         let evidence = loads
             .into_iter()
-            .map(|evidence| self.complete(Evidence { facts: facts.clone(), ..evidence }, found_path.as_ref()))
+            .map(|evidence| self.complete(Evidence { facts: facts.clone(), ..evidence }, path.as_ref()))
             .collect();
-        self.result(load, evidence, unseen, failure)
+        self.result(schedule.load, evidence, unseen, failure)
     }
 
     /// Returns the document, or the failure of the first load if none has a result.
@@ -122,9 +117,10 @@ impl Examination<'_> {
     }
 
     /// Reads the facts of both hosts, and searches the path MTU of both directions at the same time.
-    fn hosts_and_path(&mut self, unseen: &mut Vec<Unseen>) -> Surroundings {
+    fn hosts_and_path(&mut self, rtt: Duration, unseen: &mut Vec<Unseen>) -> Surroundings {
         (self.on_event)(&DoctorEvent::Begin(DoctorPart::Facts));
-        let options = DiscoveryOptions { names: false, traces: false, mtu_time: MTU_TIME };
+        let mtu_time = if self.options.quick { QUICK_MTU_TIME.at(rtt).min(MTU_TIME) } else { MTU_TIME };
+        let options = DiscoveryOptions { names: false, traces: false, mtu_time };
         let target = self.target;
         let (facts, path) = thread::scope(|scope| {
             let facts = scope.spawn(|| facts::of_both_ends(target));
@@ -156,21 +152,21 @@ impl Examination<'_> {
         report
     }
 
-    /// Runs the TCP load of a direction.
-    fn load(&mut self, direction: TestDirection, load: &PlannedLoad) -> Result<Evidence, TestError> {
-        (self.on_event)(&DoctorEvent::Begin(DoctorPart::Load(direction)));
+    /// Returns the TCP load of a direction.
+    fn load(&self, direction: TestDirection, schedule: &Schedule, time: Duration) -> Test {
         let pacing = self.options.max_load.into_iter().collect::<Vec<_>>();
         let socket = SocketRequest { pacing, ..SocketRequest::default() };
         let request = TestRequest {
             direction,
-            load: TestLoad::TimeSeconds(load.tcp),
+            load: TestLoad::TimeSeconds(time),
             interval: INTERVAL,
             socket: socket.clone(),
-            latency: Some(LatencyRequest::default()),
+            latency: schedule.latency_probes.then(LatencyRequest::default),
             ..TestRequest::default()
         };
-        // The time of the load is chosen, so that its start-up is no fault.
-        self.measure(request, socket, Some(load.tcp / START_UP_PART))
+        // A load of few round trips is too short for a fixed part.
+        let omit = (time >= schedule.rtt * MIN_ROUND_TRIPS).then(|| time / START_UP_PART);
+        Test { near_socket: socket, omit, ..self.test(request) }
     }
 
     /// Returns the evidence of a load that delivered no data.
@@ -180,14 +176,39 @@ impl Examination<'_> {
         Evidence { path: self.paths.get(direction), ..evidence }
     }
 
-    /// Sends the trains of a direction.
+    /// Sends the trains of each direction with a load: without one, there is no evidence to which the trains belong.
     fn trains(
         &mut self,
-        direction: TestDirection,
-        load: &Evidence,
+        schedule: &Schedule,
+        loads: &mut [Evidence],
         path: Option<&PathReport>,
-    ) -> Result<TrainEvidence, TestError> {
-        (self.on_event)(&DoctorEvent::Begin(DoctorPart::Trains(direction)));
+        unseen: &mut Vec<Unseen>,
+    ) {
+        let tests: Vec<Test> = loads.iter().map(|load| self.trains_after(load, path)).collect();
+        let results: Vec<_> = match <&[Test; 2]>::try_from(&tests[..]) {
+            Ok(both) if schedule.trains_at_once => {
+                (self.on_event)(&DoctorEvent::Begin(DoctorPart::BothTrains));
+                self.measure_both(both).into()
+            }
+            _ => tests
+                .iter()
+                .map(|test| {
+                    (self.on_event)(&DoctorEvent::Begin(DoctorPart::Trains(test.request.direction)));
+                    self.measure(test)
+                })
+                .collect(),
+        };
+        for (load, result) in loads.iter_mut().zip(results) {
+            match result {
+                Ok(evidence) => load.trains = Some(Box::new(evidence.into_trains())),
+                Err(error) => self.add_unseen(unseen, DoctorPart::Trains(load.request.direction), &error),
+            }
+        }
+    }
+
+    /// Returns the trains for the direction of a load.
+    fn trains_after(&self, load: &Evidence, path: Option<&PathReport>) -> Test {
+        let direction = load.request.direction;
         let before = BeforeTrains {
             goodput: Some(Figures::of(load).steady_goodput()),
             capacity: self.paths.get(direction).map(|path| path.payload_capacity()),
@@ -195,28 +216,36 @@ impl Examination<'_> {
             path_mtu: path.and_then(|report| report.probed_mtu(direction)),
             quick: self.options.quick,
         };
-        let evidence = self.measure(before.request(direction), SocketRequest::default(), None)?;
-        Ok(evidence.into_trains())
+        self.test(before.request(direction))
     }
 
-    fn measure(
-        &mut self,
-        request: TestRequest,
-        near_socket: SocketRequest,
-        omit: Option<Duration>,
-    ) -> Result<Evidence, TestError> {
-        let test = Test {
+    fn test(&self, request: TestRequest) -> Test {
+        Test {
             path: self.paths.get(request.direction),
             request,
-            near_socket,
+            near_socket: SocketRequest::default(),
             tuned: false,
             round_to_rtt: true,
             target_precision: None,
-            omit,
+            omit: None,
             stop: Arc::clone(self.stop),
-        };
+        }
+    }
+
+    fn measure(&mut self, test: &Test) -> Result<Evidence, TestError> {
         let on_event = &mut *self.on_event;
-        tester::run(self.target, &test, &mut |progress: TestProgress<'_>| on_event(&DoctorEvent::Progress(&progress)))
+        tester::run(self.target, test, &mut |progress: TestProgress<'_>| on_event(&DoctorEvent::Progress(&progress)))
+    }
+
+    /// Runs two tests at the same time, and reports the progress of the first one. Each test has its own result: a failure
+    /// of one of them does not end the other one.
+    fn measure_both(&mut self, [first, second]: &[Test; 2]) -> [Result<Evidence, TestError>; 2] {
+        let target = self.target;
+        thread::scope(|scope| {
+            let second = scope.spawn(|| tester::run(target, second, &mut |_| ()));
+            let first = self.measure(first);
+            [first, second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))]
+        })
     }
 
     /// Adds what other parts found to the evidence of a load.
@@ -256,6 +285,12 @@ fn unreadable(facts: &PerEnd<Option<HostFacts>>) -> Vec<Unseen> {
     };
     let hosts = [("both hosts", both.clone()), ("near", only_near), ("far", only_far)];
     hosts.into_iter().flat_map(|(host, reasons)| reasons.into_iter().map(move |reason| entry(host, reason))).collect()
+}
+
+/// Omits the start-up of a load that became steady: the examination chose the time of the load.
+fn without_start_up(evidence: Evidence) -> Evidence {
+    let start = Figures::of(&evidence).steady.map(|steady| steady.start);
+    Evidence { omit: evidence.omit.or(start), ..evidence }
 }
 
 fn has_black_hole(path: Option<&PathReport>, direction: TestDirection) -> bool {

@@ -37,7 +37,7 @@ pub struct DoctorArgs {
     /// Set the time of the TCP load in each direction [default: by the RTT, 8 s to 15 s]
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true, conflicts_with_all = ["quick", "from"])]
     time: Option<String>,
-    /// Examine within 15 s, or within 40 s if the RTT is above 100 ms
+    /// Examine within 15 s, or within 30 s if the RTT is above 300 ms
     #[arg(long, conflicts_with = "from")]
     quick: bool,
     /// Limit the load on the path to RATE in each direction

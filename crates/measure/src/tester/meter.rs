@@ -25,8 +25,15 @@ use crate::load::{
 /// Maximum sleep of the control thread, so that it notices the start and the end soon.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum time from the opening of a stream to its first data: several round trips, a lost SYN and its retransmission.
-const MAX_FIRST_DATA_DELAY: Duration = Duration::from_secs(7);
+/// Bounds of the time that a receiver without data waits after the time of the test, which is as long as the test: several
+/// round trips, and two (1 s and 2 s, RFC 6298) or three retransmissions of a lost first packet.
+const EXTRA_READ_TIME: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(7)];
+
+/// Returns the time after which a receiver without data gives up a test of this time.
+fn read_timeout(time: Duration) -> Duration {
+    let [min, max] = EXTRA_READ_TIME;
+    DEAD_PEER_TIMEOUT.min(time.saturating_add(time.clamp(min, max)))
+}
 
 /// Streams of one end and their figures.
 #[derive(Debug)]
@@ -72,11 +79,7 @@ pub(super) fn new_load(
         lockstep: request.lockstep,
         end_after: max_time.map_or(Duration::MAX, |max_time| origin.elapsed().saturating_add(max_time)),
         // A receiver without data gives up soon after the end of a short test.
-        read_timeout: Some(
-            request
-                .time()
-                .map_or(DEAD_PEER_TIMEOUT, |time| DEAD_PEER_TIMEOUT.min(time.saturating_add(MAX_FIRST_DATA_DELAY))),
-        ),
+        read_timeout: Some(request.time().map_or(DEAD_PEER_TIMEOUT, read_timeout)),
         ..LoadOptions::default()
     };
     let load = LoadState::new(options, origin, rate_limiter);
