@@ -37,6 +37,9 @@ const QUICK_START_ROUND_TRIPS: u32 = 20;
 /// Minimum rate of `--max-load`: the trains need datagrams, and the control connection needs room.
 pub const MIN_MAX_LOAD: BitRate = BitRate(100_000);
 
+/// Maximum RTT of the schedule: a handshake with lost segments takes longer than a round trip.
+const MAX_RTT: Duration = Duration::from_secs(1);
+
 /// Time that a part takes on a path: a fixed time and round trips.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
@@ -77,6 +80,7 @@ impl DoctorOptions {
 
     /// Returns the schedule of an examination of a path with this RTT.
     pub(super) fn schedule(&self, rtt: Duration) -> Schedule {
+        let rtt = rtt.min(MAX_RTT);
         let max_total = match self.quick {
             true if rtt > VERY_LONG_RTT => VERY_LONG_RTT_QUICK_TIME,
             true => QUICK_TIME,
