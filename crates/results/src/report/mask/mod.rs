@@ -1,0 +1,137 @@
+//! Masked evidence: a copy without addresses and names, for a public report.
+//!
+//! Addresses, names of hosts and interfaces, users, files, tickets and values of typed flags are replaced. Each address gets
+//! another one from the ranges for documentation (RFC 5737, RFC 3849, RFC 7042), and each name a number. The same address or
+//! name has the same replacement in the whole document, so that findings and remedies still fit together.
+
+mod text;
+
+use serde_json::Value;
+
+use self::text::Mask;
+use super::doctor::DoctorDocument;
+use super::read::ReadError;
+use crate::evidence::Evidence;
+
+/// Keys with texts of lfn itself.
+const OWN_TEXTS: [&str; 2] = ["schema", "started"];
+
+impl DoctorDocument {
+    /// Returns the document without addresses, names and files of its hosts. The names `near` and `far` stay.
+    pub fn masked(&self) -> Result<DoctorDocument, ReadError> {
+        let mut mask = Mask::default();
+        for (name, replacement) in self.names() {
+            mask.add_name(name, replacement);
+        }
+        let mut masked = self.clone();
+        masked.origin.command = mask.command(&self.origin.command);
+        let mut document = serde_json::to_value(masked)?;
+        apply(&mut mask, &mut document, "", "");
+        Ok(serde_json::from_value(document)?)
+    }
+
+    /// Returns the names of the hosts, of their kernels and interfaces, and of the hops of the path.
+    fn names(&self) -> Vec<(&str, String)> {
+        let hosts = &self.origin.hosts;
+        let mut names = vec![(hosts.near.as_str(), "near".to_owned()), (hosts.far.as_str(), "far".to_owned())];
+        for evidence in self.runs.iter().map(|run| &run.evidence) {
+            names.extend([(evidence.hosts.near.as_str(), "near".into()), (evidence.hosts.far.as_str(), "far".into())]);
+            for (end, name) in [(&evidence.near, "near"), (&evidence.far, "far")] {
+                names.extend(end.kernel.as_ref().map(|kernel| (kernel.host.as_str(), name.to_owned())));
+            }
+            // The server as it was typed.
+            let typed = evidence.arguments.iter().filter(|argument| argument.flag.is_none());
+            let words = typed.flat_map(|argument| argument.text.split_whitespace().take(1));
+            names.extend(words.map(|word| (word, "far".to_owned())));
+            let traces = evidence.path_report.iter().flat_map(|report| &report.traces);
+            let nodes = traces.flat_map(|trace| &trace.hops).flat_map(|hop| &hop.nodes);
+            for (number, name) in nodes.filter_map(|node| node.name.as_deref()).enumerate() {
+                names.push((name, format!("hop{}.example", number + 1)));
+            }
+            for (number, name) in evidence.interfaces().into_iter().enumerate() {
+                names.push((name, format!("if{}", number + 1)));
+            }
+        }
+        names
+    }
+}
+
+impl Evidence {
+    /// Returns the names of the interfaces of both hosts.
+    fn interfaces(&self) -> Vec<&str> {
+        let loads = [&self.near, &self.far].into_iter().filter_map(|end| end.host.as_ref()?.interface.as_ref());
+        let facts = self.facts.iter().flat_map(|facts| [&facts.near, &facts.far]);
+        let interfaces = facts.filter_map(|facts| facts.as_ref()?.interface.as_ref());
+        let names = loads.map(|interface| interface.name.as_str());
+        names.chain(interfaces.map(|interface| interface.name.as_str())).filter(|name| *name != "lo").collect()
+    }
+}
+
+/// Replaces all texts of a value. Keys stay, because they are names of figures.
+fn apply(mask: &mut Mask, value: &mut Value, parent: &str, key: &str) {
+    match value {
+        Value::String(_) if OWN_TEXTS.contains(&key) => {}
+        Value::String(text) if key == "release" => *text = version(text),
+        Value::String(text) if is_name(parent, key) => *text = mask.name(text),
+        // A plain word is a figure or a kind of the document, even if a host has the same name.
+        Value::String(text)
+            if text.chars().all(|c| c.is_ascii_alphanumeric() || "-_ ".contains(c)) && !text.contains(' ') => {}
+        Value::String(text) => *text = mask.text(text),
+        // The entries of a list belong to its key.
+        Value::Array(values) => values.iter_mut().for_each(|value| apply(mask, value, parent, key)),
+        Value::Object(map) => map.iter_mut().for_each(|(name, value)| apply(mask, value, key, name)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Returns true if a text is the name of a host, an interface or a hop, and nothing else.
+fn is_name(parent: &str, key: &str) -> bool {
+    matches!((parent, key), ("hosts", _) | (_, "host" | "gateway") | ("interface" | "nodes", "name"))
+}
+
+/// Returns the numbers of a version. The rest of a kernel's release is chosen by its builder.
+fn version(release: &str) -> String {
+    release.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::HostNames;
+    use crate::host::Note;
+    use crate::measure::{EndReport, Kernel};
+    use crate::report::{Origin, PlannedLoad};
+
+    fn document() -> DoctorDocument {
+        let hosts = HostNames { near: "lab3".into(), far: "far.example.org".into() };
+        let kernel = |host: &str| Some(Kernel { host: host.into(), ..Kernel::default() });
+        let note = Note::warning("cannot reach 10.1.2.3:7323 from fe80::1 (far.example.org), then 10.1.2.3");
+        let near = EndReport { kernel: kernel("lab3.internal"), notes: vec![note], ..EndReport::default() };
+        let far = EndReport { kernel: kernel("srv17"), ..EndReport::default() };
+        let command = ["doctor", "far.example.org"].map(str::to_owned).to_vec();
+        let origin = Origin { hosts: hosts.clone(), command, ..Origin::default() };
+        let evidence = Evidence { hosts, near, far, ..Evidence::default() };
+        DoctorDocument::new(origin, PlannedLoad::default(), vec![evidence], Vec::new())
+    }
+
+    #[test]
+    fn names_and_addresses_are_replaced_everywhere() {
+        let masked = document().masked().unwrap();
+        let text = serde_json::to_string(&masked).unwrap();
+        for secret in ["lab3", "example.org", "srv17", "10.1.2.3", "fe80"] {
+            assert!(!text.contains(secret), "{secret}: {text}");
+        }
+        let note = &masked.runs[0].evidence.near.notes[0].message;
+        assert_eq!(note, "cannot reach 192.0.2.2:7323 from 2001:db8::2 (far), then 192.0.2.2");
+        assert_eq!(masked.origin.command, ["doctor", "far"]);
+    }
+
+    #[test]
+    fn masked_document_has_the_same_findings() {
+        let masked = document().masked().unwrap();
+        let causes = |document: &DoctorDocument| {
+            document.findings.iter().map(|found| found.finding.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(causes(&masked.clone().diagnosed_again()), causes(&document()));
+    }
+}
