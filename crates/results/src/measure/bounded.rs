@@ -47,20 +47,30 @@ fn check(name: &str, value: &Value) -> Result<(), OutOfRange> {
     match value {
         Value::Object(fields) => fields.iter().try_for_each(|(name, value)| check(name, value)),
         Value::Array(values) => values.iter().try_for_each(|value| check(name, value)),
-        // Clock values may be anything, and a rate limit may be the maximum number. Neither is summed.
-        Value::Number(number) if name.contains("nanos") || name.ends_with("_bits_per_second") => {
-            match number.as_u64().or(number.as_i64().map(i64::unsigned_abs)) {
-                Some(_) => Ok(()),
-                None => unbounded(name, number),
-            }
-        }
-        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(whole), _) if whole.unsigned_abs() <= MAX_COUNT => Ok(()),
-            (None, Some(broken)) if number.is_f64() && broken.abs() <= MAX_FLOAT => Ok(()),
-            _ => unbounded(name, number),
+        Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+            (Some(whole), _, _) => check_whole(name, whole.into()).map(drop),
+            (None, Some(whole), _) => check_whole(name, whole.into()).map(drop),
+            (None, None, Some(broken)) => check_broken(name, broken),
+            (None, None, None) => Err(out_of_range(name, number)),
         },
         _ => Ok(()),
     }
+}
+
+/// Checks a whole number. Returns false for clock values, which may be anything, and for rates, of which a limit may be the
+/// maximum number: neither is summed.
+pub(crate) fn check_whole(name: &str, value: i128) -> Result<bool, OutOfRange> {
+    let is_summed = !has_any_range(name);
+    if is_summed && value.unsigned_abs() > MAX_COUNT.into() { Err(out_of_range(name, value)) } else { Ok(is_summed) }
+}
+
+/// Checks a number with a fraction.
+pub(crate) fn check_broken(name: &str, value: f64) -> Result<(), OutOfRange> {
+    if has_any_range(name) || value.abs() > MAX_FLOAT { Err(out_of_range(name, value)) } else { Ok(()) }
+}
+
+fn has_any_range(name: &str) -> bool {
+    name.contains("nanos") || name.ends_with("_bits_per_second")
 }
 
 /// Replaces line ends in texts by spaces.
@@ -78,8 +88,8 @@ fn ends_line(c: char) -> bool {
     matches!(c, '\n' | '\u{b}' | '\u{c}' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-fn unbounded(name: &str, value: &serde_json::Number) -> Result<(), OutOfRange> {
-    Err(OutOfRange { name: name.to_owned(), value: value.to_string() })
+fn out_of_range(name: &str, value: impl ToString) -> OutOfRange {
+    OutOfRange { name: name.to_owned(), value: value.to_string() }
 }
 
 /// Totals of the intervals that a peer reported.

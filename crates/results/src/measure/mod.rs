@@ -5,7 +5,7 @@
 //! [`TestRequest::check`] limits a request before the server acts on it. `--json` prints the same types, so their names
 //! carry units.
 
-mod bounded;
+pub(crate) mod bounded;
 mod dscp;
 mod error;
 mod limits;

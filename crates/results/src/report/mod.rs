@@ -7,6 +7,7 @@
 //! wire protocol is stored without further code. A stored result has the same figures as the command that measured it. `doc/schema`
 //! has the JSON Schemas, which `lfn-api` generates from these types.
 
+mod checked_values;
 mod comparability;
 mod compare;
 mod csv;

@@ -4,11 +4,9 @@
 //! is a few times the length, which the caller bounds by [`MAX_RESULT_BYTES`]. A duplicate key is an error in lfn's own
 //! formats, which never have one. iperf3 writes some keys twice; these keys are not used here.
 
-use std::collections::HashSet;
-use std::fmt;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-
+use super::checked_values::{PermittedFigures, check_values};
 use super::doctor::DoctorDocument;
 use super::document::{Origin, TestDocument, TestSchema, UnfinishedTest};
 use super::event::TestEvent;
@@ -79,6 +77,16 @@ pub enum ReadError {
     NoStart,
 }
 
+impl ReadError {
+    /// Adds the number of a line to an error of the parser.
+    fn in_line(self, line: usize) -> ReadError {
+        match self {
+            ReadError::Json(source) => ReadError::Line { line, source },
+            other => other,
+        }
+    }
+}
+
 /// Keys of the first object that show the format of the file.
 #[derive(serde::Deserialize, Default)]
 struct FileHead {
@@ -97,14 +105,16 @@ pub fn read_result(bytes: &[u8]) -> Result<StoredResult, ReadError> {
     }
     let head = read_head(bytes)?;
     match (head.schema.as_deref(), head.event.as_deref()) {
-        (Some(TEST_SCHEMA), None) => read_document(bytes, true).map(|document| StoredResult::Test(Box::new(document))),
+        (Some(TEST_SCHEMA), None) => {
+            read_own(bytes, PermittedFigures::Any).map(|document| StoredResult::Test(Box::new(document)))
+        }
         (Some(TUNING_SCHEMA), None) => {
-            read_document(bytes, true).map(|document| StoredResult::Tuning(Box::new(document)))
+            read_own(bytes, PermittedFigures::Any).map(|document| StoredResult::Tuning(Box::new(document)))
         }
         (Some(EVENT_SCHEMA), Some(_)) => read_events(bytes).map(|document| StoredResult::Test(Box::new(document))),
         (Some(other), _) => Err(ReadError::Schema(printable(other))),
         (None, Some(_)) if head.data.is_some() => read_iperf3_lines(iperf3_json::Iperf3Lines::default(), bytes),
-        (None, None) if head.start.is_some() && head.end.is_some() => check_iperf3(read_document(bytes, false)?),
+        (None, None) if head.start.is_some() && head.end.is_some() => check_iperf3(read_document(bytes)?),
         (None, Some(_)) => Err(ReadError::NoStart),
         (None, None) => Err(ReadError::Unknown),
     }
@@ -117,7 +127,7 @@ pub fn read_doctor(bytes: &[u8]) -> Result<DoctorDocument, ReadError> {
         return Err(ReadError::NotJson(show_byte(*first)));
     }
     match read_head(bytes)?.schema {
-        Some(schema) if schema == DOCTOR_SCHEMA => read_document(bytes, true),
+        Some(schema) if schema == DOCTOR_SCHEMA => read_own(bytes, PermittedFigures::Plausible),
         schema => Err(ReadError::NotDoctor(printable(&schema.unwrap_or_default()))),
     }
 }
@@ -136,15 +146,14 @@ fn read_head(bytes: &[u8]) -> Result<FileHead, ReadError> {
     values.next().transpose()?.ok_or(ReadError::Empty)
 }
 
+/// Reads the only value of a file of lfn itself.
+fn read_own<T: DeserializeOwned>(bytes: &[u8], permitted: PermittedFigures) -> Result<T, ReadError> {
+    check_values(bytes, permitted)?;
+    read_document(bytes)
+}
+
 /// Reads the only value of a file.
-fn read_document<T: DeserializeOwned>(bytes: &[u8], strict: bool) -> Result<T, ReadError> {
-    if strict {
-        let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<UniqueKeys>();
-        values.next().transpose()?;
-        if !bytes[values.byte_offset()..].iter().all(u8::is_ascii_whitespace) {
-            return Err(ReadError::Trailing);
-        }
-    }
+fn read_document<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ReadError> {
     let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<T>();
     let value = values.next().transpose()?.ok_or(ReadError::Empty)?;
     if !bytes[values.byte_offset()..].iter().all(u8::is_ascii_whitespace) {
@@ -166,7 +175,7 @@ fn read_events(bytes: &[u8]) -> Result<TestDocument, ReadError> {
     let mut unfinished: Option<UnfinishedTest> = None;
     for (line, text) in lines(bytes) {
         let wrong = |source| ReadError::Line { line, source };
-        serde_json::from_slice::<UniqueKeys>(text).map_err(wrong)?;
+        check_values(text, PermittedFigures::Any).map_err(|error| error.in_line(line))?;
         match serde_json::from_slice(text).map_err(wrong)? {
             TestEvent::Start { origin: first, .. } => origin = Some(first),
             TestEvent::Run { request, .. } => unfinished = Some(UnfinishedTest::new(request)),
@@ -200,65 +209,6 @@ fn check_iperf3(result: Iperf3Output) -> Result<StoredResult, ReadError> {
     match &result.error {
         Some(error) => Err(ReadError::Iperf3Failed(error.chars().take(200).filter(|c| !c.is_control()).collect())),
         None => Ok(StoredResult::Iperf3(Box::new(result))),
-    }
-}
-
-/// Any JSON value without duplicate keys.
-struct UniqueKeys;
-
-impl<'de> Deserialize<'de> for UniqueKeys {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(UniqueKeys)
-    }
-}
-
-impl<'de> Visitor<'de> for UniqueKeys {
-    type Value = UniqueKeys;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<UniqueKeys, E> {
-        Ok(UniqueKeys)
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<UniqueKeys, E> {
-        Ok(UniqueKeys)
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<UniqueKeys, E> {
-        Ok(UniqueKeys)
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<UniqueKeys, E> {
-        Ok(UniqueKeys)
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<UniqueKeys, E> {
-        Ok(UniqueKeys)
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<UniqueKeys, E> {
-        Ok(UniqueKeys)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<UniqueKeys, A::Error> {
-        while items.next_element::<UniqueKeys>()?.is_some() {}
-        Ok(UniqueKeys)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<UniqueKeys, A::Error> {
-        let mut keys: HashSet<String> = HashSet::new();
-        while let Some(key) = fields.next_key::<String>()? {
-            if keys.contains(&key) {
-                let key: String = key.chars().take(40).filter(|c| !c.is_control()).collect();
-                return Err(A::Error::custom(format_args!("duplicate key '{key}'")));
-            }
-            keys.insert(key);
-            fields.next_value::<UniqueKeys>()?;
-        }
-        Ok(UniqueKeys)
     }
 }
 

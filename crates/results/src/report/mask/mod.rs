@@ -13,9 +13,6 @@ use super::doctor::DoctorDocument;
 use super::read::ReadError;
 use crate::evidence::Evidence;
 
-/// Keys with texts of lfn itself.
-const OWN_TEXTS: [&str; 2] = ["schema", "started"];
-
 impl DoctorDocument {
     /// Returns the document without addresses, names and files of its hosts. The names `near` and `far` stay.
     pub fn masked(&self) -> Result<DoctorDocument, ReadError> {
@@ -70,12 +67,12 @@ impl Evidence {
 /// Replaces all texts of a value. Keys stay, because they are names of figures.
 fn apply(mask: &mut Mask, value: &mut Value, parent: &str, key: &str) {
     match value {
-        Value::String(_) if OWN_TEXTS.contains(&key) => {}
+        Value::String(_) if key == "schema" => {}
+        Value::String(text) if key == "started" => *text = time(text),
         Value::String(text) if key == "release" => *text = version(text),
         Value::String(text) if is_name(parent, key) => *text = mask.name(text),
         // A plain word is a figure or a kind of the document, even if a host has the same name.
-        Value::String(text)
-            if text.chars().all(|c| c.is_ascii_alphanumeric() || "-_ ".contains(c)) && !text.contains(' ') => {}
+        Value::String(text) if text.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) => {}
         Value::String(text) => *text = mask.text(text),
         // The entries of a list belong to its key.
         Value::Array(values) => values.iter_mut().for_each(|value| apply(mask, value, parent, key)),
@@ -87,6 +84,11 @@ fn apply(mask: &mut Mask, value: &mut Value, parent: &str, key: &str) {
 /// Returns true if a text is the name of a host, an interface or a hop, and nothing else.
 fn is_name(parent: &str, key: &str) -> bool {
     matches!((parent, key), ("hosts", _) | (_, "host" | "gateway") | ("interface" | "nodes", "name"))
+}
+
+/// Returns the time at the start of a text (RFC 3339).
+fn time(text: &str) -> String {
+    text.chars().take(30).take_while(|c| c.is_ascii_digit() || "-:.TZ".contains(*c)).collect()
 }
 
 /// Returns the numbers of a version. The rest of a kernel's release is chosen by its builder.
