@@ -14,5 +14,6 @@ pub fn serve(session: &mut ServerSession, request: &Request) -> Result<(), Sessi
         Request::Send(request) => lfn_copy::third_party::serve_source(session, request),
         Request::Path(_) => path::serve(session),
         Request::Facts(_) => facts::serve(session),
+        Request::Disk(request) => lfn_copy::disk::serve(session, request),
     }
 }

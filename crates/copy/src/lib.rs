@@ -12,6 +12,7 @@ mod clean;
 mod client;
 mod control_loop;
 mod copy_options;
+pub mod disk;
 mod entry_listener;
 mod error;
 pub mod proto;

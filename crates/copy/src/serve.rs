@@ -286,7 +286,7 @@ pub(super) fn root(session: &ServerSession) -> Result<BaseDir, TransferError> {
 }
 
 /// Returns the root that the server serves, which no path can leave.
-fn served_root(session: &ServerSession) -> Result<BaseDir, TransferError> {
+pub(super) fn served_root(session: &ServerSession) -> Result<BaseDir, TransferError> {
     BaseDir::root(session.root().ok_or(TransferError::NoRoot)?)
 }
 

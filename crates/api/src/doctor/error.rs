@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use lfn_base::units::BitRate;
 use lfn_results::report::{CommandError, DoctorDocument, MAX_DOCTOR_BYTES, ReadError};
 
+use super::disks::DiskPathError;
 use super::options::MIN_MAX_LOAD;
 use crate::error_kind::ErrorKind;
 use crate::error_text::error_chain;
@@ -21,6 +22,9 @@ pub enum DoctorError {
     /// The time cannot be zero.
     #[error("a load of 0 s: the time must be above zero")]
     Time,
+    /// The path of a disk is not valid.
+    #[error(transparent)]
+    Disk(#[from] DiskPathError),
     /// The load would be too small for a result.
     #[error("a maximum load of {0}: the minimum is {MIN_MAX_LOAD}")]
     MaxLoad(BitRate),
@@ -64,6 +68,7 @@ impl DoctorError {
         match self {
             // The hint of a test names its command.
             DoctorError::Test(error) => error.hint().map(|hint| hint.replace("lfn test", "lfn doctor")),
+            DoctorError::Disk(error) => error.hint(),
             DoctorError::Time => Some("--time 10s".to_owned()),
             DoctorError::MaxLoad(_) => Some("--max-load 50mbit".to_owned()),
         }
@@ -73,7 +78,7 @@ impl DoctorError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             DoctorError::Test(error) => error.kind(),
-            DoctorError::Time | DoctorError::MaxLoad(_) => ErrorKind::Usage,
+            DoctorError::Time | DoctorError::Disk(_) | DoctorError::MaxLoad(_) => ErrorKind::Usage,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lfn_measure::tester::TestProgress;
+use lfn_results::evidence::Side;
 use lfn_results::measure::TestDirection;
 use lfn_results::report::{Origin, PlannedLoad, Unseen};
 
@@ -32,6 +33,8 @@ pub enum DoctorPart {
     Trains(TestDirection),
     /// Trains of datagrams in both directions at the same time.
     BothTrains,
+    /// Reads and writes of a disk.
+    Disk(Side),
 }
 
 impl DoctorPart {
@@ -44,6 +47,8 @@ impl DoctorPart {
             DoctorPart::Trains(TestDirection::Forward) => "datagrams from near to far",
             DoctorPart::Trains(TestDirection::Reverse) => "datagrams from far to near",
             DoctorPart::BothTrains => "datagrams in both directions",
+            DoctorPart::Disk(Side::Near) => "disk of near",
+            DoctorPart::Disk(Side::Far) => "disk of far",
         }
     }
 
@@ -51,6 +56,7 @@ impl DoctorPart {
     pub(super) fn consequence(self) -> &'static str {
         match self {
             DoctorPart::Facts => "settings and limits of the hosts are found only by their effects",
+            DoctorPart::Disk(_) => "a copy may be slower than the path",
             DoctorPart::Load(_) => "the limit of this direction is unknown",
             DoctorPart::Trains(_) | DoctorPart::BothTrains => {
                 "a policer, a shaper, random loss and a short queue look alike in this direction"

@@ -89,9 +89,15 @@ impl Examination<'_> {
         if !self.is_stopped() && started.elapsed() < schedule.load.total {
             self.trains(&schedule, &mut loads, path.as_ref(), &mut unseen);
         }
+        let DoctorOptions { disks, quick, .. } = self.options;
+        // Without a load, there is no evidence to which the disks belong.
+        let measures = !loads.is_empty();
+        let disks =
+            measures.then(|| disks.measure(*quick, self.target, self.stop, &mut unseen, &mut *self.on_event)).flatten();
         let evidence = loads
             .into_iter()
-            .map(|evidence| self.complete(Evidence { facts: facts.clone(), ..evidence }, path.as_ref()))
+            .map(|evidence| Evidence { facts: facts.clone(), disks: disks.clone(), ..evidence })
+            .map(|evidence| self.complete(evidence, path.as_ref()))
             .collect();
         self.result(schedule.load, evidence, unseen, failure)
     }

@@ -5,6 +5,7 @@
 //! one [`Evidence`](lfn_results::evidence::Evidence), which is diagnosed as that of a test. A part that fails is listed in
 //! the result, and the other parts still run. [`from_file`] diagnoses stored evidence again, without a network.
 
+mod disks;
 mod error;
 mod event;
 mod examination;
@@ -17,6 +18,7 @@ use std::sync::atomic::AtomicBool;
 
 use lfn_results::report::{DoctorDocument, MAX_DOCTOR_BYTES, read_doctor};
 
+pub use disks::{DiskPathError, DiskPaths};
 pub use error::{DoctorError, DoctorFailure, EvidenceError};
 pub use event::{DoctorEvent, DoctorPart};
 pub use options::DoctorOptions;
@@ -41,6 +43,10 @@ pub fn doctor(
     on_event(&DoctorEvent::Started(&origin));
     let reached = server::reach_name(&options.server, resolver, stop).map_err(DoctorError::from)?;
     origin.hosts.far = server::far_name(&options.server, &reached);
+    let is_over_ssh =
+        options.disks.far.is_some() && resolver.is_over_ssh(&options.server).map_err(DoctorError::from)?;
+    let disks = options.disks.clone().at_home(is_over_ssh).map_err(DoctorError::from)?;
+    let options = &DoctorOptions { disks, ..options.clone() };
     let arguments = server::server_arguments(&options.server, resolver);
     Examination { options, paths, target: &reached.target, origin, arguments, stop, on_event }.run()
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use lfn_base::units::BitRate;
 use lfn_results::report::PlannedLoad;
 
+use super::disks::DiskPaths;
+
 /// Maximum time of an examination.
 const TIME: Duration = Duration::from_secs(60);
 /// Maximum time of a quick examination.
@@ -66,6 +68,8 @@ pub struct DoctorOptions {
     pub max_load: Option<BitRate>,
     /// Capacity of the bottleneck, if known; otherwise the figures of the emulator are used.
     pub rate: Option<BitRate>,
+    /// Paths whose disks are measured after the loads, in additional time.
+    pub disks: DiskPaths,
     /// Arguments of the command for the origin of the result, without secrets.
     pub command: Vec<String>,
 }
@@ -75,7 +79,15 @@ impl DoctorOptions {
     pub fn new(server: impl Into<String>) -> Self {
         let server = server.into();
         let command = vec!["doctor".to_owned(), server.clone()];
-        DoctorOptions { server, time: None, quick: false, max_load: None, rate: None, command }
+        DoctorOptions {
+            server,
+            time: None,
+            quick: false,
+            max_load: None,
+            rate: None,
+            disks: DiskPaths::default(),
+            command,
+        }
     }
 
     /// Returns the schedule of an examination of a path with this RTT.
@@ -99,7 +111,8 @@ impl DoctorOptions {
         };
         let left = max_total.saturating_sub(fixed) / 2;
         let tcp = self.time.unwrap_or_else(|| left.min(enough).clamp(min, max));
-        let load = PlannedLoad { max_rate: self.max_load, tcp, trains, total: fixed + tcp * 2 };
+        let disks = self.disks.planned_time(self.quick);
+        let load = PlannedLoad { max_rate: self.max_load, tcp, trains, total: fixed + tcp * 2, disks };
         let has_fixed_time = self.time.is_some();
         Schedule { rtt, load, trains_at_once: is_long, latency_probes, overhead, after_loads, has_fixed_time }
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod datagrams;
+mod disks;
 mod facts;
 mod fault_proxy;
 mod hostile_copies;

@@ -21,6 +21,7 @@ use lfn_session::wire::copy::preserve::Preserve;
 use lfn_session::wire::copy::{
     CopyId, CopyJob, CopyRequest, ReceiverMessage, RemoteDestination, RemoteSource, Selection,
 };
+use lfn_session::wire::disk::DiskRequest;
 use lfn_session::wire::facts::FactsRequest;
 use lfn_session::wire::path::PathRequest;
 use lfn_session::wire::third_party::{OrchestratorMessage, TokenReply, TokenRequest};
@@ -150,6 +151,7 @@ fn temporary_token_is_bound_to_one_copy() {
     assert_eq!(put(&target, CopyRequest { job: get, ..request(to("there")) }), refused);
     assert_eq!(first_answer(&target, Request::Path(PathRequest::default())), refused);
     assert_eq!(first_answer(&target, Request::Facts(FactsRequest::default())), refused);
+    assert_eq!(first_answer(&target, Request::Disk(DiskRequest::default())), refused);
     let again = Request::IssueToken(Box::new(token_request(to("there"))));
     assert_eq!(first_answer(&target, again), refused);
     // These attempts do not use up the token. The first valid copy does.

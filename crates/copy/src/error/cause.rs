@@ -177,6 +177,8 @@ pub enum DeniedAction {
     Manifest,
     #[error("reports about existing files")]
     ReportUnchanged,
+    #[error("measurements of a path below the served root")]
+    MeasuredPath,
 }
 
 impl DeniedAction {
@@ -188,6 +190,7 @@ impl DeniedAction {
             DeniedAction::Delete => "omit --delete",
             DeniedAction::Manifest => "omit --manifest",
             DeniedAction::ReportUnchanged => "use -v instead of -vv",
+            DeniedAction::MeasuredPath => "measure the root itself: --disk HOST:",
         }
     }
 }

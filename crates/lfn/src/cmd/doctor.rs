@@ -1,8 +1,9 @@
 //! `lfn doctor`: converts the flags to the options of `lfn_api::doctor`, calls it, and prints its progress and its result.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use lfn_api::doctor::{DoctorEvent, DoctorFailure, DoctorOptions, from_file};
+use lfn_api::doctor::{DiskPaths, DoctorError, DoctorEvent, DoctorFailure, DoctorOptions, from_file};
 use lfn_measure::tester::TestProgress;
 use lfn_results::report::DoctorDocument;
 
@@ -46,6 +47,12 @@ pub struct DoctorArgs {
     /// Set the capacity of the slowest link of the path, to predict the goodput
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, conflicts_with = "from")]
     rate: Option<String>,
+    /// Measure the disk of PATH too: of this host, or of the server as HOST:PATH; twice for both
+    ///
+    /// Reads and writes about 5 s each, after the loads and in addition to their time, as `lfn copy` reads and writes. A directory
+    /// gets a file without a name, of at most a tenth of the free space and 4 GiB. An existing file is only read.
+    #[arg(long, value_name = "PATH", conflicts_with = "from")]
+    disk: Vec<OsString>,
     /// Diagnose the evidence of FILE again, without a network; - reads standard input
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
@@ -64,6 +71,7 @@ const EXAMPLES: &str = "Examples:
   lfn doctor me@there --quick                           starts the server over ssh
   lfn doctor far.example --rate 10gbit                  adds a prediction
   lfn doctor far.example --max-load 100mbit             on a path with other users
+  lfn doctor far.example --disk /data --disk far.example:data
   lfn doctor far.example --mask --report evidence.json  writes evidence for a bug report
   lfn doctor --from evidence.json
   lfn emulate --rtt 100ms --rate 50mbit --loss 1% -- lfn doctor far
@@ -129,6 +137,7 @@ impl DoctorArgs {
             time: duration("time", &self.time)?,
             quick: self.quick,
             max_load: read("max-load", &self.max_load, "--max-load 50mbit")?,
+            disks: DiskPaths::parse(&self.disk, self.host.as_deref().unwrap_or_default()).map_err(DoctorError::from)?,
             rate: read("rate", &self.rate, "--rate 10gbit")?,
             command: typed::without_secrets(typed::words()),
             ..DoctorOptions::new(self.host.clone().unwrap_or_default())

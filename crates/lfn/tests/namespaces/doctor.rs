@@ -27,6 +27,7 @@ pub fn tests() -> Vec<Test> {
             ("black_hole_is_named_in_each_direction", Needs::Namespaces, black_hole_is_named_in_each_direction),
             ("load_stays_below_its_maximum", Needs::Namespaces, load_stays_below_its_maximum),
             ("evidence_is_diagnosed_again_and_masked", Needs::Namespaces, evidence_is_diagnosed_again_and_masked),
+            ("disks_of_both_ends_are_measured", Needs::Namespaces, disks_of_both_ends_are_measured),
             ("server_that_goes_away_ends_in_time", Needs::Namespaces, server_that_goes_away_ends_in_time),
             ("bad_evidence_is_refused", Needs::Nothing, bad_evidence_is_refused),
         ],
@@ -116,6 +117,53 @@ fn evidence_is_diagnosed_again_and_masked() {
     assert!(!written.contains("10.73."), "addresses of the emulated path");
     let page = text(&again(&[]).stdout);
     assert!(page.contains("small MTU") && page.contains("near to far"), "{page}");
+}
+
+/// The near disk is too small for a file. The far disk is in memory, and is made slow in the stored evidence.
+fn disks_of_both_ends_are_measured() {
+    let home = TempDir::new().unwrap();
+    let [small, kept] = ["private", "kept.json"].map(|name| home.path().join(name));
+    fs::create_dir(&small).unwrap();
+    let mut command = support::lfn();
+    command.args(["emulate", "--rate", "40mbit", "--rtt", "20ms", "--large-buffers", "--", "sh", "-c"]);
+    command.arg(
+        "mount -t tmpfs -o size=32m none \"$1\" && exec \"$0\" doctor far --quick --json --disk \"$1\" --disk far:",
+    );
+    let output = command.arg(support::lfn_path()).arg(&small).output().unwrap();
+    let mut found = document(&output);
+    let progress = text(&output.stderr);
+    assert!(
+        progress.contains("8 s of reads and writes of the disks") && progress.contains("disk of far"),
+        "{progress}"
+    );
+    assert_eq!(found["planned_load"]["disk_seconds"], 8.0);
+    let disks = &found["runs"][0]["disks"];
+    assert_eq!((&disks["near"]["file_system"], &disks["near"]["write"]), (&"tmpfs".into(), &Value::Null), "{disks}");
+    assert!(disks["near"]["not_written"].as_str().unwrap().contains("free"), "{disks}");
+    assert!(disks["far"]["read"]["rate_bits_per_second"].as_u64().unwrap() > 40_000_000, "{disks}");
+    assert!(!finding_names(&found).iter().any(|name| name.contains("disk")), "{}", found["findings"]);
+    let unseen = found["unseen"].to_string();
+    assert!(unseen.contains("write rate of the disk of near") && !unseen.contains("disk of far"), "{unseen}");
+    for run in found["runs"].as_array_mut().unwrap() {
+        run["disks"]["far"]["write"]["rate_bits_per_second"] = 10_000_000.into();
+        run["disks"]["far"]["write"]["median_bits_per_second"] = 10_000_000.into();
+    }
+    fs::write(&kept, found.to_string()).unwrap();
+    let again = |flags: &[&str]| {
+        let output = support::lfn().args(["doctor", "--from", kept.to_str().unwrap()]).args(flags).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        output
+    };
+    let slow = document(&again(&["--json", "--mask"]));
+    assert!(!slow.to_string().contains("private"), "the mask hides the path");
+    let finding = slow["findings"].as_array().unwrap().iter().find(|finding| finding["name"] == "destination disk");
+    let finding = finding.unwrap_or_else(|| panic!("{}", slow["findings"]));
+    assert_eq!((&finding["directions"], &finding["remedy"]["host"]), (&serde_json::json!(["forward"]), &"far".into()));
+    let page = text(&again(&[]).stdout);
+    assert!(
+        page.contains("disk of far (served root, tmpfs, in memory): read ") && page.contains("for a copy: "),
+        "{page}"
+    );
 }
 
 /// The far side stops its server during the first load.

@@ -41,9 +41,9 @@ pub enum Cause {
     ReceiverOverflow,
     /// A sender of datagrams was late, or did not reach the requested rate.
     SlowSender,
-    /// Reading the source takes most of the time of the sending threads.
+    /// The source is read slower than the path carries data.
     SourceDisk,
-    /// Writing the destination takes most of the time of the receiving threads.
+    /// The destination is written slower than the path carries data.
     DestinationDisk,
     /// The connection was lost for a part of the time.
     LostConnection,
@@ -209,17 +209,12 @@ pub const CAUSES: [CauseEntry; 51] = [
         "the sender",
         "the sender of datagrams is late or does not reach the requested rate",
     ),
-    entry(
-        Cause::SourceDisk,
-        "source disk",
-        "the source disk",
-        "the sending threads spend most of their time with reading the source",
-    ),
+    entry(Cause::SourceDisk, "source disk", "the source disk", "the source is read slower than the path carries data"),
     entry(
         Cause::DestinationDisk,
         "destination disk",
         "the destination disk",
-        "the receiving threads spend most of their time with writing the destination",
+        "the destination is written slower than the path carries data",
     ),
     entry(
         Cause::LostConnection,

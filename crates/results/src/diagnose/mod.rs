@@ -19,6 +19,7 @@ mod cause;
 mod confirmation;
 mod copy;
 mod datagrams;
+mod disk;
 mod drops;
 mod finding;
 mod host;
@@ -52,7 +53,7 @@ pub use verdict::{Verdict, VerdictLimit};
 use lfn_base::tcp_model::Prediction;
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::figures::Figures;
+use crate::evidence::figures::{EvidenceKind, Figures};
 use crate::evidence::{Evidence, LoadKind};
 use crate::prediction::{self, ExpectedRange};
 use bottleneck::CopyBottleneck;
@@ -118,6 +119,8 @@ pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
     if figures.kind == LoadKind::Tcp {
         add_unexplained(figures, &mut findings);
         findings.iter_mut().for_each(|finding| confirmation::complete(figures, finding));
+        // The load read and wrote no disk, so its shortfall has other causes.
+        findings.extend(run_rules(figures, disk::is_disk));
     } else if !findings.iter().any(Finding::is_limit) {
         findings.splice(0..0, run_rules(figures, |cause| cause == Cause::Unexplained));
     }
@@ -127,7 +130,10 @@ pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
         LoadKind::Copy | LoadKind::Capture => None,
     };
     let known = predicted.as_ref().map(|(predicted, expected)| (predicted, expected));
-    let verdict = verdict::verdict(figures, &findings, known);
+    let mut verdict = verdict::verdict(figures, &findings, known);
+    if figures.kind == LoadKind::Tcp {
+        disk::add_to_verdict(figures, &findings, &mut verdict);
+    }
     let (predicted, expected) = predicted.unzip();
     let bottleneck = figures.copy.as_ref().map(copy::bottleneck);
     let missing = missing_evidence(figures);
@@ -159,7 +165,8 @@ fn add_unexplained(figures: &Figures, findings: &mut Vec<Finding>) {
 
 /// Returns the findings of the rules, without [`Cause::Unexplained`].
 fn rule_findings(figures: &Figures) -> Vec<Finding> {
-    let mut findings = run_rules(figures, |cause| cause != Cause::Unexplained);
+    let is_of_load = |cause| figures.kind != LoadKind::Tcp || !disk::is_disk(cause);
+    let mut findings = run_rules(figures, |cause| cause != Cause::Unexplained && is_of_load(cause));
     // The rate of datagrams is requested, so a gain does not rank their causes: the order is that of the rules.
     if !matches!(figures.kind, LoadKind::Tcp | LoadKind::Capture) {
         return findings;
@@ -195,7 +202,9 @@ fn run_rules(figures: &Figures, selects: impl Fn(Cause) -> bool) -> Vec<Finding>
 fn missing_evidence(figures: &Figures) -> Vec<MissingEvidence> {
     let mut missing: Vec<MissingEvidence> = Vec::new();
     let of_load = rules().filter(|rule| rule.load == figures.kind);
-    for (rule, kind) in of_load.flat_map(|rule| rule.missing(figures).into_iter().map(move |kind| (rule, kind))) {
+    let lacking = of_load.flat_map(|rule| rule.missing(figures).into_iter().map(move |kind| (rule, kind)));
+    // Without a path from the user, there is no disk to examine.
+    for (rule, kind) in lacking.filter(|(_, kind)| *kind != EvidenceKind::Disks) {
         let at = missing.iter().position(|entry| entry.evidence == kind.name()).unwrap_or_else(|| {
             missing.push(MissingEvidence { evidence: kind.name().to_owned(), findings: Vec::new() });
             missing.len() - 1

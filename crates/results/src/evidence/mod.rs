@@ -7,6 +7,7 @@
 
 pub mod capture;
 mod copy;
+pub mod disk;
 mod ends;
 pub mod figures;
 pub mod pair;
@@ -26,6 +27,7 @@ use crate::measure::{EndReport, SocketRequest, TestDirection, TestRequest};
 use crate::path_report::PathReport;
 
 pub use copy::{CopyEvidence, ProgressSample, SocketEvidence, StreamTime};
+use disk::DiskEvidence;
 pub use ends::{HostNames, PerEnd, Side};
 use trains::TrainEvidence;
 
@@ -73,6 +75,9 @@ pub struct Evidence {
     /// Facts of both hosts, if they were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Box<PerEnd<Option<HostFacts>>>>,
+    /// Disks of both ends, if they were measured (`lfn doctor --disk`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disks: Option<Box<PerEnd<Option<DiskEvidence>>>>,
     /// Results of the iperf3 server, if the server was iperf3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iperf3: Option<Iperf3Report>,

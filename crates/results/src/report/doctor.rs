@@ -67,6 +67,9 @@ pub struct PlannedLoad {
     /// Approximate time of the whole examination.
     #[serde(rename = "total_seconds", with = "seconds")]
     pub total: Duration,
+    /// Time of reads and writes of the disks, in addition to the whole examination; zero without `--disk`.
+    #[serde(rename = "disk_seconds", with = "seconds", default)]
+    pub disks: Duration,
 }
 
 impl PlannedLoad {
@@ -199,7 +202,13 @@ mod tests {
     #[test]
     fn bound_of_the_load_counts_both_directions() {
         let (tcp, trains) = (Duration::from_secs(10), Duration::from_secs(2));
-        let load = PlannedLoad { max_rate: Some(BitRate(8_000_000)), tcp, trains, total: Duration::from_secs(30) };
+        let load = PlannedLoad {
+            max_rate: Some(BitRate(8_000_000)),
+            tcp,
+            trains,
+            total: Duration::from_secs(30),
+            disks: Duration::ZERO,
+        };
         assert_eq!(load.max_bytes(), Some(Bytes(24_000_000)));
         assert_eq!(PlannedLoad { max_rate: None, ..load }.max_bytes(), None);
     }

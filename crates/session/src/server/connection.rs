@@ -230,6 +230,8 @@ fn check_rights(holder: &TokenHolder, request: &Request) -> Result<(), Refusal> 
         Request::Path(_) => (true, ""),
         Request::Test(_) => (test, "tests"),
         Request::Facts(_) => (test, "facts of the host"),
+        // A measurement reads and writes as a copy does.
+        Request::Disk(_) => (read || write > WriteAccess::No, "measurements of the disk"),
         Request::IssueToken(token_request) => (may_write_to(&token_request.to), "uploads"),
         Request::Copy(copy) => match &copy.job {
             CopyJob::Put { to } => (may_write_to(to), "uploads"),

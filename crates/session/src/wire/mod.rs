@@ -7,6 +7,7 @@
 
 mod bounded;
 pub mod copy;
+pub mod disk;
 pub mod facts;
 mod frame;
 pub mod path;
@@ -76,4 +77,6 @@ pub enum Request {
     Path(path::PathRequest),
     /// Requests the facts of the server's host.
     Facts(facts::FactsRequest),
+    /// Requests the rates of a disk of the server.
+    Disk(disk::DiskRequest),
 }

@@ -2,6 +2,7 @@
 
 use lfn_api::doctor::DoctorEvent;
 use lfn_base::units::{Bytes, show_duration};
+use lfn_copy::disk::MAX_SHARE_OF_FREE;
 use lfn_measure::tester::TestProgress;
 use lfn_results::measure::Interval;
 use lfn_results::report::PlannedLoad;
@@ -85,7 +86,15 @@ fn planned(load: &PlannedLoad) -> String {
         (Some(rate), Some(bytes)) => format!("at most {rate}, {} in total", bytes.decimal()),
         _ => "as much as the path carries (--max-load limits this)".to_owned(),
     };
-    format!("load for {tcp} in each direction, then short trains of datagrams, {bound}; about {total} in all")
+    let disks = match load.disks.is_zero() {
+        true => String::new(),
+        false => format!(
+            "; then {} of reads and writes of the disks, with a file of at most {} % of the free space",
+            show_duration(rounded(load.disks)),
+            100 / MAX_SHARE_OF_FREE
+        ),
+    };
+    format!("load for {tcp} in each direction, then short trains of datagrams, {bound}; about {total} in all{disks}")
 }
 
 fn rounded(time: std::time::Duration) -> std::time::Duration {

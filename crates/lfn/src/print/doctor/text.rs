@@ -1,7 +1,9 @@
 //! Result of `lfn doctor` as text: the verdict of each direction, then the findings, then what was not seen.
 
 use lfn_base::units::{BitRate, show_duration};
-use lfn_results::evidence::HostNames;
+use lfn_results::diagnose::Cause;
+use lfn_results::evidence::disk::{DiskEvidence, DiskRate};
+use lfn_results::evidence::{HostNames, Side};
 use lfn_results::measure::TestDirection;
 use lfn_results::report::{DirectedFinding, DoctorDocument, Run, Unseen};
 
@@ -17,6 +19,9 @@ pub fn page(document: &DoctorDocument) -> String {
     let mut page = Page::default();
     for run in &document.runs {
         page.commands(wrap(&verdict(run), columns()));
+    }
+    for line in disks(document) {
+        page.commands(wrap(&line, columns()));
     }
     page.gap();
     for (number, finding) in document.findings.iter().enumerate() {
@@ -52,6 +57,28 @@ fn verdict(run: &Run) -> String {
     format!("{hosts}: {goodput}{possible}, RTT {rtt}: {}", run.diagnosis.verdict.summary)
 }
 
+/// Returns one line for each measured disk.
+fn disks(document: &DoctorDocument) -> Vec<String> {
+    let Some(disks) = document.runs.iter().find_map(|run| run.evidence.disks.as_deref()) else { return Vec::new() };
+    let line = |side| disks.get(side).as_ref().map(|disk| disk_line(document.origin.hosts.name(side), disk));
+    [Side::Near, Side::Far].into_iter().filter_map(line).collect()
+}
+
+/// Returns the line of a disk: its path, its kind and its rates.
+fn disk_line(host: &str, disk: &DiskEvidence) -> String {
+    let report = &disk.report;
+    let rate = |name: &str, rate: &Option<DiskRate>| match rate {
+        Some(rate) => {
+            let DiskRate { rate, median, min, method, .. } = rate;
+            format!("{name} {rate} (median {median}, minimum {min}, {})", method.name())
+        }
+        None => format!("{name} not measured"),
+    };
+    let path = if disk.path.is_empty() { "served root" } else { disk.path.as_str() };
+    let kind = report.kind().map(|kind| format!(", {kind}")).unwrap_or_default();
+    format!("disk of {host} ({path}{kind}): {}, {}", rate("read", &report.read), rate("write", &report.write))
+}
+
 /// Returns the names of the sender and the receiver.
 fn names(direction: TestDirection, hosts: &HostNames) -> String {
     match direction {
@@ -84,9 +111,14 @@ fn add_finding(page: &mut Page, number: usize, directed: &DirectedFinding, docum
 /// Returns the goodput that is predicted without the cause.
 fn afterwards(directed: &DirectedFinding) -> Option<String> {
     let (predicted, gain) = (directed.finding.predicted?, directed.finding.gain?);
+    // A disk limits copies, and not the load of the examination.
+    let of_copy = match directed.finding.cause() {
+        Some(Cause::SourceDisk | Cause::DestinationDisk) => " for a copy",
+        _ => "",
+    };
     Some(match gain {
-        BitRate(0) => "predicted without this cause: the same goodput".to_owned(),
-        gain => format!("predicted without this cause: {predicted} (+{gain})"),
+        BitRate(0) => format!("predicted without this cause{of_copy}: the same goodput"),
+        gain => format!("predicted without this cause{of_copy}: {predicted} (+{gain})"),
     })
 }
 

@@ -13,6 +13,7 @@ mod capture_loss_cases;
 mod captures;
 mod copies;
 mod datagram_tests;
+mod disks;
 mod rule;
 mod tcp_faults;
 mod tcp_tests;
@@ -28,6 +29,7 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
         tcp_tests::HOST_RULES,
         tcp_faults::RULES,
         tcp_tests::PATH_RULES,
+        disks::RULES,
         datagram_tests::RULES,
         copies::RULES,
         captures::RULES,

@@ -7,9 +7,10 @@ use lfn_base::units::{BitRate, Bytes};
 use crate::diagnose::bottleneck::{MAX_HOST_RTT, MIN_HASH_SHARE, MIN_MAIN_SHARE, NEAR_PREDICTED};
 use crate::diagnose::rules::{Rule, rules};
 use crate::diagnose::window::tests::half_bdp_window;
-use crate::diagnose::{Cause, buffers, copy, host, limit, outage, path, processor, startup, window};
+use crate::diagnose::{Cause, buffers, copy, disk, host, limit, outage, path, processor, startup, window};
+use crate::evidence::disk::{DiskEvidence, DiskMethod, DiskRate, DiskReport};
 use crate::evidence::figures::{EvidenceKind, FULL_SHARE, Figures, Outage, SendTotals, SteadyPart, WorkerTime};
-use crate::evidence::{CopyEvidence, Evidence, LoadKind, ProgressSample, SocketEvidence, StreamTime};
+use crate::evidence::{CopyEvidence, Evidence, LoadKind, ProgressSample, Side, SocketEvidence, StreamTime};
 use crate::host::Interface;
 use crate::measure::TestDirection;
 
@@ -43,6 +44,15 @@ fn set_goodput(figures: &mut Figures, rate: f64) {
     figures.goodput = goodput;
     figures.streams[0].goodput = goodput;
     figures.steady = figures.steady.map(|steady| SteadyPart { goodput, ..steady });
+}
+
+fn set_disk(figures: &mut Figures, side: Side, rate: f64, limit: Option<f64>) {
+    let second = Duration::from_secs(1);
+    let rate = Some(DiskRate::new(DiskMethod::Direct, Bytes((rate / 8.0) as u64), second, &[]));
+    let rate_limit = limit.map(|limit| BitRate(limit as u64));
+    let report = DiskReport { read: rate, write: rate, rate_limit, ..DiskReport::default() };
+    let host = if side == Side::Near { &mut figures.sender } else { &mut figures.receiver };
+    host.disk = Some(DiskEvidence { report, ..DiskEvidence::default() });
 }
 
 fn worker(running: f64, waiting: f64) -> Option<WorkerTime> {
@@ -101,6 +111,17 @@ fn bounds_of_tcp_rules_are_those_of_their_rows() {
         figures.streams[0].sent_later = Some(sent);
         figures.streams[0].mss = 1448;
     });
+    for (cause, side) in [(Cause::SourceDisk, Side::Near), (Cause::DestinationDisk, Side::Far)] {
+        check(cause, false, disk::MAX_DISK_SHARE, &|figures, share| {
+            figures.path = None;
+            set_disk(figures, side, share * figures.goodput.as_f64(), None);
+        });
+        check(cause, false, disk::MAX_SHARE_OF_LIMIT, &|figures, share| {
+            set_disk(figures, side, 1e6, Some(1e6 / share))
+        });
+        let possible = half_bdp_window().possible_goodput().unwrap().as_f64();
+        check(cause, false, disk::MAX_DISK_SHARE, &|figures, share| set_disk(figures, side, share * possible, None));
+    }
     let possible = half_bdp_window().possible_goodput().unwrap().as_f64();
     check(Cause::Processor, false, FULL_SHARE, &|figures, share| {
         figures.streams[0].sender_thread = worker(1.0, 0.0);

@@ -7,6 +7,7 @@ use lfn_base::units::{BitRate, Bytes};
 
 use super::steady_window::{SteadyWindow, sample};
 use super::stream::covers_whole_stream;
+use crate::evidence::disk::DiskEvidence;
 use crate::host::facts::HostFacts;
 use crate::host::{HostReport, HostSample, Interface, QdiscCounters, SEGMENT_DROP_COUNTERS, combine_qdiscs};
 use crate::measure::{EndReport, Interval, Kernel, Mode};
@@ -38,6 +39,8 @@ pub struct HostFigures {
     pub memory_pressures: Option<u64>,
     /// Settings and limits that a load does not change, if they were read.
     pub facts: Option<HostFacts>,
+    /// Disk of this end, if it was measured.
+    pub disk: Option<DiskEvidence>,
     /// Other traffic of the interface in the direction of the data, and all of its traffic.
     pub other_traffic: Option<(BitRate, BitRate)>,
 }
@@ -83,6 +86,7 @@ pub(super) fn host_figures(name: &str, end: &EndReport, window: SteadyWindow, se
             .and_then(|report| report.counter("TcpExt.TCPMemoryPressures"))
             .and_then(|count| u64::try_from(count).ok()),
         facts: None,
+        disk: None,
         sockets_dropped: report.and_then(let_go).and_then(|count| u64::try_from(count).ok()),
     }
 }

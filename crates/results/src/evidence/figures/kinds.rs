@@ -43,6 +43,8 @@ pub enum EvidenceKind {
     HostFacts,
     /// Trains of datagrams in the direction of the load.
     Trains,
+    /// Rates of the disks, which only the user can ask for (`lfn doctor --disk`).
+    Disks,
 }
 
 impl EvidenceKind {
@@ -67,6 +69,7 @@ impl EvidenceKind {
             EvidenceKind::CopySockets => "socket counters of the copy's sender",
             EvidenceKind::HostFacts => "facts of the hosts",
             EvidenceKind::Trains => "trains of datagrams",
+            EvidenceKind::Disks => "rates of the disks (lfn doctor --disk)",
         }
     }
 }
@@ -102,6 +105,7 @@ impl Figures {
             EvidenceKind::DatagramCounts => self.datagrams.streams().next().is_some(),
             EvidenceKind::HostFacts => hosts.iter().any(|host| host.facts.is_some()),
             EvidenceKind::Trains => self.trains.is_some(),
+            EvidenceKind::Disks => hosts.iter().any(|host| host.disk.is_some()),
             EvidenceKind::CopySockets => self.copy.is_some_and(|copy| copy.end.sockets.is_some()),
         }
     }

@@ -138,6 +138,7 @@ impl Figures {
         let name = |side| evidence.hosts.name(side);
         let udp = evidence.request.udp.as_deref();
         let facts = |side| evidence.facts.as_ref().and_then(|facts| facts.get(side).clone());
+        let disk = |side| evidence.disks.as_ref().and_then(|disks| disks.get(side).clone());
         Figures {
             kind: evidence.kind(),
             direction: evidence.request.direction,
@@ -159,10 +160,12 @@ impl Figures {
             interval: whole.first().map(length).unwrap_or_default(),
             sender: HostFigures {
                 facts: facts(evidence.sending_side()),
+                disk: disk(evidence.sending_side()),
                 ..host::host_figures(name(evidence.sending_side()), sender, window, true)
             },
             receiver: HostFigures {
                 facts: facts(evidence.receiving_side()),
+                disk: disk(evidence.receiving_side()),
                 ..host::host_figures(name(evidence.receiving_side()), receiver, window, false)
             },
             far: evidence.hosts.far.clone(),

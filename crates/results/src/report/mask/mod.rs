@@ -20,6 +20,11 @@ impl DoctorDocument {
         for (name, replacement) in self.names() {
             mask.add_name(name, replacement);
         }
+        for disks in self.runs.iter().filter_map(|run| run.evidence.disks.as_deref()) {
+            for (disk, replacement) in [(&disks.near, "NEAR-PATH"), (&disks.far, "FAR-PATH")] {
+                disk.iter().for_each(|disk| mask.add_path(&disk.path, replacement));
+            }
+        }
         let mut masked = self.clone();
         masked.origin.command = mask.command(&self.origin.command);
         let mut document = serde_json::to_value(masked)?;
@@ -71,6 +76,7 @@ fn apply(mask: &mut Mask, value: &mut Value, parent: &str, key: &str) {
         Value::String(text) if key == "started" => *text = time(text),
         Value::String(text) if key == "release" => *text = version(text),
         Value::String(text) if is_name(parent, key) => *text = mask.name(text),
+        Value::String(text) if key == "path" => *text = mask.text(text),
         // A plain word is a figure or a kind of the document, even if a host has the same name.
         Value::String(text) if text.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) => {}
         Value::String(text) => *text = mask.text(text),
@@ -99,7 +105,8 @@ fn version(release: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::HostNames;
+    use crate::evidence::disk::DiskEvidence;
+    use crate::evidence::{HostNames, PerEnd};
     use crate::host::Note;
     use crate::measure::{EndReport, Kernel};
     use crate::report::{Origin, PlannedLoad};
@@ -126,6 +133,19 @@ mod tests {
         let note = &masked.runs[0].evidence.near.notes[0].message;
         assert_eq!(note, "cannot reach 192.0.2.2:7323 from 2001:db8::2 (far), then 192.0.2.2");
         assert_eq!(masked.origin.command, ["doctor", "far"]);
+    }
+
+    #[test]
+    fn paths_of_disks_are_replaced() {
+        let mut document = document();
+        let disk = |path: &str| Some(DiskEvidence { path: path.into(), ..DiskEvidence::default() });
+        document.runs[0].evidence.disks = Some(Box::new(PerEnd { near: disk("/home/ann/my data"), far: disk("ann") }));
+        document.origin.command =
+            ["--disk", "/home/ann/my data", "--disk", "far.example.org:ann", "ann@x"].map(str::to_owned).to_vec();
+        let masked = document.masked().unwrap();
+        let disks = masked.runs[0].evidence.disks.clone().unwrap();
+        assert_eq!((disks.near.unwrap().path, disks.far.unwrap().path), ("NEAR-PATH".into(), "FAR-PATH".into()));
+        assert_eq!(masked.origin.command[..4], ["--disk", "NEAR-PATH", "--disk", "far:FAR-PATH"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Replacement of addresses, names and files in a text.
 
 use core::net::IpAddr;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Address for documentation (RFC 7042 §2.1.1).
@@ -23,6 +24,8 @@ const KEPT_WORDS: [&str; 6] = ["doctor", "near", "far", "json", "ndjson", "text"
 pub(super) struct Mask {
     /// Names in small letters with their replacements.
     names: BTreeMap<String, String>,
+    /// Paths of disks with their replacements, the longest first.
+    paths: Vec<(String, String)>,
     /// Names of hosts that only occur in texts.
     other_hosts: BTreeMap<String, String>,
     addresses: BTreeMap<IpAddr, String>,
@@ -35,6 +38,14 @@ impl Mask {
         let is_common = ["near", "far", "localhost"].contains(&host);
         if !host.is_empty() && !is_common && host.parse::<IpAddr>().is_err() {
             self.names.entry(host.to_ascii_lowercase()).or_insert(replacement);
+        }
+    }
+
+    /// Adds the path of a disk as it was typed: it may have spaces, or look like a word.
+    pub(super) fn add_path(&mut self, path: &str, replacement: &str) {
+        if !path.is_empty() && path != "." {
+            self.paths.push((path.to_owned(), replacement.to_owned()));
+            self.paths.sort_by_key(|(path, _)| Reverse(path.len()));
         }
     }
 
@@ -80,6 +91,7 @@ impl Mask {
 
     /// Replaces the names, addresses and files of a text. A name is replaced only where no longer name contains it.
     pub(super) fn text(&mut self, text: &str) -> String {
+        let text = self.without_paths(text);
         let is_separator = |c: char| c.is_whitespace() || "'\"`=()<>,;".contains(c);
         let mut masked = String::new();
         for part in text.split_inclusive(is_separator) {
@@ -88,6 +100,23 @@ impl Mask {
             masked += &part[bare.len()..];
         }
         masked
+    }
+
+    /// Replaces the paths of disks. A path is replaced only where no longer path or name contains it.
+    fn without_paths(&self, text: &str) -> String {
+        let is_inside = |c: char| is_name_character(c) || c == '/';
+        self.paths.iter().fold(text.to_owned(), |text, (path, replacement)| {
+            let mut masked = String::new();
+            let mut end = 0;
+            for (start, _) in text.match_indices(path.as_str()) {
+                let after = start + path.len();
+                let is_whole = !text[..start].ends_with(is_inside) && !text[after..].starts_with(is_inside);
+                masked += &text[end..start];
+                masked += if is_whole { replacement } else { path };
+                end = after;
+            }
+            masked + &text[end..]
+        })
     }
 
     /// Replaces a part of a text without spaces and quotes.
@@ -263,6 +292,13 @@ mod tests {
         for (text, masked) in cases {
             assert_eq!(mask.text(text), masked);
         }
+    }
+
+    #[test]
+    fn path_is_replaced_unless_it_is_part_of_a_longer_one() {
+        let mut mask = Mask::default();
+        mask.add_path("/d", "P");
+        assert_eq!(mask.without_paths("/data x/d /d/e (/d, ext4) /d"), "/data x/d /d/e (P, ext4) P");
     }
 
     #[test]
