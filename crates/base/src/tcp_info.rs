@@ -27,6 +27,10 @@ pub struct TcpInfo {
     /// True if explicit congestion notification was negotiated (`TCPI_OPT_ECN`).
     #[serde(default)]
     pub ecn: bool,
+    /// True if a packet with an ECN codepoint other than Not-ECT arrived (`TCPI_OPT_ECN_SEEN`; with accurate ECN
+    /// `tcpi_received_ce` and the received bytes by codepoint, Linux 6.18).
+    #[serde(default)]
+    pub ecn_seen: bool,
     /// Shift of the windows that the peer announces.
     pub snd_wscale: u8,
     /// Shift of the windows that this end announces.
@@ -179,6 +183,7 @@ impl FieldReader<'_> {
             sack: options & 2 != 0,
             window_scaling: options & 4 != 0,
             ecn: options & 8 != 0,
+            ecn_seen: options & 16 != 0 || [248, 264, 268, 272].into_iter().any(|at| self.u32(at).unwrap_or(0) > 0),
             // Bit fields of four bits each, the first in the low bits on a little-endian machine.
             snd_wscale: if cfg!(target_endian = "little") { scales & 15 } else { scales >> 4 },
             rcv_wscale: if cfg!(target_endian = "little") { scales >> 4 } else { scales & 15 },
@@ -300,6 +305,19 @@ mod tests {
             assert_eq!((info.delivered_segments, info.delivered_marked_segments), (Some(8800), Some(12)));
             assert_eq!((info.timeouts, info.timeout_recovery), (Some(2), Some(Duration::from_millis(1600))));
         }
+    }
+
+    #[test]
+    fn options_are_single_bits() {
+        let read = |options: u8| {
+            let mut bytes = structure(280);
+            bytes[5] = options;
+            let info = TcpInfo::parse(&bytes).unwrap();
+            [info.timestamps, info.sack, info.window_scaling, info.ecn, info.ecn_seen].map(u8::from)
+        };
+        assert_eq!(read(0b0_1000), [0, 0, 0, 1, 0]);
+        assert_eq!(read(0b1_0000), [0, 0, 0, 0, 1]);
+        assert_eq!(read(0b1_0111), [1, 1, 1, 0, 1]);
     }
 
     #[test]

@@ -252,6 +252,9 @@ impl<'a, C: ControlLink> ControlLoop<'a, C> {
             sender: sender.shares,
             receiver: receiver.shares,
             sockets: sender.sockets,
+            receiver_sockets: receiver.sockets,
+            sender_host: sender.host,
+            receiver_host: receiver.host,
         }
     }
 }
@@ -298,10 +301,10 @@ fn progress_counter(progress: &Progress) -> u64 {
     progress.bytes.0.wrapping_add(((disk + hash) * 1e9) as u64)
 }
 
-/// Returns the progress of this side. Only a sender's sockets show its bottleneck.
+/// Returns the progress of this side with the counters of its sockets and of its host.
 fn own_progress<S: Role>(side: &S) -> Progress {
     let stream_set = side.streams();
-    Progress { sockets: S::IS_SENDER.then(|| stream_set.sockets()).flatten(), ..stream_set.progress() }
+    Progress { sockets: stream_set.sockets(), host: stream_set.host(), ..stream_set.progress() }
 }
 
 /// Returns the peer's reason, if one arrives within [`REFUSAL_TIMEOUT`]; otherwise `error`.
@@ -365,7 +368,7 @@ mod tests {
                 return Ok(None);
             }
             self.next_alive += ALIVE_INTERVAL;
-            let alive = serde_json::to_value(SenderMessage::Alive(Progress::default())).unwrap();
+            let alive = serde_json::to_value(SenderMessage::Alive(Box::default())).unwrap();
             Ok(Some(serde_json::from_value(alive).unwrap()))
         }
 

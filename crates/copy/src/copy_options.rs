@@ -143,6 +143,8 @@ pub struct CopyOutcome {
     pub failures: Vec<EntryFailure>,
     /// Counters of both sides at the end, over all sessions.
     pub sample: ProgressSample,
+    /// Counters of both sides during the copy, about one sample a second. Empty if the connection was lost.
+    pub samples: Vec<ProgressSample>,
     /// Count of lost and restored connections.
     pub reconnects: u32,
     /// Total time without a connection, from the last progress before.

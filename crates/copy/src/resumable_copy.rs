@@ -22,6 +22,7 @@ use super::TransferError;
 use super::base_dir::current_time;
 use super::copy_options::{ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome};
 use super::role::{CopyResult, ListedTotals};
+use super::sample_course::SampleCourse;
 use super::stream_pool::TargetCount;
 use crate::proto::streams::StreamTuner;
 
@@ -78,6 +79,7 @@ pub(super) struct ResumableCopy<'a> {
     /// Counters of all earlier sessions, then of all sessions.
     totals_before_session: ProgressSample,
     totals: ProgressSample,
+    course: SampleCourse,
     /// Bytes of all earlier sessions: sent, or not needed.
     bytes_before_session: u64,
     /// Maximum of finished entries in one session.
@@ -116,6 +118,7 @@ impl<'a> ResumableCopy<'a> {
             standstill_time: Duration::ZERO,
             totals_before_session: ProgressSample::default(),
             totals: ProgressSample::default(),
+            course: SampleCourse::default(),
             bytes_before_session: 0,
             max_finished: 0,
             listed: ListedTotals::default(),
@@ -190,6 +193,11 @@ impl<'a> ResumableCopy<'a> {
             self.standstill_time +=
                 Some(self.last_arrival.1.elapsed()).filter(|time| *time >= MIN_STANDSTILL).unwrap_or_default();
             self.last_arrival = (arrived, Instant::now());
+        }
+        // The counters of the sockets begin again with each session.
+        match self.is_first() {
+            true => self.course.add(&self.totals),
+            false => self.course = SampleCourse::default(),
         }
         (self.callbacks.observer)(&self.listed, &self.totals);
         let Some(tuner) = &mut self.tuner else { return };
@@ -285,6 +293,7 @@ impl<'a> ResumableCopy<'a> {
 
     fn outcome(self, ended: CopyResult) -> CopyOutcome {
         let CopyResult { tally, digest, path, bytes, failures, skipped } = ended;
+        let samples = if self.is_first() { self.course.finish(&self.totals) } else { Vec::new() };
         CopyOutcome {
             bytes,
             digest: digest.or(self.digest),
@@ -294,6 +303,7 @@ impl<'a> ResumableCopy<'a> {
             skipped,
             failures,
             sample: self.totals,
+            samples,
             reconnects: self.reconnects,
             outage_time: self.outage_time,
             standstill_time: self.standstill_time,

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Read, Write};
 use std::ops::Add;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use lfn_base::congestion_request::CongestionRequest;
 use lfn_base::units::Bytes;
 use lfn_results::diagnose::random_loss::RandomLossDetector;
-use lfn_results::evidence::{ProgressSample, SocketEvidence};
+use lfn_results::evidence::{CopyHost, ProgressSample, SocketEvidence};
 use lfn_session::limits::Denial;
 use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::{DEAD_PEER_TIMEOUT, is_timeout};
@@ -26,6 +26,7 @@ use lfn_sys::tcp;
 use parking_lot::Mutex;
 use rustix::fs::sendfile;
 
+use super::host_counters::HostCounters;
 use super::stall::{SERVER_EXTRA_TIMEOUT, StallTimeouts};
 use super::stream_state::{ClosedStream, StreamState};
 use super::work_meter::{Activity, WorkMeter};
@@ -57,6 +58,8 @@ pub(crate) struct StreamSet {
     loss_detector: Mutex<Option<RandomLossDetector>>,
     /// The streams were changed to BBR.
     uses_bbr: AtomicBool,
+    /// Counters of this host at the first stream.
+    host_counters: OnceLock<HostCounters>,
 }
 
 /// The table of active and ended streams.
@@ -165,6 +168,7 @@ impl StreamSet {
         stream.set_read_timeout(Some(DEAD_PEER_TIMEOUT))?;
         stream.set_write_timeout(Some(DEAD_PEER_TIMEOUT))?;
         let state = Arc::new(StreamState::new(stream));
+        self.host_counters.get_or_init(HostCounters::start);
         let mut table = self.table.lock();
         let number = state.number();
         if self.is_stopped() || table.rejected.contains(&number) || table.active.contains_key(&number) {
@@ -183,6 +187,8 @@ impl StreamSet {
     fn remove(&self, state: &StreamState, broken: bool) {
         let mut evidence = read_socket(state);
         if let Some(evidence) = evidence.as_mut().filter(|_| broken) {
+            evidence.streams = 0;
+            evidence.send_buffer = Bytes(0);
             evidence.receive_window = Bytes(0);
             evidence.congestion_window = Bytes(0);
             evidence.in_slow_start = 0;
@@ -330,7 +336,13 @@ impl StreamSet {
             shares: self.meter.times(),
             activity: self.meter.activity(),
             sockets: None,
+            host: None,
         }
+    }
+
+    /// Returns the figures of this host, with the changes since the first stream; `None` before the first stream.
+    pub(crate) fn host(&self) -> Option<CopyHost> {
+        self.host_counters.get().map(HostCounters::read)
     }
 
     /// Returns the kernel counters of this side's sockets, summed; `None` before the first stream.
@@ -492,7 +504,11 @@ impl StreamSet {
 }
 
 fn read_socket(state: &StreamState) -> Option<SocketEvidence> {
-    state.handle.info().map(|info| SocketEvidence::of_stream(&info))
+    let info = state.handle.info()?;
+    let socket = state.handle.socket();
+    let congestion = socket.and_then(|socket| tcp::congestion(socket).ok()?.parse().ok());
+    let send_buffer = Bytes(socket.and_then(|socket| tcp::send_buffer(socket).ok()).unwrap_or(0));
+    Some(SocketEvidence { congestion, send_buffer, ..SocketEvidence::of_stream(&info) })
 }
 
 #[cfg(test)]

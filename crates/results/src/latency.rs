@@ -129,6 +129,14 @@ pub struct Latency {
 }
 
 impl Latency {
+    /// Returns the shortest round trip of the datagrams; none if the probes were messages or none was answered.
+    pub fn shortest_udp_round_trip(&self) -> Option<Duration> {
+        let known = [&self.idle, &self.loaded].into_iter().filter_map(|trips| Some(trips.rtt.as_ref()?.min));
+        known.min().filter(|_| self.transport == ProbeTransport::Udp)
+    }
+}
+
+impl Latency {
     /// Evaluates probes in the order of sending. `load` is the duration of the load, divided into intervals of
     /// `interval`.
     pub fn new(

@@ -72,6 +72,7 @@ fn copy_evidence(document: &str) -> Evidence {
         sender: serde_json::from_value(document["sender"].clone()).unwrap(),
         receiver: serde_json::from_value(document["receiver"].clone()).unwrap(),
         sockets: serde_json::from_value(document["sockets"].clone()).unwrap(),
+        ..ProgressSample::default()
     };
     let predicted = document.pointer("/predicted/average_goodput_bits_per_second").and_then(Value::as_u64);
     let copy = CopyEvidence {
@@ -86,7 +87,7 @@ fn copy_evidence(document: &str) -> Evidence {
     let direction = if near_sends { TestDirection::Forward } else { TestDirection::Reverse };
     let hosts = HostNames { near: "near".into(), far: "far".into() };
     let arguments = vec![TypedArgument { flag: None, text: "SOURCE far:DESTINATION".into() }];
-    Evidence { hosts, arguments, ..Evidence::of_copy(direction, copy) }
+    Evidence { hosts, arguments, ..Evidence::of_copy(direction, copy, &[]) }
 }
 
 /// Asserts equal figures. A time that was written as a decimal number may differ in its last digit.

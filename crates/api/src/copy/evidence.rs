@@ -29,7 +29,7 @@ pub(super) fn copy_evidence(prepared: &PreparedCopy, outcome: &CopyOutcome) -> E
         hosts: host_names(&prepared.direction),
         path: prepared.predictor.path,
         arguments: places.chain(prepared.typed_flags.iter().cloned()).collect(),
-        ..Evidence::of_copy(direction, copy)
+        ..Evidence::of_copy(direction, copy, &outcome.samples)
     }
 }
 

@@ -256,12 +256,12 @@ impl Role for Receiver {
     const IS_SENDER: bool = false;
 
     fn alive_message(progress: Progress) -> ReceiverMessage {
-        ReceiverMessage::Alive(progress)
+        ReceiverMessage::Alive(Box::new(progress))
     }
 
     fn peer_progress(message: &SenderMessage) -> Option<Progress> {
         match message {
-            SenderMessage::Alive(progress) => Some(*progress),
+            SenderMessage::Alive(progress) => Some(**progress),
             _ => None,
         }
     }

@@ -271,7 +271,7 @@ impl Reporter {
             messages.push(ReceiverMessage::Request { up_to });
         }
         if let Some(result) = &self.result {
-            messages.push(ReceiverMessage::Done { progress, tally: result.tally });
+            messages.push(ReceiverMessage::Done { progress: Box::new(progress), tally: result.tally });
         }
         messages
     }

@@ -136,12 +136,12 @@ impl Role for Sender {
     const IS_SENDER: bool = true;
 
     fn alive_message(progress: Progress) -> SenderMessage {
-        SenderMessage::Alive(progress)
+        SenderMessage::Alive(Box::new(progress))
     }
 
     fn peer_progress(message: &ReceiverMessage) -> Option<Progress> {
         match message {
-            ReceiverMessage::Alive(progress) | ReceiverMessage::Done { progress, .. } => Some(*progress),
+            ReceiverMessage::Alive(progress) | ReceiverMessage::Done { progress, .. } => Some(**progress),
             _ => None,
         }
     }

@@ -9,7 +9,7 @@ use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::entry::Modified;
 use lfn_session::wire::copy::preserve::SkippedEntries;
 use lfn_session::wire::copy::{
-    CopyEnd, CopyTally, EntryFailure, FileBlocks, MAX_FAILURES, Progress, ReceiverMessage, SenderMessage,
+    CopyEnd, CopyTally, EntryFailure, FileBlocks, MAX_FAILURES, ReceiverMessage, SenderMessage,
 };
 
 use super::hard_links::LinkedFiles;
@@ -64,7 +64,7 @@ impl State {
             scheduler,
             // A client starts to send after the receiver's first message. On one host, this side waits for the receiver
             // too.
-            outbox: listing.same_host.then(|| SenderMessage::Alive(Progress::default())).into_iter().collect(),
+            outbox: listing.same_host.then(|| SenderMessage::Alive(Box::default())).into_iter().collect(),
             listed_bytes: 0,
             totals: SourceTotals::default(),
             linked_files: LinkedFiles::new(listing.preserve.hard_links),

@@ -116,7 +116,7 @@ impl TestReceiver {
             files.entry(header.file).or_default().entry(block.index).or_default().push(payload);
         }
         assert!(!self.sender.should_be_moving() && self.sender.result().is_none());
-        let done = ReceiverMessage::Done { progress: Progress::default(), tally: CopyTally::default() };
+        let done = ReceiverMessage::Done { progress: Box::default(), tally: CopyTally::default() };
         self.send(done);
         let result = self.sender.result().unwrap();
         (files, result)
@@ -393,7 +393,7 @@ fn impossible_requests_end_the_copy() {
     }
     let sources = (0..MAX_PENDING_ENTRIES + 1).map(|_| Source::Zero { bytes: Bytes(0) }).collect();
     let mut receiver = TestReceiver::new(sources, false, 0);
-    let early = ReceiverMessage::Done { progress: Progress::default(), tally: CopyTally::default() };
+    let early = ReceiverMessage::Done { progress: Box::default(), tally: CopyTally::default() };
     assert!(receiver.sender.on_message(early, Instant::now()).is_err());
 }
 

@@ -230,7 +230,7 @@ impl ControlConnections {
                         copy.last_progress_at = Instant::now();
                     }
                     listed = extent;
-                    copy.observe(extent, &ProgressSample { at: copy.started.elapsed(), ..look });
+                    copy.observe(extent, &ProgressSample { at: copy.started.elapsed(), ..*look });
                 }
                 SourceMessage::Changed(change) => {
                     let congestion = change.congestion.filter(|name| name.len() <= MAX_CONGESTION_NAME);

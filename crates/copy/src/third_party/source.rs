@@ -155,7 +155,7 @@ fn with_observer<T>(
     copy: impl FnOnce(CopyObserver<'_>) -> T,
 ) -> T {
     let mut observer = |extent: &ListedTotals, look: &ProgressSample| {
-        let _ = sender.try_send(SourceMessage::Progress { extent: *extent, progress: *look });
+        let _ = sender.try_send(SourceMessage::Progress { extent: *extent, progress: Box::new(*look) });
     };
     // The queue is closed when the session is over.
     let mut change = |change: &StreamChange| drop(sender.send(SourceMessage::Changed(change.clone())));

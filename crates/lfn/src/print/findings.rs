@@ -28,8 +28,11 @@ fn page(document: &FindingsDocument) -> String {
             page.gap();
         }
         page.commands([format!("{}: {}", finding.name, finding.meaning)]);
-        for rule in &finding.rules {
-            page.row(&format!("  {}", load(rule.load)), conditions(rule));
+        // A rule has a row for each kind of load.
+        for rows in finding.rules.chunk_by(|a, b| (&a.thresholds, &a.source) == (&b.thresholds, &b.source)) {
+            let Some(rule) = rows.first() else { continue };
+            let loads: Vec<&str> = rows.iter().map(|row| load(row.load)).collect();
+            page.row(&format!("  {}", loads.join(", ")), conditions(rule));
             if let Some(needs) = needs(rule) {
                 page.row("    needs", needs);
             }
@@ -102,6 +105,7 @@ mod tests {
             "other traffic at least 500 kb/s",
             "needs one of: interface counters of the sender, interface counters of the receiver",
             "source RFC 7323",
+            "TCP test, copy segments that arrived without an ECN codepoint",
         ] {
             assert!(text.contains(expected), "{expected}: {page}");
         }

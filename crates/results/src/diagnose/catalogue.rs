@@ -87,19 +87,24 @@ pub fn list_findings() -> FindingsDocument {
     let findings = CAUSES.iter().map(|entry| ListedFinding {
         name: entry.name.to_owned(),
         meaning: entry.meaning.to_owned(),
-        rules: rules().filter(|rule| rule.cause == entry.cause).map(listed_rule).collect(),
+        rules: rules().filter(|rule| rule.cause == entry.cause).flat_map(listed_rules).collect(),
     });
     FindingsDocument { schema: FindingsSchema::V1, findings: findings.collect() }
 }
 
-fn listed_rule(rule: &Rule) -> ListedRule {
+/// Returns a row for each load of a rule.
+fn listed_rules(rule: &'static Rule) -> impl Iterator<Item = ListedRule> {
+    rule.loads.iter().map(|load| listed_rule(*load, rule))
+}
+
+fn listed_rule(load: LoadKind, rule: &Rule) -> ListedRule {
     let thresholds = rule.thresholds.iter().filter_map(|threshold| {
         let (bound, value, unit) = parts(threshold.bound);
         let (figure, unit) = (threshold.figure.to_owned(), unit.to_owned());
         Some(ListedThreshold { figure, bound, value: Figure::new(value)?, unit })
     });
     ListedRule {
-        load: rule.load,
+        load,
         thresholds: thresholds.collect(),
         needs: rule.needs.iter().map(|kind| kind.name().to_owned()).collect(),
         needs_one_of: rule.needs_one_of.iter().map(|kind| kind.name().to_owned()).collect(),
@@ -137,6 +142,6 @@ mod tests {
             assert!(finding.rules.iter().all(|rule| !rule.thresholds.is_empty()), "{} has no bound", finding.name);
         }
         let listed: usize = list.findings.iter().map(|finding| finding.rules.len()).sum();
-        assert_eq!(listed, rules().count());
+        assert_eq!(listed, rules().map(|rule| rule.loads.len()).sum::<usize>());
     }
 }

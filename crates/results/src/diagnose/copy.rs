@@ -37,6 +37,27 @@ pub(super) fn bottleneck(copy: &CopyEvidence) -> CopyBottleneck {
     if matches!(limit, CopyBottleneck::LinkFull { .. }) && is_slow { CopyBottleneck::LostConnection } else { limit }
 }
 
+/// Returns true if the copy is slower than predicted.
+pub(super) fn is_slow(figures: &Figures) -> bool {
+    Shortfall::of(figures).is_some()
+}
+
+/// Returns true for the limits that the path, the sockets or the kernels set: the rules of tests examine them.
+pub(super) fn is_of_path(finding: &Finding) -> bool {
+    finding.cause().is_some_and(|cause| {
+        [
+            Cause::ReceiveWindow,
+            Cause::SendBuffer,
+            Cause::StartUp,
+            Cause::Loss,
+            Cause::CongestionWindow,
+            Cause::Outage,
+            Cause::Unexplained,
+        ]
+        .contains(&cause)
+    })
+}
+
 /// Finds this cause of a goodput below the prediction.
 pub(super) fn shortfall(figures: &Figures, cause: Cause) -> Option<Finding> {
     let shortfall = Shortfall::of(figures)?;
@@ -47,6 +68,7 @@ pub(super) fn shortfall(figures: &Figures, cause: Cause) -> Option<Finding> {
     let percent = 100.0 * shortfall.goodput.as_f64() / shortfall.predicted.as_f64();
     let summary = format!("{percent:.0} % of the predicted {}; limited by {}", shortfall.predicted, explanation.why);
     let mut finding = finding(figures, cause, summary, explanation.remedy, Some(shortfall.predicted));
+    finding.gain = Some(BitRate(shortfall.predicted.0.saturating_sub(shortfall.goodput.0)));
     finding.evidence = figures_map([
         ("goodput_bits_per_second", json!(shortfall.goodput.0)),
         ("predicted_goodput_bits_per_second", json!(shortfall.predicted.0)),
@@ -237,7 +259,7 @@ impl<'a> Shortfall<'a> {
                  larger than the BDP of {bdp}"
             );
             // A test distinguishes loss on the path from an overflowing queue.
-            (Cause::Loss, why, self.test_of_path())
+            (Cause::Loss, why, self.figures.test_of_path(""))
         } else {
             let why = format!(
                 "the congestion window: {window} in total, but the BDP is {bdp}; {retransmits} segments were \
@@ -265,7 +287,7 @@ impl<'a> Shortfall<'a> {
         Explanation {
             cause: Cause::StartUp,
             why: format!("start-up: {slow} of {streams} streams were still in slow start at the end{cost}"),
-            remedy: if is_useful { self.more_streams(2) } else { self.test_of_path() },
+            remedy: if is_useful { self.more_streams(2) } else { self.figures.test_of_path("") },
             figures: vec![("streams_in_slow_start", json!(slow)), ("streams", json!(streams))],
         }
     }
@@ -274,7 +296,7 @@ impl<'a> Shortfall<'a> {
         Explanation {
             cause: Cause::Unexplained,
             why: why.to_owned(),
-            remedy: self.test_of_path(),
+            remedy: self.figures.test_of_path(""),
             figures: vec![("retransmitted_segments", json!(self.sockets.retransmits))],
         }
     }
@@ -285,15 +307,9 @@ impl<'a> Shortfall<'a> {
         let streams = u64::from(self.copy.streams.max(1));
         let more = streams.saturating_mul(factor).min(MAX_AUTO_STREAMS.into());
         if more <= streams {
-            return self.test_of_path();
+            return self.figures.test_of_path("");
         }
         self.figures.repeat_command(&format!("--streams {more}"))
-    }
-
-    /// Returns the command of a test of the same path, which has more evidence than a copy.
-    fn test_of_path(&self) -> Remedy {
-        let rate = self.figures.path.map(|path| format!(" --rate {}", path.capacity.to_argument()));
-        Remedy { command: format!("lfn test {}{}", self.figures.far, rate.unwrap_or_default()), host: None }
     }
 
     /// Returns the bandwidth-delay product of the path.
@@ -339,7 +355,8 @@ mod tests {
         change(&mut copy, &mut sockets);
         copy.end.sockets = copy.end.sockets.map(|_| sockets);
         let hosts = HostNames { near: "near".into(), far: "far".into() };
-        let mut findings = diagnose(&Evidence { hosts, ..Evidence::of_copy(TestDirection::Forward, copy) }).findings;
+        let mut findings =
+            diagnose(&Evidence { hosts, ..Evidence::of_copy(TestDirection::Forward, copy, &[]) }).findings;
         assert!(findings.len() <= 1, "{findings:?}");
         findings.pop()
     }

@@ -57,7 +57,7 @@ use crate::evidence::figures::{EvidenceKind, Figures};
 use crate::evidence::{Evidence, LoadKind};
 use crate::prediction::{self, ExpectedRange};
 use bottleneck::CopyBottleneck;
-use rules::rules;
+use rules::{Rule, rules};
 use shortfall::Shortfall;
 
 /// Result of a diagnosis.
@@ -166,11 +166,29 @@ fn add_unexplained(figures: &Figures, findings: &mut Vec<Finding>) {
 /// Returns the findings of the rules, without [`Cause::Unexplained`].
 fn rule_findings(figures: &Figures) -> Vec<Finding> {
     let is_of_load = |cause| figures.kind != LoadKind::Tcp || !disk::is_disk(cause);
-    let mut findings = run_rules(figures, |cause| cause != Cause::Unexplained && is_of_load(cause));
+    let findings = match figures.kind {
+        LoadKind::Copy => return copy_findings(figures),
+        _ => run_rules(figures, |cause| cause != Cause::Unexplained && is_of_load(cause)),
+    };
     // The rate of datagrams is requested, so a gain does not rank their causes: the order is that of the rules.
-    if !matches!(figures.kind, LoadKind::Tcp | LoadKind::Capture) {
-        return findings;
+    if figures.kind == LoadKind::Datagrams { findings } else { ranked(figures, findings) }
+}
+
+/// Returns the findings of a copy: the limit of its threads and sockets. If this limit is the path or a window, the rules
+/// of tests name its cause from the same evidence.
+fn copy_findings(figures: &Figures) -> Vec<Finding> {
+    let limit = find(figures, |rule| !rule.is_shared_with_copies() && rule.cause != Cause::Unexplained);
+    let is_fast = limit.is_empty() && !copy::is_slow(figures);
+    if is_fast || limit.iter().any(|found| !copy::is_of_path(found)) {
+        return limit;
     }
+    let causes = ranked(figures, find(figures, Rule::is_shared_with_copies));
+    if causes.iter().any(Finding::is_limit) { causes } else { limit }
+}
+
+/// Removes the consequences of other findings, and sorts the rest by gain. Findings of the test itself and of the capture
+/// come first.
+fn ranked(figures: &Figures, mut findings: Vec<Finding>) -> Vec<Finding> {
     let found: Vec<Cause> = findings.iter().filter_map(Finding::cause).collect();
     // Another congestion control than requested is a fact, and no consequence of a loss.
     let is_fact = |finding: &Finding| finding.evidence.contains_key("requested");
@@ -194,14 +212,22 @@ fn rule_findings(figures: &Figures) -> Vec<Finding> {
 }
 
 fn run_rules(figures: &Figures, selects: impl Fn(Cause) -> bool) -> Vec<Finding> {
-    let selected = rules().filter(|rule| rule.load == figures.kind && selects(rule.cause));
+    find(figures, |rule| selects(rule.cause))
+}
+
+/// Returns the findings of the selected rules for this kind of load.
+fn find(figures: &Figures, selects: impl Fn(&Rule) -> bool) -> Vec<Finding> {
+    let selected = rules().filter(|rule| rule.examines(figures.kind) && selects(rule));
     selected.filter_map(|rule| (rule.find)(figures)).collect()
 }
 
 /// Returns the kinds of evidence that rules of this load need and that the figures lack.
 fn missing_evidence(figures: &Figures) -> Vec<MissingEvidence> {
     let mut missing: Vec<MissingEvidence> = Vec::new();
-    let of_load = rules().filter(|rule| rule.load == figures.kind);
+    let is_copy = figures.kind == LoadKind::Copy;
+    // A test of the path has the evidence that the shared rules lack in a copy.
+    let is_listed = |rule: &&Rule| rule.examines(figures.kind) && !(is_copy && rule.is_shared_with_copies());
+    let of_load = rules().filter(is_listed);
     let lacking = of_load.flat_map(|rule| rule.missing(figures).into_iter().map(move |kind| (rule, kind)));
     // Without a path from the user, there is no disk to examine.
     for (rule, kind) in lacking.filter(|(_, kind)| *kind != EvidenceKind::Disks) {

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::remedy::rate_below;
 use super::{Cause, Finding, Remedy, figures_map, finding};
+use crate::evidence::LoadKind;
 use crate::evidence::figures::{FULL_SHARE, Figures, HostFigures, SendTotals, StreamFigures};
 
 /// Without a known capacity: goodput within this factor of the loss formula is limited by loss.
@@ -119,7 +120,9 @@ pub(super) fn loss(figures: &Figures) -> Option<Finding> {
         }
         _ if !bbr => figures.repeat_command("--congestion bbr"),
         // Window for the data behind a lost segment while it is retransmitted.
-        Some(needed) if !has_window(figures, needed.0.saturating_mul(BBR_WINDOW_BDPS)) => {
+        Some(needed)
+            if figures.kind != LoadKind::Copy && !has_window(figures, needed.0.saturating_mul(BBR_WINDOW_BDPS)) =>
+        {
             figures.repeat_command(&format!("--window {}", needed.0.saturating_mul(BBR_WINDOW_BDPS)))
         }
         _ => figures.repeat_command(&format!("--streams {}", streams.saturating_mul(2))),

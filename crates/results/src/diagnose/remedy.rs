@@ -5,6 +5,7 @@ use lfn_base::units::BitRate;
 use super::Remedy;
 use crate::evidence::figures::Figures;
 use crate::evidence::{LoadKind, TypedArgument};
+use crate::measure::TestDirection;
 
 /// Share of a rate at which a sender stays below it, with headers.
 const PACED_SHARE: f64 = 0.95;
@@ -14,6 +15,8 @@ pub(super) fn rate_below(rate: BitRate) -> String {
     BitRate((rate.as_f64() * PACED_SHARE) as u64 / 1000 * 1000).to_argument()
 }
 
+/// Flags that repeat a copy with other streams. A test of the path has the other flags of remedies.
+const COPY_FLAGS: [&str; 4] = ["congestion", "streams", "pacing", "verify"];
 /// Flags that another flag replaces: the flag of a remedy, and the flags that are removed with it.
 const REPLACED_FLAGS: &[(&str, &[&str])] = &[
     ("time", &["count", "bytes", "precision"]),
@@ -46,6 +49,10 @@ impl Figures {
     /// streams stays unless `flags` sets it.
     pub(super) fn repeat_command(&self, flags: &str) -> Remedy {
         let new: Vec<&str> = flags.split_whitespace().filter_map(|word| word.strip_prefix("--")).collect();
+        let is_copy = self.kind == LoadKind::Copy;
+        if is_copy && new.iter().any(|flag| !COPY_FLAGS.contains(flag)) {
+            return self.test_of_path(flags);
+        }
         let is_replaced = |flag: &str| {
             let by = |name: &&str| REPLACED_FLAGS.iter().any(|(new, old)| new == name && old.contains(&flag));
             new.contains(&flag) || new.iter().any(by)
@@ -58,11 +65,23 @@ impl Figures {
         let is_set = new.iter().copied().chain(typed).any(sets_streams);
         let streams = match self.stream_count() {
             0 | 1 => String::new(),
+            // A copy chooses its streams again.
+            _ if is_copy => String::new(),
             _ if is_set => String::new(),
             streams => format!(" --streams {streams}"),
         };
-        let command = if self.kind == LoadKind::Copy { "copy" } else { "test" };
+        let command = if is_copy { "copy" } else { "test" };
         Remedy { command: format!("lfn {command} {}{streams}", words.join(" ")), host: None }
+    }
+
+    /// Returns the command of a test of the path of a copy, which has more evidence than the copy.
+    pub(super) fn test_of_path(&self, flags: &str) -> Remedy {
+        let rate = self.path.map(|path| format!("--rate {}", path.capacity.to_argument()));
+        let is_reverse = self.direction == TestDirection::Reverse;
+        let reverse = is_reverse.then(|| "--reverse".to_owned());
+        let words = [Some(self.far.clone()), reverse, rate, Some(flags.to_owned())].into_iter().flatten();
+        let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
+        Remedy { command: format!("lfn test {}", words.join(" ")), host: None }
     }
 
     /// Returns the command that repeats the load without `flag`.

@@ -3,7 +3,7 @@
 use lfn_base::tcp_model::Prediction;
 use lfn_base::units::BitRate;
 
-use super::{Cause, Finding};
+use super::{Cause, Finding, copy};
 use crate::evidence::LoadKind;
 use crate::evidence::figures::Figures;
 use crate::prediction::{self, ExpectedRange};
@@ -21,12 +21,18 @@ pub(super) struct Shortfall {
 }
 
 impl Shortfall {
-    /// Returns the shortfall of a test with a known capacity; none if the goodput is in the range or above it.
+    /// Returns the shortfall of a test or a copy with a known capacity; none if the goodput is in the range or above it.
     ///
     /// The settled part begins after start-up and contains each later interval. The steady part begins where the rate is
     /// near its later median, so the first of several outages may be before it.
     pub(super) fn of(figures: &Figures) -> Option<Shortfall> {
-        if figures.kind != LoadKind::Tcp || figures.streams.is_empty() {
+        let is_examined = match figures.kind {
+            LoadKind::Tcp => true,
+            // The prediction of a copy has slow start.
+            LoadKind::Copy => copy::is_slow(figures),
+            LoadKind::Datagrams | LoadKind::Capture => false,
+        };
+        if !is_examined || figures.streams.is_empty() {
             return None;
         }
         let (predicted, expected) = prediction::predict_test(figures)?;

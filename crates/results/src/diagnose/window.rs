@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use lfn_base::plan;
+use lfn_base::plan::streams::MAX_AUTO_STREAMS;
 use lfn_base::units::{BitRate, Bytes, show_duration};
 use serde_json::{Value, json};
 
 use super::{Cause, Finding, Remedy, figures_map, finding};
+use crate::evidence::LoadKind;
 use crate::evidence::figures::{Figures, StreamFigures};
 use crate::measure::Kernel;
 
@@ -142,6 +144,11 @@ fn remedy(figures: &Figures) -> Remedy {
     if let Some(flag) = flag {
         return figures.repeat_command(&format!("{flag} {}", needed.0));
     }
+    // A receiver of a copy that does not report its kernel: more streams have more windows.
+    if figures.kind == LoadKind::Copy && figures.receiver.kernel.is_none() {
+        let streams = u64::from(figures.stream_count()).saturating_mul(needed.0.div_ceil(twice.0.max(2) / 2));
+        return figures.repeat_command(&format!("--streams {}", streams.clamp(2, MAX_AUTO_STREAMS.into())));
+    }
     let host = Some(figures.receiver.name.clone());
     let kernel = figures.receiver.kernel.clone().unwrap_or(Kernel { moderate_rcvbuf: true, ..Kernel::default() });
     let command = match socket.rcvbuf_requested_bytes {
@@ -199,6 +206,7 @@ pub(crate) mod tests {
             trains: None,
             handshake_rtt: rtt,
             message_rtt: None,
+            probe_rtt: None,
             path: Some(PathProfile::new(BitRate(135_000_000), rtt)),
             base_rtt: rtt,
             goodput,

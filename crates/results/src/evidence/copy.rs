@@ -4,6 +4,7 @@ use std::ops::Add;
 use std::time::Duration;
 
 use lfn_base::tcp_info::TcpInfo;
+use lfn_base::tcp_model::Congestion;
 use lfn_base::units::{BitRate, Bytes};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -25,7 +26,7 @@ pub struct StreamTime {
     pub rate_limited: f64,
 }
 
-/// Kernel counters of the sender's data streams, summed over the streams.
+/// Kernel counters of one side's data streams, summed over the streams. Counters that a kernel does not report are zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct SocketEvidence {
@@ -60,6 +61,83 @@ pub struct SocketEvidence {
     pub min_rtt_seconds: f64,
     /// Streams in slow start (`tcpi_snd_cwnd` < `tcpi_snd_ssthresh`).
     pub in_slow_start: u16,
+    /// Streams whose windows are counted: a stream that broke keeps its counters only.
+    #[serde(default)]
+    pub streams: u16,
+    /// Congestion control of the streams, if the model knows it (`TCP_CONGESTION`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<Congestion>,
+    /// Granted send buffers (`SO_SNDBUF`), bytes.
+    #[serde(rename = "send_buffer_bytes", default)]
+    pub send_buffer: Bytes,
+    /// Segments received (`tcpi_segs_in`).
+    #[serde(default)]
+    pub segments_received: u64,
+    /// Segments sent with payload (`tcpi_data_segs_out`).
+    #[serde(default)]
+    pub data_segments_sent: u64,
+    /// Payload bytes sent, with retransmissions (`tcpi_bytes_sent`).
+    #[serde(default)]
+    pub sent_bytes: u64,
+    /// Payload bytes of the retransmissions (`tcpi_bytes_retrans`).
+    #[serde(default)]
+    pub retransmitted_bytes: u64,
+    /// Segments that the peer reported as received twice (`tcpi_dsack_dups`).
+    #[serde(default)]
+    pub duplicates: u64,
+    /// Reordering events (`tcpi_reord_seen`).
+    #[serde(default)]
+    pub reorderings: u64,
+    /// Retransmission timeouts (`tcpi_total_rto`).
+    #[serde(default)]
+    pub timeouts: u64,
+    /// Delivered segments (`tcpi_delivered`).
+    #[serde(default)]
+    pub delivered: u64,
+    /// Delivered segments with a congestion mark (`tcpi_delivered_ce`).
+    #[serde(default)]
+    pub marked: u64,
+    /// Streams with explicit congestion notification (`TCPI_OPT_ECN`).
+    #[serde(default)]
+    pub with_ecn: u16,
+    /// Streams at which a packet with an ECN codepoint arrived (`TCPI_OPT_ECN_SEEN`).
+    #[serde(default)]
+    pub ecn_seen: u16,
+    /// Streams without window scaling.
+    #[serde(default)]
+    pub without_scaling: u16,
+    /// Largest payload of a full segment (`tcpi_snd_mss`), bytes.
+    #[serde(default)]
+    pub mss_bytes: u32,
+    /// Smallest path MTU (`tcpi_pmtu`), bytes; 0 if unknown.
+    #[serde(default)]
+    pub pmtu_bytes: u32,
+    /// Largest mean deviation of the RTT (`tcpi_rttvar`), seconds.
+    #[serde(default, with = "finite_seconds")]
+    pub rtt_deviation_seconds: f64,
+    /// Smallest slow-start threshold of the streams without retransmissions (`tcpi_snd_ssthresh`), bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold_bytes: Option<u64>,
+}
+
+/// Figures of the host of one side that its sockets do not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct CopyHost {
+    /// `net.ipv4.tcp_rmem`: minimum, initial and maximum receive buffer of autotuning.
+    pub tcp_rmem_bytes: [u64; 3],
+    /// `net.ipv4.tcp_wmem`: minimum, initial and maximum send buffer of autotuning.
+    pub tcp_wmem_bytes: [u64; 3],
+    /// `net.ipv4.tcp_moderate_rcvbuf`: receive buffers are autotuned.
+    pub moderate_rcvbuf: bool,
+    /// `net.ipv4.tcp_window_scaling`: window scaling is enabled.
+    pub window_scaling: bool,
+    /// Recoveries from losses since the copy began, over all connections (`TCPSackRecovery`); absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recoveries: Option<u64>,
+    /// Ends of slow start by HyStart since the copy began, over all connections; absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hystart_exits: Option<u64>,
 }
 
 /// Serde form of seconds. The counters of a peer can add up to infinity, which JSON cannot hold; the largest number
@@ -104,6 +182,15 @@ pub struct ProgressSample {
     pub receiver: StreamTime,
     /// Present if the sender reports its sockets.
     pub sockets: Option<SocketEvidence>,
+    /// Present if the receiver reports its sockets.
+    #[serde(default)]
+    pub receiver_sockets: Option<SocketEvidence>,
+    /// Host of the sender, if the sender reports it.
+    #[serde(default)]
+    pub sender_host: Option<CopyHost>,
+    /// Host of the receiver, if the receiver reports it.
+    #[serde(default)]
+    pub receiver_host: Option<CopyHost>,
 }
 
 /// Figures of a copy, or of a part of a copy.
@@ -151,6 +238,28 @@ impl SocketEvidence {
             switched_to_bbr: false,
             min_rtt_seconds: seconds(info.min_rtt),
             in_slow_start: u16::from(info.ssthresh_segments.is_none_or(|ssthresh| info.cwnd_segments < ssthresh)),
+            streams: 1,
+            congestion: None,
+            send_buffer: Bytes(0),
+            segments_received: info.received_segments.unwrap_or(0).into(),
+            data_segments_sent: info.sent_data_segments.unwrap_or(0).into(),
+            sent_bytes: info.sent_bytes.unwrap_or(0),
+            retransmitted_bytes: info.retransmitted_bytes.unwrap_or(0),
+            duplicates: info.duplicate_segments.unwrap_or(0).into(),
+            reorderings: info.reorderings.unwrap_or(0).into(),
+            timeouts: info.timeouts.unwrap_or(0).into(),
+            delivered: info.delivered_segments.unwrap_or(0).into(),
+            marked: info.delivered_marked_segments.unwrap_or(0).into(),
+            with_ecn: info.ecn.into(),
+            ecn_seen: info.ecn_seen.into(),
+            without_scaling: (!info.window_scaling).into(),
+            mss_bytes: info.snd_mss_bytes,
+            pmtu_bytes: info.pmtu_bytes,
+            rtt_deviation_seconds: info.rttvar.as_secs_f64(),
+            threshold_bytes: info
+                .ssthresh_segments
+                .filter(|_| info.retransmitted_segments == 0)
+                .map(|at| u64::from(at) * u64::from(info.snd_mss_bytes)),
         }
     }
 }
@@ -160,18 +269,41 @@ impl Add for SocketEvidence {
 
     /// Returns the sum of the counters of two groups of streams.
     fn add(self, other: SocketEvidence) -> Self {
+        let least_of = |a: u32, b: u32| if a == 0 || b == 0 { a.max(b) } else { a.min(b) };
+        // A peer's counters may be any numbers.
+        let sum = |figure: fn(&SocketEvidence) -> u64| figure(&self).saturating_add(figure(&other));
+        let count = |figure: fn(&SocketEvidence) -> u16| figure(&self).saturating_add(figure(&other));
         SocketEvidence {
-            receive_window: Bytes(self.receive_window.0 + other.receive_window.0),
-            congestion_window: Bytes(self.congestion_window.0 + other.congestion_window.0),
+            receive_window: Bytes(sum(|sockets| sockets.receive_window.0)),
+            congestion_window: Bytes(sum(|sockets| sockets.congestion_window.0)),
             busy_seconds: self.busy_seconds + other.busy_seconds,
             rwnd_limited_seconds: self.rwnd_limited_seconds + other.rwnd_limited_seconds,
             sndbuf_limited_seconds: self.sndbuf_limited_seconds + other.sndbuf_limited_seconds,
-            retransmits: self.retransmits + other.retransmits,
-            segments_sent: self.segments_sent + other.segments_sent,
+            retransmits: sum(|sockets| sockets.retransmits),
+            segments_sent: sum(|sockets| sockets.segments_sent),
             rtt_seconds: self.rtt_seconds.max(other.rtt_seconds),
             switched_to_bbr: self.switched_to_bbr || other.switched_to_bbr,
             min_rtt_seconds: self.min_rtt_seconds.min(other.min_rtt_seconds),
-            in_slow_start: self.in_slow_start + other.in_slow_start,
+            in_slow_start: count(|sockets| sockets.in_slow_start),
+            streams: count(|sockets| sockets.streams),
+            congestion: self.congestion.or(other.congestion),
+            send_buffer: Bytes(sum(|sockets| sockets.send_buffer.0)),
+            segments_received: sum(|sockets| sockets.segments_received),
+            data_segments_sent: sum(|sockets| sockets.data_segments_sent),
+            sent_bytes: sum(|sockets| sockets.sent_bytes),
+            retransmitted_bytes: sum(|sockets| sockets.retransmitted_bytes),
+            duplicates: sum(|sockets| sockets.duplicates),
+            reorderings: sum(|sockets| sockets.reorderings),
+            timeouts: sum(|sockets| sockets.timeouts),
+            delivered: sum(|sockets| sockets.delivered),
+            marked: sum(|sockets| sockets.marked),
+            with_ecn: count(|sockets| sockets.with_ecn),
+            ecn_seen: count(|sockets| sockets.ecn_seen),
+            without_scaling: count(|sockets| sockets.without_scaling),
+            mss_bytes: self.mss_bytes.max(other.mss_bytes),
+            pmtu_bytes: least_of(self.pmtu_bytes, other.pmtu_bytes),
+            rtt_deviation_seconds: self.rtt_deviation_seconds.max(other.rtt_deviation_seconds),
+            threshold_bytes: self.threshold_bytes.into_iter().chain(other.threshold_bytes).min(),
         }
     }
 }

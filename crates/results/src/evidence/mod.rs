@@ -7,6 +7,7 @@
 
 pub mod capture;
 mod copy;
+mod copy_ends;
 pub mod disk;
 mod ends;
 pub mod figures;
@@ -26,7 +27,8 @@ use crate::latency::Latency;
 use crate::measure::{EndReport, SocketRequest, TestDirection, TestRequest};
 use crate::path_report::PathReport;
 
-pub use copy::{CopyEvidence, ProgressSample, SocketEvidence, StreamTime};
+pub use copy::{CopyEvidence, CopyHost, ProgressSample, SocketEvidence, StreamTime};
+use copy_ends::CopyEnds;
 use disk::DiskEvidence;
 pub use ends::{HostNames, PerEnd, Side};
 use trains::TrainEvidence;
@@ -142,10 +144,15 @@ impl Evidence {
         Evidence { request, handshake_rtt, near, far, ..Evidence::default() }
     }
 
-    /// Creates the evidence of a copy from the counters of both sides.
-    pub fn of_copy(direction: TestDirection, copy: CopyEvidence) -> Self {
+    /// Creates the evidence of a copy from the counters of both sides, and from samples of them during the copy.
+    pub fn of_copy(direction: TestDirection, copy: CopyEvidence, samples: &[ProgressSample]) -> Self {
         let request = TestRequest { direction, ..TestRequest::default() };
-        Evidence { request, copy: Some(copy), ..Evidence::default() }
+        let CopyEnds { sender, receiver } = CopyEnds::of(samples);
+        let (near, far) = match direction {
+            TestDirection::Forward => (sender, receiver),
+            TestDirection::Reverse => (receiver, sender),
+        };
+        Evidence { request, near, far, copy: Some(copy), ..Evidence::default() }
     }
 
     /// Creates the evidence of a connection of a capture. The sender of the data is the near end.

@@ -41,7 +41,7 @@ pub mod stream_change;
 mod wildcard;
 
 use lfn_base::units::Bytes;
-use lfn_results::evidence::{SocketEvidence, StreamTime};
+use lfn_results::evidence::{CopyHost, SocketEvidence, StreamTime};
 use serde::{Deserialize, Serialize};
 
 use crate::wire::copy::blockset::BlockSet;
@@ -86,7 +86,7 @@ pub enum SenderMessage {
         skipped: SkippedEntries,
     },
     /// Progress and proof of life, every [`ALIVE_INTERVAL`].
-    Alive(Progress),
+    Alive(Box<Progress>),
     /// All blocks of a file with several blocks were sent.
     Sent {
         file: u32,
@@ -246,12 +246,12 @@ pub enum ReceiverMessage {
     /// An entry that cannot be received.
     Failed(EntryFailure),
     /// Progress and proof of life, every [`ALIVE_INTERVAL`].
-    Alive(Progress),
+    Alive(Box<Progress>),
     /// Every entry that did not fail is complete, on disk and under its final name.
     Done {
         /// Final progress of the receiver.
         #[serde(default)]
-        progress: Progress,
+        progress: Box<Progress>,
         tally: CopyTally,
     },
 }
@@ -270,9 +270,12 @@ pub struct Progress {
     /// Current activity of this side's streams.
     #[serde(default)]
     pub activity: StreamActivity,
-    /// Kernel counters of the sender's sockets.
+    /// Kernel counters of this side's sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sockets: Option<SocketEvidence>,
+    /// Host of this side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<CopyHost>,
 }
 
 #[cfg(test)]
@@ -346,10 +349,7 @@ mod tests {
             ReceiverMessage::Digests { files: blocks.clone() },
             ReceiverMessage::Send { files: blocks },
             ReceiverMessage::Events { entries: vec![told] },
-            ReceiverMessage::Done {
-                progress: Progress::default(),
-                tally: CopyTally { files: 3, ..CopyTally::default() },
-            },
+            ReceiverMessage::Done { progress: Box::default(), tally: CopyTally { files: 3, ..CopyTally::default() } },
         ] {
             let text = serde_json::to_string(&message).unwrap();
             assert_eq!(serde_json::from_str::<ReceiverMessage>(&text).unwrap(), message, "{text}");

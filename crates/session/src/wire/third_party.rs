@@ -137,7 +137,7 @@ pub enum SourceMessage {
     /// Progress, several times a second.
     Progress {
         extent: ListedTotals,
-        progress: ProgressSample,
+        progress: Box<ProgressSample>,
     },
     Changed(StreamChange),
     /// The connection to the destination server was lost.

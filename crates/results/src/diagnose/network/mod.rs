@@ -6,10 +6,12 @@
 pub(super) mod bucket;
 pub(super) mod delivery;
 pub(super) mod dips;
+pub(super) mod ecn;
 pub(super) mod flat_rtt;
 pub(super) mod loss_kind;
 pub(super) mod queue;
 pub(super) mod return_path;
+pub(super) mod split;
 
 #[cfg(test)]
 mod tests;

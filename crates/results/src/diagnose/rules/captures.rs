@@ -1,11 +1,10 @@
 //! Rules of the connections of a packet capture.
 
 use super::rule::Bound::{MaxCount, MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinShare, MinTime};
-use super::rule::{ANY, Rule, Threshold, of};
+use super::rule::{ANY, CAPTURES, Rule, Threshold, of};
 use crate::diagnose::capture::{application, delivery, faults, losses, queue, startup, window};
 use crate::diagnose::path::MIN_QUEUEING_DELAY;
 use crate::diagnose::{Cause, Finding};
-use crate::evidence::LoadKind::Capture;
 use crate::evidence::figures::Figures;
 use lfn_base::units::Bytes;
 
@@ -28,7 +27,7 @@ const fn rule(
     thresholds: &'static [Threshold],
     source: &'static str,
 ) -> Rule {
-    Rule { load: Capture, cause, find, thresholds, needs: &[], needs_one_of: &[], source }
+    Rule { loads: CAPTURES, cause, find, thresholds, needs: &[], needs_one_of: &[], source }
 }
 
 /// Rules of captures. The findings are sorted by the time that their cause took; faults of the capture come first.

@@ -1,9 +1,9 @@
-//! Rules of copies. A copy has at most one finding. Figures are of the whole copy, summed over its streams.
+//! Rules of copies: disks, hashing, sessions, and the limit of the path if no rule of tests names it. Figures are of the
+//! whole copy, summed over its streams.
 
 use super::rule::Bound::{MaxCount, MaxFactor, MaxShare, MaxTime, MinCount, MinFactor, MinShare, MinTime};
-use super::rule::{EQUAL, Rule, Threshold, of};
+use super::rule::{COPIES, EQUAL, Rule, Threshold, of};
 use crate::diagnose::{Cause, bottleneck, copy};
-use crate::evidence::LoadKind::Copy;
 use crate::evidence::figures::EvidenceKind::*;
 
 /// Conditions of each rule.
@@ -28,7 +28,7 @@ const CHOSEN_COUNTERS: &str =
 /// Rules of copies in the order of their evaluation.
 pub(super) const RULES: &[Rule] = &[
     Rule {
-        load: Copy,
+        loads: COPIES,
         cause: Cause::LostConnection,
         find: |figures| copy::shortfall(figures, Cause::LostConnection),
         thresholds: &[
@@ -46,7 +46,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "comparison of two times; 50 % is chosen: the lost connection explains most of the missing goodput",
     },
     Rule {
-        load: Copy,
+        loads: COPIES,
         cause: Cause::Outage,
         find: |figures| copy::shortfall(figures, Cause::Outage),
         thresholds: &[
@@ -63,7 +63,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "comparison of two times; 20 % is chosen: a shorter outage explains less than the losses around it",
     },
     Rule {
-        load: Copy,
+        loads: COPIES,
         cause: Cause::ServerLimit,
         find: |figures| copy::shortfall(figures, Cause::ServerLimit),
         thresholds: &[
@@ -81,7 +81,7 @@ pub(super) const RULES: &[Rule] = &[
                  another",
     },
     Rule {
-        load: Copy,
+        loads: COPIES,
         cause: Cause::DestinationDisk,
         find: |figures| copy::shortfall(figures, Cause::DestinationDisk),
         thresholds: &[
@@ -96,7 +96,7 @@ pub(super) const RULES: &[Rule] = &[
         source: CHOSEN_SHARE,
     },
     Rule {
-        load: Copy,
+        loads: COPIES,
         cause: Cause::SourceDisk,
         find: |figures| copy::shortfall(figures, Cause::SourceDisk),
         thresholds: &[
@@ -111,7 +111,7 @@ pub(super) const RULES: &[Rule] = &[
         source: CHOSEN_SHARE,
     },
     Rule {
-        load: Copy,
+        loads: COPIES,
         cause: Cause::Processor,
         find: |figures| copy::shortfall(figures, Cause::Processor),
         thresholds: &[
@@ -129,7 +129,7 @@ pub(super) const RULES: &[Rule] = &[
                  the largest known activity",
     },
     Rule {
-        load: Copy,
+        loads: COPIES,
         cause: Cause::ReceiveWindow,
         find: |figures| copy::shortfall(figures, Cause::ReceiveWindow),
         thresholds: &[
@@ -147,7 +147,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured at 539 ms on Linux 6.18, where tcpi_rwnd_limited shows one third",
     },
     Rule {
-        load: Copy,
+        loads: COPIES,
         cause: Cause::SendBuffer,
         find: |figures| copy::shortfall(figures, Cause::SendBuffer),
         thresholds: &[
@@ -163,7 +163,7 @@ pub(super) const RULES: &[Rule] = &[
         source: CHOSEN_COUNTERS,
     },
     Rule {
-        load: Copy,
+        loads: COPIES,
         cause: Cause::StartUp,
         find: |figures| copy::shortfall(figures, Cause::StartUp),
         thresholds: &[
@@ -180,7 +180,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "RFC 5681 section 3.1",
     },
     Rule {
-        load: Copy,
+        loads: COPIES,
         cause: Cause::Loss,
         find: |figures| copy::shortfall(figures, Cause::Loss),
         thresholds: &[
@@ -198,7 +198,7 @@ pub(super) const RULES: &[Rule] = &[
         source: CHOSEN_COUNTERS,
     },
     Rule {
-        load: Copy,
+        loads: COPIES,
         cause: Cause::CongestionWindow,
         find: |figures| copy::shortfall(figures, Cause::CongestionWindow),
         thresholds: &[
@@ -215,7 +215,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "RFC 5681; comparison with the total time of the streams; 50 % is chosen: the limit takes most of the time",
     },
     Rule {
-        load: Copy,
+        loads: COPIES,
         cause: Cause::Unexplained,
         find: |figures| copy::shortfall(figures, Cause::Unexplained),
         thresholds: &[LONG, BELOW_PREDICTION, BELOW_WHILE_CONNECTED, of("other findings of the copy", MaxCount(0))],

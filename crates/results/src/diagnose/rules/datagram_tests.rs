@@ -1,9 +1,8 @@
 //! Rules of tests of datagrams. Figures are of the whole test.
 
 use super::rule::Bound::{MaxCount, MaxFactor, MaxShare, MinCount, MinShare};
-use super::rule::{ANY, EQUAL, Rule, Threshold, of};
+use super::rule::{ANY, DATAGRAM_TESTS, EQUAL, Rule, Threshold, of};
 use crate::diagnose::{Cause, datagrams};
-use crate::evidence::LoadKind::Datagrams;
 use crate::evidence::figures::EvidenceKind::*;
 
 /// A ramp searches for loss, so that its loss is no finding.
@@ -13,7 +12,7 @@ const LOST: Threshold =
 /// Rules of datagrams in the order of their evaluation.
 pub(super) const RULES: &[Rule] = &[
     Rule {
-        load: Datagrams,
+        loads: DATAGRAM_TESTS,
         cause: Cause::ServerLimit,
         find: datagrams::server_limit,
         thresholds: &[
@@ -26,7 +25,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "comparison of two rates; 95 % is chosen: a ramp ends within 2 % of its result",
     },
     Rule {
-        load: Datagrams,
+        loads: DATAGRAM_TESTS,
         cause: Cause::SlowSender,
         find: datagrams::slow_sender,
         thresholds: &[
@@ -40,7 +39,7 @@ pub(super) const RULES: &[Rule] = &[
                  datagrams leave in bursts",
     },
     Rule {
-        load: Datagrams,
+        loads: DATAGRAM_TESTS,
         cause: Cause::ReceiverOverflow,
         find: datagrams::overflow,
         thresholds: &[of(
@@ -52,7 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "SO_MEMINFO: sk_drops in udp_queue_rcv_one_skb",
     },
     Rule {
-        load: Datagrams,
+        loads: DATAGRAM_TESTS,
         cause: Cause::LocalDrops,
         find: datagrams::local_drops,
         thresholds: &[
@@ -65,7 +64,7 @@ pub(super) const RULES: &[Rule] = &[
                  traffic count too",
     },
     Rule {
-        load: Datagrams,
+        loads: DATAGRAM_TESTS,
         cause: Cause::Loss,
         find: datagrams::loss,
         thresholds: &[

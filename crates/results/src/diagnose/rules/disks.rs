@@ -1,9 +1,8 @@
 //! Rules of disks, whose rates `lfn doctor --disk` adds to the evidence of a load of TCP. They name what limits a copy.
 
 use super::rule::Bound::MaxShare;
-use super::rule::{Rule, Threshold, of};
+use super::rule::{Rule, TESTS, Threshold, of};
 use crate::diagnose::{Cause, disk};
-use crate::evidence::LoadKind::Tcp;
 use crate::evidence::figures::EvidenceKind::Disks;
 
 const SOURCE: &str = "comparison of two rates; the share is that of copies, and 90 % of a server's limit is chosen";
@@ -18,7 +17,7 @@ const THRESHOLDS: &[Threshold] = &[
 /// Rules of disks in the order of their evaluation.
 pub(super) const RULES: &[Rule] = &[
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::SourceDisk,
         find: disk::source,
         thresholds: THRESHOLDS,
@@ -27,7 +26,7 @@ pub(super) const RULES: &[Rule] = &[
         source: SOURCE,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::DestinationDisk,
         find: disk::destination,
         thresholds: THRESHOLDS,

@@ -8,9 +8,21 @@ use crate::diagnose::{Cause, Finding};
 use crate::evidence::LoadKind;
 use crate::evidence::figures::{EvidenceKind, FULL_SHARE, Figures};
 
+/// Loads of the rules for streams of TCP that adapt their rate to the path.
+pub(super) const TESTS: &[LoadKind] = &[LoadKind::Tcp];
+/// Loads of the rules that need no more evidence than the sockets of a copy give.
+pub(super) const TESTS_AND_COPIES: &[LoadKind] = &[LoadKind::Tcp, LoadKind::Copy];
+/// Loads of the rules for the disks, the hashing and the sessions of copies.
+pub(super) const COPIES: &[LoadKind] = &[LoadKind::Copy];
+/// Loads of the rules for datagrams at a requested rate.
+pub(super) const DATAGRAM_TESTS: &[LoadKind] = &[LoadKind::Datagrams];
+/// Loads of the rules for connections of captures.
+pub(super) const CAPTURES: &[LoadKind] = &[LoadKind::Capture];
+
 /// One rule: the cause that it finds, and the conditions.
 pub(in crate::diagnose) struct Rule {
-    pub(in crate::diagnose) load: LoadKind,
+    /// Kinds of loads that have the evidence of the rule.
+    pub(in crate::diagnose) loads: &'static [LoadKind],
     pub(in crate::diagnose) cause: Cause,
     pub(in crate::diagnose) find: fn(&Figures) -> Option<Finding>,
     /// Conditions under which the cause is a finding.
@@ -24,6 +36,16 @@ pub(in crate::diagnose) struct Rule {
 }
 
 impl Rule {
+    /// Returns true if the rule examines loads of this kind.
+    pub(in crate::diagnose) fn examines(&self, load: LoadKind) -> bool {
+        self.loads.contains(&load)
+    }
+
+    /// Returns true if copies have the rule in common with tests.
+    pub(in crate::diagnose) fn is_shared_with_copies(&self) -> bool {
+        self.loads.len() > 1 && self.examines(LoadKind::Copy)
+    }
+
     /// Returns the kinds of evidence that prevent the rule, because the figures lack them.
     pub(in crate::diagnose) fn missing(&self, figures: &Figures) -> Vec<EvidenceKind> {
         let lacks = |kind: &&EvidenceKind| !figures.has(**kind);

@@ -2,11 +2,10 @@
 //! trains of datagrams and facts of the hosts where they are known.
 
 use super::rule::Bound::{MaxBytes, MaxCount, MaxFactor, MaxShare, MinCount, MinFactor, MinShare, MinTime};
-use super::rule::{ANY, EQUAL, NOT_FULL, Rule, Threshold, of};
-use crate::diagnose::network::{bucket, delivery, flat_rtt, loss_kind, queue, return_path};
-use crate::diagnose::settings::{congestion_fit, link, quota, thresholds};
+use super::rule::{ANY, EQUAL, NOT_FULL, Rule, TESTS, TESTS_AND_COPIES, Threshold, of};
+use crate::diagnose::network::{bucket, delivery, ecn, flat_rtt, loss_kind, queue, return_path, split};
+use crate::diagnose::settings::{congestion_fit, few_streams, growth, link, quota, thresholds};
 use crate::diagnose::{Cause, path};
-use crate::evidence::LoadKind::Tcp;
 use crate::evidence::figures::EvidenceKind::*;
 use crate::evidence::figures::{course, trains};
 use lfn_base::units::Bytes;
@@ -22,7 +21,7 @@ pub(super) const EMULATED: &str =
 /// Rules of faults, in the order of their evaluation.
 pub(super) const RULES: &[Rule] = &[
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::Processor,
         find: quota::processor_quota,
         thresholds: &[
@@ -34,7 +33,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "cgroup v2: cpu.max; 80 % is chosen: the kernel stops the group for the rest of each period",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::Memory,
         find: quota::memory,
         thresholds: &[NOT_FULL, of("times of memory pressure", MinCount(ANY))],
@@ -43,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "tcp(7): tcp_mem; TCPMemoryPressures in /proc/net/netstat",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::HalfDuplex,
         find: link::half_duplex,
         thresholds: &[of("links of the ends in half duplex", MinCount(ANY))],
@@ -52,7 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "ethtool(8); IEEE 802.3",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::LinkRate,
         find: link::link_rate,
         thresholds: &[
@@ -64,7 +63,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "ethtool(8); 85 % is chosen: headers take a twentieth, and a test has short pauses",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::ReturnPath,
         find: return_path::return_path,
         thresholds: &[
@@ -85,7 +84,7 @@ pub(super) const RULES: &[Rule] = &[
         source: EMULATED,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::Reordering,
         find: delivery::reordering,
         thresholds: &[
@@ -98,7 +97,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "RFC 4737; RFC 8985; the bounds are those of captures",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::Duplicates,
         find: delivery::duplicates,
         thresholds: &[
@@ -111,7 +110,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "RFC 2883; the bounds are those of captures",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::Policer,
         find: bucket::policer,
         thresholds: &[
@@ -134,7 +133,7 @@ pub(super) const RULES: &[Rule] = &[
         source: EMULATED,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::Shaper,
         find: bucket::shaper,
         thresholds: &[
@@ -152,7 +151,7 @@ pub(super) const RULES: &[Rule] = &[
         source: EMULATED,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::ShortQueue,
         find: queue::short_queue,
         thresholds: &[
@@ -169,7 +168,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "RFC 9438 section 4.6: CUBIC needs 0.43 BDP; a quarter is chosen; measured over emulated paths",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::EcnMarks,
         find: delivery::ecn_marks,
         thresholds: &[
@@ -181,7 +180,19 @@ pub(super) const RULES: &[Rule] = &[
         source: "RFC 3168; tcpi_delivered_ce",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
+        cause: Cause::EcnBleached,
+        find: ecn::ecn_bleached,
+        thresholds: &[
+            of("segments that arrived without an ECN codepoint", MinCount(ecn::MIN_WITHOUT_ECN)),
+            of("segments that arrived with an ECN codepoint", MaxCount(0)),
+        ],
+        needs: &[TcpInfo],
+        needs_one_of: &[],
+        source: "RFC 3168 section 6.1; TCPI_OPT_ECN and TCPI_OPT_ECN_SEEN of both ends",
+    },
+    Rule {
+        loads: TESTS_AND_COPIES,
         cause: Cause::Jitter,
         find: delivery::jitter,
         thresholds: &[
@@ -197,7 +208,7 @@ pub(super) const RULES: &[Rule] = &[
         source: EMULATED,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::SharedPath,
         find: queue::shared_path,
         thresholds: &[
@@ -212,7 +223,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "a queue that never empties belongs to a full link; the bounds are those of the shaper",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::EarlyExit,
         find: thresholds::early_exit,
         thresholds: &[
@@ -225,7 +236,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "RFC 9406; TCPHystartTrainDetect and TCPHystartDelayDetect; 60 % is chosen",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::RouteMetrics,
         find: thresholds::route_metrics,
         thresholds: &[
@@ -245,7 +256,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "ip-route(8): cwnd, ssthresh, window, mtu; ip-tcp_metrics(8); 60 % is chosen",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::StreamCount,
         find: congestion_fit::too_many_streams,
         thresholds: &[
@@ -259,7 +270,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "RFC 5681 section 3.2: three duplicate acknowledgements need four segments",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::CongestionControl,
         find: congestion_fit::unfit_congestion,
         thresholds: &[
@@ -274,7 +285,36 @@ pub(super) const RULES: &[Rule] = &[
         source: "RFC 5681 section 3.1: one segment for each round trip",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
+        cause: Cause::CongestionControl,
+        find: growth::slow_growth,
+        thresholds: &[
+            BELOW,
+            of("time of CUBIC to refill the path / time of the test", MinShare(congestion_fit::MIN_REPAIR_SHARE)),
+            of("congestion window / BDP", MaxShare(growth::MAX_WINDOW_SHARE)),
+            of("predicted goodput with BBR / goodput", MinFactor(congestion_fit::MIN_BBR_FACTOR)),
+            of("retransmitted segments", MinCount(ANY)),
+            of("intervals with retransmissions", MaxShare(congestion_fit::MAX_LOSSY_SHARE)),
+        ],
+        needs: &[Capacity, SenderSocket],
+        needs_one_of: &[],
+        source: "RFC 9438 section 4.2: K is the time until the window is as large as before the loss",
+    },
+    Rule {
+        loads: TESTS,
+        cause: Cause::StreamCount,
+        find: few_streams::too_few_streams,
+        thresholds: &[
+            of("conditions of a finding of loss, without bursts", MinCount(ANY)),
+            of("congestion controls of the sender that tolerate loss (BBR)", MaxCount(0)),
+            of("predicted goodput with up to 32 streams / goodput", MinFactor(few_streams::MIN_GAIN_FACTOR)),
+        ],
+        needs: &[Capacity, SentBytes, SenderSocket, HostFacts],
+        needs_one_of: &[],
+        source: "Mathis et al. 1997: loss limits each stream, not their sum; 1.5 is chosen",
+    },
+    Rule {
+        loads: TESTS,
         cause: Cause::Proxy,
         find: return_path::proxy,
         thresholds: &[
@@ -286,5 +326,21 @@ pub(super) const RULES: &[Rule] = &[
         needs: &[],
         needs_one_of: &[TcpInfo],
         source: "RFC 3135; RFC 7323 section 2.2",
+    },
+    Rule {
+        loads: TESTS,
+        cause: Cause::Proxy,
+        find: split::split_connection,
+        thresholds: &[
+            of(
+                "time from an acknowledgement to the arrival of its data, beyond half of the time of a message and its answer",
+                MinTime(split::MIN_EARLY),
+            ),
+            of("or RTT of datagrams / base RTT", MinFactor(return_path::MIN_MESSAGE_FACTOR)),
+            of("and the difference", MinTime(return_path::MIN_MESSAGE_DIFFERENCE)),
+        ],
+        needs: &[],
+        needs_one_of: &[TcpInfo],
+        source: "RFC 3135 section 2.1: a proxy acknowledges data before the receiver has it",
     },
 ];

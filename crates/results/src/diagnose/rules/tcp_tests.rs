@@ -3,14 +3,13 @@
 use lfn_base::units::Bytes;
 
 use super::rule::Bound::{MaxFactor, MaxShare, MinBytes, MinCount, MinFactor, MinRate, MinShare, MinTime};
-use super::rule::{ANY, EQUAL, MEASURED, NOT_FULL, Rule, Threshold, of};
+use super::rule::{ANY, EQUAL, MEASURED, NOT_FULL, Rule, TESTS, TESTS_AND_COPIES, Threshold, of};
 use super::tcp_faults::EMULATED;
 use crate::diagnose::network::{dips, flat_rtt, loss_kind};
 use crate::diagnose::{
     Cause, black_hole, buffers, drops, host, limit, lockstep, outage, path, processor, shortfall, startup, unexplained,
     window,
 };
-use crate::evidence::LoadKind::Tcp;
 use crate::evidence::figures::EvidenceKind::*;
 use crate::evidence::figures::{FULL_SHARE, outage as silence};
 
@@ -25,7 +24,7 @@ const WINDOW_STREAMS: Threshold =
 /// Rules of the hosts, in the order of their evaluation.
 pub(super) const HOST_RULES: &[Rule] = &[
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::CongestionControl,
         find: path::congestion_control,
         thresholds: &[
@@ -37,7 +36,7 @@ pub(super) const HOST_RULES: &[Rule] = &[
         source: "ip-route(8): congctl; comparison of the requested and the used congestion control",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::ServerLimit,
         find: limit::server_limit,
         thresholds: &[of("goodput / rate limit of the server", MinShare(limit::MIN_SHARE_OF_LIMIT))],
@@ -46,7 +45,7 @@ pub(super) const HOST_RULES: &[Rule] = &[
         source: "comparison of two figures; 95 % is chosen: retransmissions and the ends of a test take the rest",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::LockStep,
         find: lockstep::lockstep,
         thresholds: &[
@@ -59,7 +58,7 @@ pub(super) const HOST_RULES: &[Rule] = &[
         source: "the request of the test; SC2000 report of the DisCom2 project, figure 4",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::WindowScaleAbsent,
         find: window::scale_absent,
         thresholds: &[
@@ -76,7 +75,7 @@ pub(super) const HOST_RULES: &[Rule] = &[
         source: "RFC 7323; measured with injected faults (bench/findings)",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::Processor,
         find: processor::processor,
         thresholds: &[
@@ -95,7 +94,7 @@ pub(super) const HOST_RULES: &[Rule] = &[
         source: "measured with injected faults (bench/findings); short queue: measured on healthy paths (bench/healthy)",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::LocalDrops,
         find: drops::local_drops,
         thresholds: &[
@@ -114,7 +113,7 @@ pub(super) const HOST_RULES: &[Rule] = &[
                  with injected faults (bench/findings)",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::SlowWriter,
         find: host::slow_writer,
         thresholds: &[
@@ -128,7 +127,7 @@ pub(super) const HOST_RULES: &[Rule] = &[
         source: MEASURED,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::SlowReader,
         find: host::slow_reader,
         thresholds: &[
@@ -144,7 +143,7 @@ pub(super) const HOST_RULES: &[Rule] = &[
         source: MEASURED,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::KernelCap,
         find: buffers::kernel_cap_on_request,
         thresholds: &[of("requested buffer minus granted buffer", MinBytes(Bytes(buffers::MIN_CUT)))],
@@ -153,7 +152,7 @@ pub(super) const HOST_RULES: &[Rule] = &[
         source: "socket(7): rmem_max, wmem_max; measured with injected faults (bench/findings)",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::ReceiveWindow,
         find: window::receive_window,
         thresholds: &[
@@ -170,7 +169,7 @@ pub(super) const HOST_RULES: &[Rule] = &[
         source: "RFC 6349 section 3.3.1; measured at 539 ms on Linux 6.18, where tcpi_rwnd_limited shows 27 %",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::SendBuffer,
         find: buffers::send_buffer,
         thresholds: &[
@@ -185,7 +184,7 @@ pub(super) const HOST_RULES: &[Rule] = &[
         source: MEASURED,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::KernelCap,
         find: buffers::kernel_cap_on_autotuning,
         thresholds: &[
@@ -252,7 +251,7 @@ const LOSS_SOURCE: &str = "loss formulas and budget: Mathis et al. 1997, RFC 943
 /// Rules of the path after those of `tcp_faults`, in the order of their evaluation.
 pub(super) const PATH_RULES: &[Rule] = &[
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::Outage,
         find: outage::outage,
         thresholds: &[
@@ -268,7 +267,7 @@ pub(super) const PATH_RULES: &[Rule] = &[
                  random loss has retransmissions in almost every interval",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::Outage,
         find: dips::outages,
         thresholds: &[
@@ -282,7 +281,7 @@ pub(super) const PATH_RULES: &[Rule] = &[
         source: EMULATED,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::Loss,
         find: loss_kind::loss,
         thresholds: LOSS,
@@ -291,7 +290,7 @@ pub(super) const PATH_RULES: &[Rule] = &[
         source: LOSS_SOURCE,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::RandomLoss,
         find: loss_kind::random_loss,
         thresholds: SINGLE_LOSS,
@@ -300,7 +299,7 @@ pub(super) const PATH_RULES: &[Rule] = &[
         source: LOSS_SOURCE,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::LossBursts,
         find: loss_kind::loss_bursts,
         thresholds: LOSS_RUNS,
@@ -309,7 +308,7 @@ pub(super) const PATH_RULES: &[Rule] = &[
         source: LOSS_SOURCE,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::Retransmissions,
         find: path::retransmissions,
         thresholds: &[
@@ -321,7 +320,7 @@ pub(super) const PATH_RULES: &[Rule] = &[
         source: "RFC 6349 section 4.2: TCP efficiency; the bounds are chosen: less costs no capacity worth a change",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::Competing,
         find: host::competing_traffic,
         thresholds: &[
@@ -334,7 +333,7 @@ pub(super) const PATH_RULES: &[Rule] = &[
         source: MEASURED,
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::BlackHole,
         find: black_hole::black_hole,
         thresholds: &[
@@ -346,7 +345,7 @@ pub(super) const PATH_RULES: &[Rule] = &[
         source: "RFC 2923 section 2.1; RFC 8899",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::SmallMtu,
         find: path::small_mtu,
         thresholds: &[of("smaller interface MTU minus path MTU", MinBytes(Bytes(path::MIN_MTU_DIFFERENCE as u64)))],
@@ -355,7 +354,7 @@ pub(super) const PATH_RULES: &[Rule] = &[
         source: "RFC 1191; RFC 8899; 20 B is chosen: the MTU of loopback is one byte short",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::StartUp,
         find: startup::start_up,
         thresholds: &[
@@ -375,7 +374,7 @@ pub(super) const PATH_RULES: &[Rule] = &[
                  the largest window takes 20",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS_AND_COPIES,
         cause: Cause::Queueing,
         find: path::queueing,
         thresholds: &[
@@ -387,7 +386,7 @@ pub(super) const PATH_RULES: &[Rule] = &[
         source: "half of the interval of CoDel, RFC 8289 section 4.2; measured with injected faults (bench/findings)",
     },
     Rule {
-        load: Tcp,
+        loads: TESTS,
         cause: Cause::Unexplained,
         find: unexplained::unexplained,
         thresholds: &[

@@ -5,11 +5,17 @@ use std::time::Duration;
 use lfn_base::units::{BitRate, Bytes};
 
 use crate::diagnose::bottleneck::{MAX_HOST_RTT, MIN_HASH_SHARE, MIN_MAIN_SHARE, NEAR_PREDICTED};
+use crate::diagnose::host::tests::half_goodput;
+use crate::diagnose::network::{delivery, ecn, return_path};
+use crate::diagnose::rules::rule::COPIES;
 use crate::diagnose::rules::{Rule, rules};
+use crate::diagnose::settings::{congestion_fit, link, thresholds};
 use crate::diagnose::window::tests::half_bdp_window;
 use crate::diagnose::{Cause, buffers, copy, disk, host, limit, outage, path, processor, startup, window};
 use crate::evidence::disk::{DiskEvidence, DiskMethod, DiskRate, DiskReport};
-use crate::evidence::figures::{EvidenceKind, FULL_SHARE, Figures, Outage, SendTotals, SteadyPart, WorkerTime};
+use crate::evidence::figures::{
+    EvidenceKind, FULL_SHARE, Figures, Outage, PathCounters, SendTotals, SteadyPart, WorkerTime,
+};
 use crate::evidence::{CopyEvidence, Evidence, LoadKind, ProgressSample, Side, SocketEvidence, StreamTime};
 use crate::host::Interface;
 use crate::measure::TestDirection;
@@ -22,13 +28,17 @@ fn finds(rule: &Rule, figures: &Figures) -> bool {
 }
 
 fn rule(load: LoadKind, cause: Cause) -> &'static Rule {
-    rules().find(|rule| rule.load == load && rule.cause == cause).unwrap()
+    rules().find(|rule| rule.examines(load) && rule.cause == cause).unwrap()
 }
 
-/// Asserts that the rule finds its cause on one side of the threshold only.
+/// Asserts that the rules find their cause on one side of the threshold only. The rules of copies are those without a test.
 fn assert_bound(load: LoadKind, cause: Cause, finds_above: bool, bound: f64, case: impl Fn(f64) -> Figures) {
-    let rule = rule(load, cause);
-    let found = [1.0 - STEP, 1.0 + STEP].map(|factor| finds(rule, &case(bound * factor)));
+    let of_cause = |rule: &&Rule| rule.examines(load) && rule.cause == cause;
+    let found = [1.0 - STEP, 1.0 + STEP].map(|factor| {
+        let figures = case(bound * factor);
+        let mut own = rules().filter(of_cause).filter(|rule| load != LoadKind::Copy || rule.loads == COPIES);
+        own.any(|rule| finds(rule, &figures))
+    });
     assert_eq!(found, [!finds_above, finds_above], "{} at {bound}", cause.name());
 }
 
@@ -129,6 +139,65 @@ fn bounds_of_tcp_rules_are_those_of_their_rows() {
     });
 }
 
+/// A test at half of the capacity of its path, without a sign of a cause.
+fn faulty(change: impl FnOnce(&mut Figures)) -> Figures {
+    let mut figures = half_goodput();
+    figures.streams[0].mss = 1448;
+    figures.streams[0].sender_socket.congestion = "cubic".into();
+    figures.elapsed = Duration::from_secs(60);
+    figures.counters = PathCounters { sent: 100_000, delivered: 100_000, ..PathCounters::default() };
+    change(&mut figures);
+    figures
+}
+
+#[test]
+fn bounds_of_fault_rules_are_those_of_their_rows() {
+    let check = |cause, above, bound, case: &dyn Fn(&mut Figures, f64)| {
+        assert_bound(LoadKind::Tcp, cause, above, bound, |value| faulty(|figures| case(figures, value)));
+    };
+    let count = |share: f64| (share * 1e5).round() as u64;
+    check(Cause::Reordering, true, delivery::MIN_REORDERED_SHARE, &|figures, share| {
+        figures.counters.reordered = count(share);
+    });
+    check(Cause::Duplicates, true, delivery::MIN_REORDERED_SHARE, &|figures, share| {
+        figures.counters.duplicates = count(share);
+    });
+    check(Cause::EcnMarks, true, delivery::MIN_MARKED_SHARE, &|figures, share| {
+        (figures.counters.ecn, figures.counters.delivered) = (true, 10_000_000);
+        figures.counters.marked = (share * 1e7) as u64;
+    });
+    check(Cause::EcnBleached, true, ecn::MIN_WITHOUT_ECN as f64, &|figures, segments| {
+        (figures.counters.ecn, figures.counters.without_ecn) = (true, Some(segments as u64));
+    });
+    check(Cause::ReturnPath, true, return_path::MIN_LOST_SHARE, &|figures, share| {
+        figures.counters.answers = Some((100_000, 100_000 - count(share)));
+    });
+    check(Cause::ReturnPath, true, return_path::MIN_ROUND_TRIPS, &|figures, round_trips| {
+        figures.counters.answers = Some((100_000, 80_000));
+        figures.elapsed = figures.base_rtt.mul_f64(round_trips);
+    });
+    check(Cause::LinkRate, true, link::MIN_SHARE_OF_LINK, &|figures, share| {
+        let rate = Some(BitRate(100_000_000));
+        figures.sender.interface = Some(Interface { name: "eth0".into(), rate, ..Interface::default() });
+        set_goodput(figures, share * 1e8);
+    });
+    check(Cause::EarlyExit, false, thresholds::MAX_THRESHOLD, &|figures, share| {
+        figures.counters.hystart_exits = Some(1);
+        let needed = figures.needed_in_flight().unwrap().0 as f64;
+        figures.counters.threshold_without_loss = Some((share * needed) as u64);
+    });
+    check(Cause::RouteMetrics, false, thresholds::MAX_THRESHOLD, &|figures, share| {
+        figures.counters.hystart_exits = Some(0);
+        let needed = figures.needed_in_flight().unwrap().0 as f64;
+        figures.counters.threshold_without_loss = Some((share * needed) as u64);
+    });
+    check(Cause::StreamCount, false, congestion_fit::MAX_WINDOW_SEGMENTS as f64, &|figures, segments| {
+        figures.streams[0].cwnd = Bytes((segments * 1448.0) as u64);
+        figures.streams = vec![figures.streams[0].clone(); congestion_fit::MIN_STREAMS as usize];
+        figures.counters.timeouts = 1;
+    });
+}
+
 /// A copy of ten seconds over four streams at a tenth of its prediction. Without a change no cause is known.
 fn slow_copy(change: impl FnOnce(&mut CopyEvidence, &mut SocketEvidence)) -> Figures {
     let mut sockets = SocketEvidence {
@@ -148,7 +217,7 @@ fn slow_copy(change: impl FnOnce(&mut CopyEvidence, &mut SocketEvidence)) -> Fig
     let mut copy = CopyEvidence { end, streams: 4, predicted: Some(BitRate(100_000_000)), ..CopyEvidence::default() };
     change(&mut copy, &mut sockets);
     copy.end.sockets = Some(sockets);
-    Figures::of(&Evidence::of_copy(TestDirection::Forward, copy))
+    Figures::of(&Evidence::of_copy(TestDirection::Forward, copy, &[]))
 }
 
 #[test]
@@ -194,7 +263,7 @@ fn bounds_of_copy_rules_are_those_of_their_rows() {
 
 #[test]
 fn a_copy_without_needed_evidence_has_no_finding() {
-    for rule in rules().filter(|rule| rule.load == LoadKind::Copy) {
+    for rule in rules().filter(|rule| rule.loads == COPIES) {
         for kind in rule.needs {
             let mut figures = slow_copy(|copy, sockets| {
                 (sockets.busy_seconds, sockets.in_slow_start, copy.end.sender.hash) = (40.0, 4, 39.0);

@@ -22,6 +22,7 @@ use lfn_base::units::{BitRate, Bytes};
 
 use crate::evidence::capture::CaptureEvidence;
 use crate::evidence::{CopyEvidence, Evidence, LoadKind, TypedArgument};
+use crate::latency::Latency;
 use crate::measure::{EndReport, SocketReport, TestDirection};
 use crate::udp::figures::{UdpReceived, UdpSent};
 use crate::udp::ramp::RampReport;
@@ -101,6 +102,8 @@ pub struct Figures {
     pub handshake_rtt: Duration,
     /// Shortest time of a message of the control connection and its answer.
     pub message_rtt: Option<Duration>,
+    /// Shortest round trip of datagrams, before or during the load; none without probes or if TCP carried them.
+    pub probe_rtt: Option<Duration>,
     /// Figures of the datagrams of a test without TCP.
     pub datagrams: DatagramFigures,
     /// Counters of a copy.
@@ -194,6 +197,7 @@ impl Figures {
             trains: evidence.trains.as_deref().map(TrainFigures::of),
             handshake_rtt: evidence.handshake_rtt,
             message_rtt: evidence.clock.and_then(|clock| clock.round_trip),
+            probe_rtt: evidence.latency.as_ref().and_then(Latency::shortest_udp_round_trip),
             datagrams: DatagramFigures::of(evidence),
             copy: evidence.copy,
             capture: evidence.capture.clone(),

@@ -25,6 +25,9 @@ pub struct PathCounters {
     pub marked: u64,
     /// Explicit congestion notification was negotiated for all streams.
     pub ecn: bool,
+    /// Data segments that arrived at a receiver which saw no packet with an ECN codepoint; none if the receiver does not
+    /// report this.
+    pub without_ecn: Option<u64>,
     /// Segments that the receiver sent, and segments that arrived at the sender: almost all are acknowledgements.
     pub answers: Option<(u64, u64)>,
     /// Times at which the sender began to repair losses, over all connections of its host.
@@ -63,7 +66,9 @@ impl PathCounters {
             delivered: sum(|info| info.delivered_segments.map(u64::from)),
             marked: sum(|info| info.delivered_marked_segments.map(u64::from)),
             ecn: !sent.is_empty() && sent.iter().all(|info| info.ecn),
-            answers: answered.zip(arrived).filter(|_| is_complete),
+            without_ecn: unmarked_arrivals(&received),
+            // The ends of a copy report at different times.
+            answers: answered.zip(arrived).filter(|_| is_complete && evidence.copy.is_none()),
             recoveries: counter("TcpExt.TCPSackRecovery").and_then(known),
             threshold_without_loss: threshold_without_loss(sender),
             hystart_exits: HYSTART.iter().map(|name| counter(name)).sum::<Option<i64>>().and_then(known),
@@ -74,6 +79,15 @@ impl PathCounters {
                 }),
         }
     }
+}
+
+/// Returns the data segments of the streams with ECN whose receiver saw no ECN codepoint; none if a stream has no ECN.
+fn unmarked_arrivals(received: &[TcpInfo]) -> Option<u64> {
+    if received.is_empty() || !received.iter().all(|info| info.ecn) {
+        return None;
+    }
+    // A receiver of data sends almost no segments with payload, so the segments that it received are data.
+    received.iter().map(|info| if info.ecn_seen { Some(0) } else { info.received_segments.map(u64::from) }).sum()
 }
 
 /// Returns the first slow-start threshold that a stream without losses had until then.
