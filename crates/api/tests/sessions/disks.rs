@@ -27,7 +27,7 @@ use crate::support::{self, TestServer, wait_until};
 /// Time of the reads and of the writes.
 const TIME: Duration = Duration::from_millis(300);
 
-/// A server with a directory `root`, beside a directory `outside`.
+/// A server with a directory `root` and a directory `outside` next to it.
 struct DiskServer {
     temp: tempfile::TempDir,
     served: TestServer,

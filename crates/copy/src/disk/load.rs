@@ -37,7 +37,7 @@ const ALIGNMENT: usize = 64 << 10;
 
 /// Direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Activity {
+pub(super) enum DiskActivity {
     Read,
     Write,
 }
@@ -65,7 +65,7 @@ pub(super) enum LoadError {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load<'a> {
     pub(super) file: &'a File,
-    pub(super) activity: Activity,
+    pub(super) activity: DiskActivity,
     /// Whole blocks of the file.
     pub(super) size: Bytes,
 }
@@ -116,7 +116,7 @@ impl Load<'_> {
     }
 
     fn run_as(self, method: DiskMethod, seed: u64, limits: &mut Limits<'_>) -> Result<DiskRate, LoadError> {
-        if method == DiskMethod::Flushed && self.activity == Activity::Read {
+        if method == DiskMethod::Flushed && self.activity == DiskActivity::Read {
             self.drop_cached().map_err(LoadError::File)?;
         }
         let shared = Shared {
@@ -146,7 +146,7 @@ impl Load<'_> {
         });
         checked.map_err(LoadError::Ended)?;
         worked.map_err(LoadError::File)?;
-        if self.activity == Activity::Write {
+        if self.activity == DiskActivity::Write {
             fdatasync(self.file).map_err(|error| LoadError::File(error.into()))?;
         }
         let bytes = Bytes(shared.moved.load(Ordering::Relaxed));
@@ -220,11 +220,11 @@ impl Shared<'_> {
             }
             let offset = number % blocks * DEFAULT_BLOCK.0;
             match activity {
-                Activity::Write => {
+                DiskActivity::Write => {
                     fill_random(self.seed, number.wrapping_mul(DEFAULT_BLOCK.0), block);
                     file.write_all_at(block, offset)?;
                 }
-                Activity::Read => {
+                DiskActivity::Read => {
                     if is_flushed && offset == 0 && number > 0 {
                         self.load.drop_cached()?;
                     }
@@ -233,8 +233,8 @@ impl Shared<'_> {
             }
             waiting += 1;
             // Written blocks count when they are on the disk.
-            if !is_flushed || activity == Activity::Read || waiting == BLOCKS_PER_FLUSH {
-                if is_flushed && activity == Activity::Write {
+            if !is_flushed || activity == DiskActivity::Read || waiting == BLOCKS_PER_FLUSH {
+                if is_flushed && activity == DiskActivity::Write {
                     fdatasync(file)?;
                 }
                 self.moved.fetch_add(waiting * DEFAULT_BLOCK.0, Ordering::Relaxed);
@@ -268,7 +268,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let size = Bytes(16 << 20);
         for method in [DiskMethod::Direct, DiskMethod::Flushed] {
-            for activity in [Activity::Write, Activity::Read] {
+            for activity in [DiskActivity::Write, DiskActivity::Read] {
                 let load = Load { file: &file, activity, size };
                 if load.set_direct(method == DiskMethod::Direct).is_err() {
                     continue;
@@ -287,7 +287,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-        let load = Load { file: &file, activity: Activity::Write, size: Bytes(4 << 20) };
+        let load = Load { file: &file, activity: DiskActivity::Write, size: Bytes(4 << 20) };
         load.run(7, &mut limits(&mut || Ok(()))).unwrap();
         let mut blocks: Vec<Vec<u8>> = fs::read(&path).unwrap().chunks(4096).map(<[u8]>::to_vec).collect();
         let all = blocks.len();
@@ -306,10 +306,10 @@ mod tests {
         let path = directory.path().join("file");
         fs::write(&path, vec![1; 1 << 20]).unwrap();
         let file = File::open(&path).unwrap();
-        let read = Load { file: &file, activity: Activity::Read, size: Bytes(1 << 20) };
+        let read = Load { file: &file, activity: DiskActivity::Read, size: Bytes(1 << 20) };
         let ended = read.run(1, &mut limits(&mut || Err(TransferError::Interrupted)));
         assert!(matches!(ended, Err(LoadError::Ended(TransferError::Interrupted))), "{ended:?}");
-        let write = Load { activity: Activity::Write, ..read };
+        let write = Load { activity: DiskActivity::Write, ..read };
         let failed = write.run(1, &mut limits(&mut || Ok(())));
         assert!(matches!(failed, Err(LoadError::File(_))), "the file is open for reading only: {failed:?}");
         let beyond = Load { size: Bytes(64 << 20), ..read };

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use lfn_base::units::Bytes;
 use lfn_results::evidence::disk::DiskReport;
@@ -171,11 +171,4 @@ fn measure_served(session: &mut ServerSession, request: &DiskRequest) -> Result<
 /// Returns true for the served root, with or without a dot.
 fn is_root(path: &Path) -> bool {
     path.as_os_str().is_empty() || path == Path::new(".")
-}
-
-/// Converts an error of the system into a reason within a sentence.
-fn reason(error: impl Into<io::Error>) -> String {
-    let text = super::error::system_error_text(&error.into());
-    let mut chars = text.chars();
-    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -14,11 +15,11 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::file_system::{free_space, is_rotational, type_of};
-use super::load::{Activity, Limits, Load, LoadError, THREADS};
-use super::reason;
+use super::load::{DiskActivity, Limits, Load, LoadError, THREADS};
 use crate::TransferError;
 use crate::base_dir::{BaseDir, check_regular, file_error, open_error, or_current_dir, path_text};
 use crate::client::random_seed;
+use crate::error::system_error_text;
 use crate::storage::local::partial_name;
 
 /// Maximum size of the written file as a share of the free space: one tenth.
@@ -95,8 +96,11 @@ fn measure_directory(
     match written {
         Some(file) => {
             let size = report.write.map_or(0, |write| write.file_bytes.0);
-            report.read =
-                run(Load { file: &file, activity: Activity::Read, size: Bytes(size) }, limits, &mut report.not_read)?;
+            report.read = run(
+                Load { file: &file, activity: DiskActivity::Read, size: Bytes(size) },
+                limits,
+                &mut report.not_read,
+            )?;
         }
         None => match largest_file(directory) {
             Some(file) => read_existing(&file, limits, report)?,
@@ -132,7 +136,7 @@ fn write_scratch(
         report.not_written = Some(reason(error));
         return Ok(None);
     }
-    report.write = run(Load { file: &file, activity: Activity::Write, size }, limits, &mut report.not_written)?;
+    report.write = run(Load { file: &file, activity: DiskActivity::Write, size }, limits, &mut report.not_written)?;
     Ok(report.write.is_some().then_some(file))
 }
 
@@ -147,7 +151,7 @@ fn read_existing(file: &File, limits: &mut Limits<'_>, report: &mut DiskReport) 
         report.not_read =
             Some("the file has holes or is compressed, so the rate would not be that of the disk".to_owned());
     } else {
-        report.read = run(Load { file, activity: Activity::Read, size }, limits, &mut report.not_read)?;
+        report.read = run(Load { file, activity: DiskActivity::Read, size }, limits, &mut report.not_read)?;
     }
     Ok(())
 }
@@ -222,6 +226,13 @@ fn largest_file(directory: &OwnedFd) -> Option<File> {
     let file = openat(directory, &name, READ_FLAGS | OFlags::NOFOLLOW, Mode::empty()).ok()?;
     check_regular(&fstat(&file).ok()?, "").ok()?;
     Some(file.into())
+}
+
+/// Converts an error of the system into a reason within a sentence.
+fn reason(error: impl Into<io::Error>) -> String {
+    let text = system_error_text(&error.into());
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]

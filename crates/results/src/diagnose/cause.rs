@@ -516,6 +516,11 @@ impl Cause {
         }
     }
 
+    /// Returns true for the causes that limit only copies.
+    pub fn is_disk(self) -> bool {
+        matches!(self, Cause::SourceDisk | Cause::DestinationDisk)
+    }
+
     /// Returns true unless this cause follows from another root cause in `found`. A cause never follows from itself,
     /// not even through other causes.
     pub(super) fn is_root_cause(self, found: &[Cause]) -> bool {

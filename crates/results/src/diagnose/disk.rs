@@ -16,11 +16,6 @@ pub(super) const MAX_SHARE_OF_LIMIT: f64 = 0.9;
 /// varies.
 pub(super) const MAX_DISK_SHARE: f64 = NEAR_PREDICTED;
 
-/// Returns true for the causes that limit only copies.
-pub(super) fn is_disk(cause: Cause) -> bool {
-    matches!(cause, Cause::SourceDisk | Cause::DestinationDisk)
-}
-
 /// Finds a disk that is read slower than the path carries data.
 pub(super) fn source(figures: &Figures) -> Option<Finding> {
     slow(figures, Cause::SourceDisk)
@@ -33,7 +28,7 @@ pub(super) fn destination(figures: &Figures) -> Option<Finding> {
 
 /// Adds the rate of a copy to the verdict of the path.
 pub(super) fn add_to_verdict(figures: &Figures, findings: &[Finding], verdict: &mut Verdict) {
-    let disks = findings.iter().filter(|finding| finding.cause().is_some_and(is_disk) && finding.is_limit());
+    let disks = findings.iter().filter(|finding| finding.cause().is_some_and(Cause::is_disk) && finding.is_limit());
     let Some(cause) = disks.max_by_key(|finding| finding.gain).and_then(Finding::cause) else { return };
     let rate = copy_rate(figures);
     verdict.summary += &format!("; a copy is limited by {}, {rate}", cause.phrase());

@@ -120,7 +120,7 @@ pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
         add_unexplained(figures, &mut findings);
         findings.iter_mut().for_each(|finding| confirmation::complete(figures, finding));
         // The load read and wrote no disk, so its shortfall has other causes.
-        findings.extend(run_rules(figures, disk::is_disk));
+        findings.extend(run_rules(figures, Cause::is_disk));
     } else if !findings.iter().any(Finding::is_limit) {
         findings.splice(0..0, run_rules(figures, |cause| cause == Cause::Unexplained));
     }
@@ -165,7 +165,7 @@ fn add_unexplained(figures: &Figures, findings: &mut Vec<Finding>) {
 
 /// Returns the findings of the rules, without [`Cause::Unexplained`].
 fn rule_findings(figures: &Figures) -> Vec<Finding> {
-    let is_of_load = |cause| figures.kind != LoadKind::Tcp || !disk::is_disk(cause);
+    let is_of_load = |cause| figures.kind != LoadKind::Tcp || !cause.is_disk();
     let findings = match figures.kind {
         LoadKind::Copy => return copy_findings(figures),
         _ => run_rules(figures, |cause| cause != Cause::Unexplained && is_of_load(cause)),

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::bottleneck::CopyBottleneck;
 use super::copy::bottleneck;
 use super::datagrams::late_sender;
-use super::disk::is_disk;
 use super::{Cause, Finding};
 use crate::evidence::LoadKind;
 use crate::evidence::figures::Figures;
@@ -120,7 +119,7 @@ fn copy_verdict(figures: &Figures, findings: &[Finding]) -> Verdict {
 }
 
 fn tcp_verdict(figures: &Figures, findings: &[Finding], predicted: Option<(&Prediction, &ExpectedRange)>) -> Verdict {
-    let limits_load = |finding: &&Finding| finding.is_limit() && !finding.cause().is_some_and(is_disk);
+    let limits_load = |finding: &&Finding| finding.is_limit() && !finding.cause().is_some_and(Cause::is_disk);
     if let Some(finding) = findings.iter().find(limits_load) {
         return Verdict::of_finding(finding);
     }

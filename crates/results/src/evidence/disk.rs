@@ -65,10 +65,10 @@ pub struct DiskReport {
     /// Threads that read and wrote in parallel.
     #[serde(default)]
     pub threads: u16,
-    /// Reading.
+    /// Rate of the reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<DiskRate>,
-    /// Writing.
+    /// Rate of the writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<DiskRate>,
     /// Reason why reading was not measured.
@@ -104,7 +104,7 @@ pub struct DiskRate {
     /// Rate of the slowest interval.
     #[serde(rename = "min_bits_per_second")]
     pub min: BitRate,
-    /// Number of intervals.
+    /// Number of whole intervals, or 1.
     pub intervals: u32,
 }
 

@@ -112,10 +112,8 @@ fn add_finding(page: &mut Page, number: usize, directed: &DirectedFinding, docum
 fn afterwards(directed: &DirectedFinding) -> Option<String> {
     let (predicted, gain) = (directed.finding.predicted?, directed.finding.gain?);
     // A disk limits copies, and not the load of the examination.
-    let of_copy = match directed.finding.cause() {
-        Some(Cause::SourceDisk | Cause::DestinationDisk) => " for a copy",
-        _ => "",
-    };
+    let is_disk = directed.finding.cause().is_some_and(Cause::is_disk);
+    let of_copy = if is_disk { " for a copy" } else { "" };
     Some(match gain {
         BitRate(0) => format!("predicted without this cause{of_copy}: the same goodput"),
         gain => format!("predicted without this cause{of_copy}: {predicted} (+{gain})"),
