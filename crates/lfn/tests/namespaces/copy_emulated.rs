@@ -21,6 +21,8 @@ pub fn tests() -> Vec<Test> {
             ("sender_with_random_loss_switches_to_bbr", Needs::Namespaces, sender_with_random_loss_switches_to_bbr),
             ("requested_congestion_control_stays", Needs::Namespaces, requested_congestion_control_stays),
             ("streams_are_added_on_an_unknown_path", Needs::Namespaces, streams_are_added_on_an_unknown_path),
+            ("copy_names_the_policer", Needs::Namespaces, copy_names_the_policer),
+            ("copy_names_the_receive_window", Needs::Namespaces, copy_names_the_receive_window),
         ],
     )
 }
@@ -65,6 +67,46 @@ fn streams_are_added_on_an_unknown_path() {
                     && change["reason"].as_str().unwrap().starts_with("congestion window: 4 streams carry")
             })
     });
+}
+
+/// The sockets of the copy show a policer as those of a test do.
+fn copy_names_the_policer() {
+    let path = ["--rtt", "40ms", "--rate", "100mbit", "--policer", "20mbit:75000B"];
+    TWO_OF_THREE.require(
+        "policer",
+        || found(&path, "\"$0\" copy --json --congestion cubic zero:25MB far:null:"),
+        |copy| first_finding(copy) == "policer",
+    );
+}
+
+/// The receiver reports its kernel, so that the remedy has the sysctl and the host.
+fn copy_names_the_receive_window() {
+    let path = ["--rtt", "40ms", "--rate", "100mbit"];
+    let script = "echo '4096 65536 131072' > /proc/sys/net/ipv4/tcp_rmem && exec \"$0\" copy --json --streams 1 \
+                  far:zero:12MB null:";
+    TWO_OF_THREE.require(
+        "receive window",
+        || found(&path, script),
+        |copy| {
+            let remedy = &copy["findings"][0]["remedy"];
+            first_finding(copy) == "receive window"
+                && remedy["command"].as_str().is_some_and(|command| command.starts_with("sysctl -w net.ipv4.tcp_rmem="))
+                && remedy["host"] == "near"
+        },
+    );
+}
+
+/// Returns the report of a script over a path that the copy knows.
+fn found(path: &[&str], script: &str) -> Value {
+    let mut command = support::lfn();
+    command.arg("emulate").args(path).args(["--", "sh", "-c", script]).arg(support::lfn_path());
+    let output = command.output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", support::stderr(&output)))
+}
+
+/// Returns the name of the first finding; empty if there is none.
+fn first_finding(copy: &Value) -> &str {
+    copy["findings"][0]["name"].as_str().unwrap_or_default()
 }
 
 fn changes(copy: &Value) -> impl Iterator<Item = &Value> {

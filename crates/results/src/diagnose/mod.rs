@@ -17,6 +17,7 @@ mod capture;
 mod catalogue;
 mod cause;
 mod confirmation;
+mod consequences;
 mod copy;
 mod datagrams;
 mod disk;
@@ -182,7 +183,8 @@ fn copy_findings(figures: &Figures) -> Vec<Finding> {
     if is_fast || limit.iter().any(|found| !copy::is_of_path(found)) {
         return limit;
     }
-    let causes = ranked(figures, find(figures, Rule::is_shared_with_copies));
+    let mut causes = ranked(figures, find(figures, Rule::is_shared_with_copies));
+    causes.iter_mut().for_each(|finding| confirmation::complete(figures, finding));
     if causes.iter().any(Finding::is_limit) { causes } else { limit }
 }
 

@@ -16,6 +16,7 @@ mod datagram_tests;
 mod disks;
 mod rule;
 mod tcp_faults;
+mod tcp_path;
 mod tcp_tests;
 #[cfg(test)]
 mod tests;
@@ -26,9 +27,9 @@ pub(super) use rule::{Bound, Rule};
 /// later one is a consequence. `Cause::Unexplained` of TCP is examined last, and only if the others explain too little.
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     [
-        tcp_tests::HOST_RULES,
+        tcp_tests::RULES,
         tcp_faults::RULES,
-        tcp_tests::PATH_RULES,
+        tcp_path::RULES,
         disks::RULES,
         datagram_tests::RULES,
         copies::RULES,
