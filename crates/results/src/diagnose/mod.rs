@@ -166,7 +166,7 @@ fn add_unexplained(figures: &Figures, findings: &mut Vec<Finding>) {
 
 /// Returns the findings of the rules, without [`Cause::Unexplained`].
 fn rule_findings(figures: &Figures) -> Vec<Finding> {
-    let is_of_load = |cause| figures.kind != LoadKind::Tcp || !cause.is_disk();
+    let is_of_load = |cause: Cause| figures.kind != LoadKind::Tcp || !cause.is_disk();
     let findings = match figures.kind {
         LoadKind::Copy => return copy_findings(figures),
         _ => run_rules(figures, |cause| cause != Cause::Unexplained && is_of_load(cause)),
