@@ -63,4 +63,9 @@ impl DoctorPart {
             }
         }
     }
+
+    /// Returns the entry of a part without a result.
+    pub(super) fn unseen(self, reason: String) -> Unseen {
+        Unseen { part: self.name().to_owned(), reason, consequence: self.consequence().to_owned() }
+    }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lfn_measure::facts;
 use lfn_measure::path::{self, DiscoveryOptions};
-use lfn_measure::tester::{self, Test, TestError, TestProgress};
+use lfn_measure::tester::{Test, TestError, TestProgress};
 use lfn_results::evidence::figures::Figures;
 use lfn_results::evidence::{Evidence, PerEnd, TypedArgument};
 use lfn_results::host::facts::HostFacts;
@@ -16,11 +16,12 @@ use lfn_results::measure::{EndReport, SocketRequest, TestDirection, TestLoad, Te
 use lfn_results::path_report::PathReport;
 use lfn_results::report::{DoctorDocument, Origin, PlannedLoad, Unseen};
 use lfn_session::SessionError;
-use lfn_session::dial::{ServerConnection, Target};
+use lfn_session::dial::ServerConnection;
 
 use super::error::{DoctorError, DoctorFailure};
 use super::event::{DoctorEvent, DoctorPart};
 use super::options::{Cost, DoctorOptions, Schedule};
+use super::server::ExaminedServer;
 use super::trains::BeforeTrains;
 use crate::error_text::error_chain;
 use crate::test::TestVerbError;
@@ -38,6 +39,9 @@ const QUICK_MTU_TIME: Cost = Cost { time: Duration::from_secs(1), round_trips: 1
 /// Consequence of a fact that cannot be read.
 const UNREADABLE: &str = "a fault of these settings is found only by its effects";
 
+/// Reason for a part that was skipped.
+const NO_TIME: &str = "no time left: earlier parts took longer than planned";
+
 /// Facts of both hosts and path MTUs, as far as they are known.
 struct Surroundings {
     facts: Option<Box<PerEnd<Option<HostFacts>>>>,
@@ -48,7 +52,7 @@ struct Surroundings {
 pub(super) struct Examination<'a> {
     pub(super) options: &'a DoctorOptions,
     pub(super) paths: KnownPaths,
-    pub(super) target: &'a Target,
+    pub(super) server: &'a ExaminedServer,
     pub(super) origin: Origin,
     /// Arguments of the command that repeats a load.
     pub(super) arguments: Vec<TypedArgument>,
@@ -60,7 +64,8 @@ impl Examination<'_> {
     /// Runs all parts. A part that fails is listed in the result, unless all loads fail.
     pub(super) fn run(mut self) -> Result<DoctorDocument, DoctorFailure> {
         let started = Instant::now();
-        let connection = ServerConnection::connect(self.target).map_err(|error| failed(TestError::from(error)))?;
+        let connection =
+            ServerConnection::connect(self.server.target()).map_err(|error| failed(TestError::from(error)))?;
         let rtt = connection.handle().min_rtt();
         drop(connection);
         let schedule = self.options.schedule(rtt);
@@ -88,6 +93,11 @@ impl Examination<'_> {
         }
         if !self.is_stopped() && started.elapsed() < schedule.load.total {
             self.trains(&schedule, &mut loads, path.as_ref(), &mut unseen);
+        } else if !self.is_stopped() {
+            for load in &loads {
+                let part = DoctorPart::Trains(load.request.direction);
+                self.report_unseen(&mut unseen, part.unseen(NO_TIME.to_owned()));
+            }
         }
         let DoctorOptions { disks, quick, .. } = self.options;
         // Without a load, there is no evidence to which the disks belong.
@@ -127,7 +137,7 @@ impl Examination<'_> {
         (self.on_event)(&DoctorEvent::Begin(DoctorPart::Facts));
         let mtu_time = if self.options.quick { QUICK_MTU_TIME.at(rtt).min(MTU_TIME) } else { MTU_TIME };
         let options = DiscoveryOptions { names: false, traces: false, mtu_time };
-        let target = self.target;
+        let target = self.server.target();
         let (facts, path) = thread::scope(|scope| {
             let facts = scope.spawn(|| facts::of_both_ends(target));
             let path = path::discover(target, options);
@@ -137,6 +147,7 @@ impl Examination<'_> {
             Some(Ok(facts)) => Some(Box::new(facts)),
             Some(Err(error)) => {
                 self.add_unseen(unseen, DoctorPart::Facts, &error);
+                self.server.check_after(&error);
                 None
             }
             // The panic of the thread has already been reported on stderr.
@@ -240,15 +251,15 @@ impl Examination<'_> {
 
     fn measure(&mut self, test: &Test) -> Result<Evidence, TestError> {
         let on_event = &mut *self.on_event;
-        tester::run(self.target, test, &mut |progress: TestProgress<'_>| on_event(&DoctorEvent::Progress(&progress)))
+        self.server.run(test, &mut |progress: TestProgress<'_>| on_event(&DoctorEvent::Progress(&progress)))
     }
 
     /// Runs two tests at the same time, and reports the progress of the first one. Each test has its own result: a failure
     /// of one of them does not end the other one.
     fn measure_both(&mut self, [first, second]: &[Test; 2]) -> [Result<Evidence, TestError>; 2] {
-        let target = self.target;
+        let server = self.server;
         thread::scope(|scope| {
-            let second = scope.spawn(|| tester::run(target, second, &mut |_| ()));
+            let second = scope.spawn(|| server.run(second, &mut |_| ()));
             let first = self.measure(first);
             [first, second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))]
         })
@@ -264,8 +275,7 @@ impl Examination<'_> {
     }
 
     fn add_unseen(&mut self, unseen: &mut Vec<Unseen>, part: DoctorPart, error: &(dyn std::error::Error + 'static)) {
-        let (part, consequence) = (part.name().to_owned(), part.consequence().to_owned());
-        self.report_unseen(unseen, Unseen { part, reason: error_chain(error), consequence });
+        self.report_unseen(unseen, part.unseen(error_chain(error)));
     }
 
     fn report_unseen(&mut self, unseen: &mut Vec<Unseen>, entry: Unseen) {

@@ -10,6 +10,7 @@ mod error;
 mod event;
 mod examination;
 mod options;
+mod server;
 mod trains;
 
 use std::path::Path;
@@ -26,9 +27,10 @@ pub use options::DoctorOptions;
 use crate::resolve::ServerResolver;
 use crate::show::read_contents;
 use crate::test::path::known_paths;
-use crate::test::server;
+use crate::test::server as test_server;
 use examination::Examination;
 use options::MIN_MAX_LOAD;
+use server::ExaminedServer;
 
 /// Examines the path to a server. A set `stop` ends the running part, and the result has the parts so far.
 pub fn doctor(
@@ -39,16 +41,17 @@ pub fn doctor(
 ) -> Result<DoctorDocument, DoctorFailure> {
     options.check()?;
     let paths = known_paths(options.rate, &resolver.environment).map_err(DoctorError::from)?;
-    let mut origin = server::origin_of(options.command.clone(), server::preliminary_name(&options.server));
+    let mut origin = test_server::origin_of(options.command.clone(), test_server::preliminary_name(&options.server));
     on_event(&DoctorEvent::Started(&origin));
-    let reached = server::reach_name(&options.server, resolver, stop).map_err(DoctorError::from)?;
-    origin.hosts.far = server::far_name(&options.server, &reached);
+    let reached = test_server::reach_name(&options.server, resolver, stop).map_err(DoctorError::from)?;
+    origin.hosts.far = test_server::far_name(&options.server, &reached);
     let is_over_ssh =
         options.disks.far.is_some() && resolver.is_over_ssh(&options.server).map_err(DoctorError::from)?;
     let disks = options.disks.clone().at_home(is_over_ssh).map_err(DoctorError::from)?;
     let options = &DoctorOptions { disks, ..options.clone() };
-    let arguments = server::server_arguments(&options.server, resolver);
-    Examination { options, paths, target: &reached.target, origin, arguments, stop, on_event }.run()
+    let arguments = test_server::server_arguments(&options.server, resolver);
+    let server = ExaminedServer::new(&reached.target);
+    Examination { options, paths, server: &server, origin, arguments, stop, on_event }.run()
 }
 
 /// Diagnoses the evidence of a file of `lfn doctor --json` again. The path `-` reads standard input.

@@ -8,6 +8,7 @@ mod copy_emulated;
 mod copy_faults;
 mod docs;
 mod doctor;
+mod doctor_unseen;
 mod emulate;
 mod emulate_accuracy;
 mod emulate_attached;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         emulate_impairments::tests(),
         emulate_output::tests(),
         doctor::tests(),
+        doctor_unseen::tests(),
         emulate_paths::tests(),
         emulate_settings::tests(),
         library::tests(),

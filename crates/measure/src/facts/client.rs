@@ -8,7 +8,7 @@ use lfn_results::measure::Bounded;
 use lfn_session::dial::{self, ServerConnection, Target};
 use lfn_session::wire::facts::{FactsReply, FactsRequest};
 use lfn_session::wire::{RefusalCode, Request};
-use lfn_session::{SessionError, queue};
+use lfn_session::{Control, SessionError, queue};
 
 use super::{Ends, of_this_host};
 
@@ -39,14 +39,25 @@ pub fn of_both_ends(target: &Target) -> Result<PerEnd<Option<HostFacts>>, Sessio
     })
 }
 
+/// Returns true if the server answers a new session. The answer fits into a small packet.
+pub fn is_answered(target: &Target) -> bool {
+    ServerConnection::connect(target).and_then(|connection| admitted(target, connection)).is_ok()
+}
+
 /// Requests the facts of the server in a session of their own.
 fn request(target: &Target, connection: ServerConnection) -> Result<HostFacts, SessionError> {
+    let mut control = admitted(target, connection)?;
+    let Bounded(FactsReply { facts }) = control.recv(target.connect_timeout, "before the facts of its host")?;
+    control.close();
+    Ok(facts.bounded())
+}
+
+/// Opens a session of facts, and waits until the server admits the session.
+fn admitted(target: &Target, connection: ServerConnection) -> Result<Control, SessionError> {
     let session = dial::new_session_id()?;
     let mut control = connection.open_control(target, session, Request::Facts(FactsRequest {}))?;
     control.allow_small_messages();
     // The session has no data streams, so a new session id has no effect.
     queue::wait_for_admission(&mut control, &target.queue, target.connect_timeout, None, || ())?;
-    let Bounded(FactsReply { facts }) = control.recv(target.connect_timeout, "before the facts of its host")?;
-    control.close();
-    Ok(facts.bounded())
+    Ok(control)
 }

@@ -29,6 +29,7 @@ pub use server::serve;
 
 use lfn_results::measure::{OutOfRange, RequestError};
 use lfn_session::SessionError;
+use lfn_session::transport::is_timeout;
 use lfn_session::wire::{Refusal, RefusalCode};
 
 use crate::load::LoadError;
@@ -87,6 +88,11 @@ pub enum TestError {
 impl From<LoadError> for TestError {
     fn from(error: LoadError) -> Self {
         match error {
+            // The text of the kernel (EAGAIN) does not say that the time is over.
+            LoadError::Stream { stream, source } if is_timeout(&source) => {
+                let source = std::io::Error::new(std::io::ErrorKind::TimedOut, "no data arrived in time");
+                TestError::Stream { stream, source }
+            }
             LoadError::Stream { stream, source } => TestError::Stream { stream, source },
             LoadError::Open(error) => (*error).into(),
         }

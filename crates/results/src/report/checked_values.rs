@@ -45,6 +45,9 @@ struct CheckedValue<'a> {
 impl CheckedValue<'_> {
     fn add_whole<E: Error>(self, value: i128) -> Result<(), E> {
         let Some(sum) = self.sum else { return Ok(()) };
+        if self.name.ends_with("_seconds") {
+            return check_broken(self.name, value as f64).map_err(E::custom);
+        }
         if check_whole(self.name, value).map_err(E::custom)? {
             sum.set(sum.get().saturating_add(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX)));
         }
@@ -83,7 +86,12 @@ impl<'de> Visitor<'de> for CheckedValue<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        if self.sum.is_some() { check_broken(self.name, value).map_err(E::custom) } else { Ok(()) }
+        match self.sum {
+            None => Ok(()),
+            Some(_) if self.name.ends_with("_seconds") => check_broken(self.name, value).map_err(E::custom),
+            // A whole number that was read as a figure with a fraction.
+            Some(_) => check_whole(self.name, value as i128).map(drop).map_err(E::custom),
+        }
     }
 
     fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
