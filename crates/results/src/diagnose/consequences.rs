@@ -17,7 +17,7 @@ impl Cause {
     fn consequences(self) -> &'static [&'static [Cause]] {
         match self {
             // A thread without CPU time does not write or read, and its socket shows the symptoms.
-            Processor => &[&[SlowWriter, SlowReader, ReceiveWindow, Competing, Outage, StartUp]],
+            Processor => &[&[SlowWriter, SlowReader, ReceiveWindow, Competing, Outage, StartUp, Jitter, SharedPath]],
             // A receiver that pauses hides the end of slow start.
             SlowReader => &[&[ReceiveWindow, KernelCap, StartUp, LockStep, DelayedAck, Queueing, Overshoot]],
             // A sender without data needs no window: its bytes in flight are not evidence.
@@ -38,11 +38,14 @@ impl Cause {
             // A gap of three packets counts as a loss, and each packet has another delay.
             Reordering => &[LOSSES, &[Retransmissions, Jitter, EarlyExit]],
             // HyStart takes a longer delay for a queue.
-            Jitter => &[QUEUES, &[EarlyExit, Retransmissions]],
-            SharedPath => &[&[Queueing, Retransmissions]],
+            Jitter => &[&[EarlyExit, Queueing, Retransmissions]],
+            // Others fill the queue, so it drops packets at any rate.
+            SharedPath => &[LOSSES, &[Queueing, Retransmissions, ReturnPath]],
             EcnMarks => &[&[CongestionControl, Shaper, SharedPath]],
             // The queue of the acknowledgements delays the data, too.
-            ReturnPath => &[QUEUES, START, &[Shaper, Jitter]],
+            ReturnPath => &[START, &[Queueing, Shaper, Jitter]],
+            // Each end sees the connection to the proxy, and the two ends count different segments.
+            Proxy => &[&[ReturnPath, Duplicates, Retransmissions, SlowReader, ReceiveWindow]],
             DelayedAck => &[&[StartUp, SlowWriter, SmallMtu]],
             BlackHole => {
                 &[LOSSES, &[Timeouts, ShortQueue, StartUp, SilentPeer, Outage, SmallMtu, Retransmissions, SlowWriter]]

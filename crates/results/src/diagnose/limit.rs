@@ -12,7 +12,9 @@ pub(super) const MIN_SHARE_OF_LIMIT: f64 = 0.95;
 /// Finds a goodput that is equal to the server's rate limit.
 pub(super) fn server_limit(figures: &Figures) -> Option<Finding> {
     let (limit, goodput) = (figures.rate_limit?, figures.steady_goodput());
-    if goodput.as_f64() < MIN_SHARE_OF_LIMIT * limit.as_f64() {
+    // The pauses of BBR, which empties the path for a round trip every ten seconds, are not in the usual rate.
+    let usual = figures.course.plateau().map_or(goodput, |(usual, _)| usual.max(goodput));
+    if usual.as_f64() < MIN_SHARE_OF_LIMIT * limit.as_f64() {
         return None;
     }
     let summary =
@@ -49,6 +51,7 @@ mod tests {
     use lfn_base::units::BitRate;
 
     use super::*;
+    use crate::evidence::figures::IntervalFigures;
     use crate::evidence::{Evidence, HostNames};
     use crate::measure::{EndReport, TestRequest};
 
@@ -75,5 +78,11 @@ mod tests {
         assert_eq!(found.remedy.to_string(), remedy);
         assert!(server_limit(&limited(60_000_000, Some(80_000_000))).is_none(), "the path is slower");
         assert!(server_limit(&limited(79_000_000, None)).is_none());
+        // A pause of BBR.
+        let mut paused = limited(71_000_000, Some(80_000_000));
+        let interval = |goodput| IntervalFigures { goodput: BitRate(goodput), ..IntervalFigures::default() };
+        paused.course.intervals = [40_000_000, 79_500_000, 79_600_000, 2_000_000, 79_500_000].map(interval).to_vec();
+        paused.course.start_up = 1;
+        assert!(server_limit(&paused).is_some());
     }
 }

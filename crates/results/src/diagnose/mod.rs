@@ -194,7 +194,16 @@ fn ranked(figures: &Figures, mut findings: Vec<Finding>) -> Vec<Finding> {
     let found: Vec<Cause> = findings.iter().filter_map(Finding::cause).collect();
     // Another congestion control than requested is a fact, and no consequence of a loss.
     let is_fact = |finding: &Finding| finding.evidence.contains_key("requested");
-    findings.retain(|finding| is_fact(finding) || finding.cause().is_none_or(|cause| cause.is_root_cause(&found)));
+    // Losses at any rate are no consequence of a queue, of a bucket or of the order.
+    let independent = [Cause::Policer, Cause::Shaper, Cause::ShortQueue];
+    let losses = [Cause::Loss, Cause::RandomLoss, Cause::LossBursts];
+    let is_independent = |of: Cause| match of {
+        Cause::Reordering => network::loss_kind::is_lossy(figures),
+        _ => independent.contains(&of) && network::loss_kind::is_lossy_at_any_rate(figures),
+    };
+    let others: Vec<Cause> = found.iter().copied().filter(|cause| !is_independent(*cause)).collect();
+    let is_root = |cause: Cause| cause.is_root_cause(if losses.contains(&cause) { &others } else { &found });
+    findings.retain(|finding| is_fact(finding) || finding.cause().is_none_or(is_root));
     // An unknown gain, because the capacity is unknown, counts as a doubling of the goodput.
     let unknown = figures.steady_goodput();
     // A test that does not match the request, and a faulty capture, come before their other findings.

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::remedy::rate_below;
 use super::{Cause, Finding, Remedy, figures_map, finding};
 use crate::evidence::LoadKind;
+use crate::evidence::figures::course::MAX_START_UP_ROUND_TRIPS;
 use crate::evidence::figures::{FULL_SHARE, Figures, HostFigures, SendTotals, StreamFigures};
 
 /// Without a known capacity: goodput within this factor of the loss formula is limited by loss.
@@ -48,6 +49,8 @@ pub(super) const MIN_LOST_SEGMENTS: u64 = 3;
 pub(super) const MAX_RETRANSMITTED_SHARE: f64 = 0.01;
 /// Minimum number of retransmitted segments that is reported.
 pub(super) const MIN_RETRANSMITTED_SEGMENTS: u64 = 20;
+/// Minimum round trips of a test with retransmissions: its second half begins after start-up.
+pub(super) const MIN_ROUND_TRIPS: u32 = 2 * MAX_START_UP_ROUND_TRIPS;
 /// RTT under load in base RTTs that shows a standing queue.
 pub(super) const STANDING_QUEUE_RTT_FACTOR: f64 = 2.0;
 /// Minimum delay of a standing queue: half of the CoDel interval (RFC 8289 section 4.2). A shorter delay disturbs no
@@ -162,7 +165,14 @@ fn group_digits(number: f64) -> String {
 /// overflows, or acknowledgements that come late.
 pub(super) fn retransmissions(figures: &Figures) -> Option<Finding> {
     let (share, segments) = retransmitted_later(figures)?;
-    if share <= MAX_RETRANSMITTED_SHARE || segments < MIN_RETRANSMITTED_SEGMENTS {
+    // The second half of a short test still repairs the losses of slow start.
+    if figures.elapsed < figures.base_rtt.saturating_mul(MIN_ROUND_TRIPS) {
+        return None;
+    }
+    // BBR keeps up to two BDPs in flight and does not slow down for the losses of a shorter queue.
+    let bbr = figures.streams.iter().all(|flow| flow.sender_socket.congestion.starts_with("bbr"));
+    let max = if bbr { BBR_LOSS_LIMIT } else { MAX_RETRANSMITTED_SHARE };
+    if share <= max || segments < MIN_RETRANSMITTED_SEGMENTS {
         return None;
     }
     let (base, loaded) = (figures.base_rtt, figures.rtt_under_load());

@@ -1,12 +1,16 @@
 //! Receive window: a window that is too small, or that cannot grow without window scaling.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use lfn_base::plan;
 use lfn_base::plan::streams::MAX_AUTO_STREAMS;
 use lfn_base::units::{BitRate, Bytes, show_duration};
 use serde_json::{Value, json};
 
+use super::network::delivery::varies_from_packet_to_packet;
+use super::network::dips;
+use super::settings::thresholds::route_window;
 use super::{Cause, Finding, Remedy, figures_map, finding};
 use crate::evidence::LoadKind;
 use crate::evidence::figures::{Figures, StreamFigures};
@@ -18,6 +22,8 @@ pub(super) const MIN_SHARE_OF_WINDOW_RATE: f64 = 0.85;
 pub(super) const MAX_WINDOW_CHANGE: f64 = 0.1;
 /// Maximum RTT under load in base RTTs: above it, a queue shows that the path is full.
 pub(super) const MAX_RTT_FACTOR: f64 = 1.2;
+/// Added to this RTT: wake-ups of both hosts.
+const RTT_MARGIN: Duration = Duration::from_micros(500);
 /// Minimum goodput of the streams that their window limits, as a share of the goodput of all streams.
 pub(super) const MIN_GOODPUT_SHARE: f64 = 0.5;
 /// Maximum window without scaling in bytes (RFC 9293).
@@ -89,7 +95,8 @@ pub(super) struct WindowLimited {
 
 /// Returns these streams' sums if they carry most of the goodput and the path is not full.
 pub(super) fn window_limited(figures: &Figures) -> Option<WindowLimited> {
-    if figures.is_full() || figures.base_rtt.is_zero() {
+    // The route of the receiver limits the window: that is another cause.
+    if figures.is_full() || figures.base_rtt.is_zero() || route_window(figures).is_some() {
         return None;
     }
     let mut sum = WindowLimited { window: 0, cwnd: 0, streams: 0, goodput: 0 };
@@ -105,10 +112,17 @@ pub(super) fn window_limited(figures: &Figures) -> Option<WindowLimited> {
 
 fn is_window_limited(flow: &StreamFigures, figures: &Figures) -> bool {
     let Some(window) = flow.snd_wnd.filter(|window| window.median > 0) else { return false };
-    let law = Bytes(window.median).per(figures.base_rtt).as_f64();
+    // One window passes in each round trip, so a longer RTT under load has less.
+    let rtt = flow.rtt.max(figures.base_rtt);
+    let law = Bytes(window.median).per(rtt).as_f64();
     let still = (window.max - window.min) as f64 <= MAX_WINDOW_CHANGE * window.median as f64;
-    let queue = flow.rtt.as_secs_f64() > MAX_RTT_FACTOR * figures.base_rtt.as_secs_f64();
-    flow.goodput.as_f64() >= MIN_SHARE_OF_WINDOW_RATE * law && still && !queue && flow.cwnd.0 >= window.median
+    let risen = rtt > figures.base_rtt.mul_f64(MAX_RTT_FACTOR) + RTT_MARGIN;
+    // Jitter makes the RTT longer without a queue.
+    let queue = risen && !varies_from_packet_to_packet(figures);
+    // Outages lower the mean.
+    let peak = figures.course.peak().filter(|_| figures.streams.len() == 1 && dips::outages(figures).is_some());
+    let goodput = peak.unwrap_or_default().max(flow.goodput).as_f64();
+    goodput >= MIN_SHARE_OF_WINDOW_RATE * law && still && !queue && flow.cwnd.0 >= window.median
 }
 
 impl WindowLimited {
@@ -172,7 +186,7 @@ pub(crate) mod tests {
 
     use super::super::rule_findings;
     use super::*;
-    use crate::evidence::figures::{Course, DatagramFigures, PathCounters, Spread, SteadyPart};
+    use crate::evidence::figures::{Course, DatagramFigures, IntervalFigures, PathCounters, Spread, SteadyPart};
     use crate::evidence::{LoadKind, TypedArgument};
     use crate::measure::{SocketReport, TestDirection};
 
@@ -295,6 +309,25 @@ pub(crate) mod tests {
             change(&mut figures);
             assert_eq!(names(&figures).iter().find(|name| **name == "receive window"), None, "{name}");
         }
+    }
+
+    #[test]
+    fn jitter_makes_the_round_trips_of_a_window_longer() {
+        let mut figures = half_bdp_window();
+        let goodput = BitRate(45_000_000);
+        figures.steady = figures.steady.map(|steady| SteadyPart { goodput, ..steady });
+        (figures.streams[0].goodput, figures.streams[0].rtt) = (goodput, Duration::from_millis(800));
+        assert!(!names(&figures).contains(&"receive window"), "a queue");
+        let interval = |number: u32| IntervalFigures {
+            start: Duration::from_secs(number.into()),
+            end: Duration::from_secs((number + 1).into()),
+            goodput,
+            rtt: Duration::from_millis(800),
+            rtt_deviation: Duration::from_millis(60),
+            ..IntervalFigures::default()
+        };
+        figures.course = Course { intervals: (0..30).map(interval).collect(), start_up: 1 };
+        assert!(names(&figures).contains(&"receive window"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::{CommandError, Origin};
 use super::run::Run;
-use crate::diagnose::{Finding, HiddenCause};
+use crate::diagnose::{Cause, Finding, HiddenCause};
 use crate::evidence::Evidence;
 use crate::measure::TestDirection;
 
@@ -142,7 +142,9 @@ fn rank(runs: &[Run]) -> Vec<DirectedFinding> {
     }
     // An unknown gain, because the capacity is unknown, counts as a doubling of the goodput.
     let unknown = runs.iter().map(|run| run.steady_goodput).max().unwrap_or_default();
-    ranked.sort_by_key(|directed| Reverse(directed.finding.gain.unwrap_or(unknown)));
+    // Retransmissions are a sign of another cause, which may be in the other direction.
+    let is_sign = |directed: &DirectedFinding| directed.finding.cause() == Some(Cause::Retransmissions);
+    ranked.sort_by_key(|directed| (Reverse(directed.finding.gain.unwrap_or(unknown)), is_sign(directed)));
     ranked
 }
 

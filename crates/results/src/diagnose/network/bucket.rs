@@ -10,8 +10,8 @@ use super::loss_kind::{is_bbr, lost_run};
 use crate::diagnose::remedy::rate_below;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
-use crate::evidence::figures::trains::{MAX_POLICED_DELAY, MIN_DROPPED_EXCESS, MIN_QUEUED_DELAY};
-use crate::evidence::figures::{Figures, TrainPlateau};
+use crate::evidence::figures::trains::{MAX_POLICED_DELAY, MIN_DROPPED_EXCESS};
+use crate::evidence::figures::{Figures, TrainFigures, TrainPlateau};
 
 /// Maximum rate of a bucket as a share of the payload capacity. The line itself is the limit above it.
 pub(in crate::diagnose) const MAX_RATE_SHARE: f64 = 0.9;
@@ -30,6 +30,8 @@ pub(in crate::diagnose) const MAX_BBR_SHARE: f64 = 0.77;
 /// Maximum share of the busy time limited by the receive window, for BBR behind a policer: the data behind a loss fills a
 /// small window.
 pub(in crate::diagnose) const MAX_BBR_RWND_SHARE: f64 = 0.1;
+/// Minimum rate of trains that pass over the rate of a bucket: the trains show that there is no such bucket.
+pub(in crate::diagnose) const MIN_PASSED_FACTOR: f64 = 1.5;
 /// Minimum delay of the data in a queue of a shaper, in base RTTs.
 pub(in crate::diagnose) const MIN_DELAY_SHARE: f64 = 0.25;
 /// Minimum of the same delay.
@@ -38,8 +40,8 @@ pub(in crate::diagnose) const MIN_DELAY: Duration = Duration::from_millis(5);
 /// Finds a bucket without a queue: the trains lose their excess without delay, or the losses of a constant rate come
 /// without a queue.
 pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
-    let by_trains = limiting_plateau(figures)
-        .filter(|at| at.dropped_excess >= MIN_DROPPED_EXCESS && at.delay_of_excess <= MAX_POLICED_DELAY);
+    let by_trains =
+        limiting_plateau(figures).filter(|at| at.dropped_excess >= MIN_DROPPED_EXCESS && !has_queue(figures));
     if let Some(plateau) = by_trains {
         let summary = format!(
             "{} pass of each train that was sent faster; {:.0} % of the rest was lost, with a delay of {} at most",
@@ -54,7 +56,7 @@ pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
         return None;
     }
     let shortfall = Shortfall::of(figures)?;
-    let rate = policed_rate(figures, &shortfall)?;
+    let rate = policed_rate(figures, &shortfall).filter(|rate| !passes_more(figures, *rate))?;
     let summary = format!(
         "{rate} pass at a constant rate, and the rest is lost although no queue delays the packets: RTT {} without load, {} under load",
         show_duration(figures.base_rtt),
@@ -67,7 +69,7 @@ pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
 /// Finds a bucket with a queue: the trains wait and are lost only then, or a constant rate below the capacity fills a
 /// queue.
 pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
-    let by_trains = limiting_plateau(figures).filter(|at| at.delay_of_excess >= MIN_QUEUED_DELAY);
+    let by_trains = limiting_plateau(figures).filter(|_| has_queue(figures));
     if let Some(plateau) = by_trains {
         let burst = match plateau.burst_bytes {
             Some(bytes) => format!(", after a burst of {} without delay", Bytes(bytes)),
@@ -88,7 +90,7 @@ pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
     let (rate, share) = figures.course.plateau()?;
     let delay = data_delay(figures)?;
     let is_delayed = delay >= MIN_DELAY && delay.as_secs_f64() >= MIN_DELAY_SHARE * figures.base_rtt.as_secs_f64();
-    let below = rate.as_f64() < MAX_RATE_SHARE * shortfall.predicted.goodput.as_f64();
+    let below = rate.as_f64() < MAX_RATE_SHARE * shortfall.predicted.goodput.as_f64() && !passes_more(figures, rate);
     if share < MIN_CONSTANT_SHARE || !is_delayed || !below {
         return None;
     }
@@ -100,8 +102,17 @@ pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
     Some(bucket(figures, Cause::Shaper, summary, rate, Confidence::Medium))
 }
 
+/// Returns true if trains pass at a rate above the rate of a bucket, longer than its burst.
+fn passes_more(figures: &Figures, rate: BitRate) -> bool {
+    figures.trains.as_ref().is_some_and(|trains| trains.max_passed.as_f64() >= MIN_PASSED_FACTOR * rate.as_f64())
+}
+
+fn has_queue(figures: &Figures) -> bool {
+    figures.trains.as_ref().is_some_and(TrainFigures::has_queue)
+}
+
 /// Returns the rate that trains show, if it is below the capacity and limits the test.
-fn limiting_plateau(figures: &Figures) -> Option<TrainPlateau> {
+pub(super) fn limiting_plateau(figures: &Figures) -> Option<TrainPlateau> {
     let plateau = figures.trains.as_ref()?.plateau?;
     let capacity = figures.path.map(|path| path.payload_capacity().as_f64());
     let is_below = match capacity {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lfn_base::units::{BitRate, show_duration};
 use serde_json::json;
 
+use super::queue::is_jittery;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::Figures;
@@ -17,8 +18,9 @@ pub(in crate::diagnose) const MIN_REORDERED: u64 = 10;
 pub(in crate::diagnose) const MIN_MARKED_SHARE: f64 = 0.001;
 /// Minimum number of marks.
 pub(in crate::diagnose) const MIN_MARKED: u64 = 10;
-/// Minimum median delay of the slices of trains at a low rate.
-pub(in crate::diagnose) const MIN_VARIATION: Duration = Duration::from_millis(2);
+/// Minimum median delay of the slices of trains at a low rate. Interrupt moderation of an interface delays packets by a quarter
+/// of this at most (`ethtool --coalesce`, `rx-usecs`).
+pub(in crate::diagnose) const MIN_VARIATION: Duration = Duration::from_millis(1);
 /// Minimum median deviation of the RTT.
 pub(in crate::diagnose) const MIN_DEVIATION: Duration = Duration::from_micros(1500);
 /// Minimum of both, in base RTTs.
@@ -92,11 +94,12 @@ pub(in crate::diagnose) fn duplicates(figures: &Figures) -> Option<Finding> {
 pub(in crate::diagnose) fn jitter(figures: &Figures) -> Option<Finding> {
     let part = figures.base_rtt.mul_f64(MIN_DEVIATION_SHARE);
     let variation = figures.trains.as_ref().and_then(|trains| trains.delay_variation);
-    let by_trains = variation.filter(|variation| *variation >= MIN_VARIATION.max(part));
+    let by_trains = variation
+        .filter(|variation| *variation >= MIN_VARIATION.max(part) && is_jittery(figures, variation.as_secs_f64()));
     let deviation = figures.course.median_of(|at| at.rtt_deviation.as_secs_f64());
     let factor = figures.rtt_under_load().as_secs_f64() / figures.base_rtt.as_secs_f64().max(f64::MIN_POSITIVE);
     let by_tcp = variation.is_none()
-        && deviation >= MIN_DEVIATION.max(part).as_secs_f64()
+        && varies_from_packet_to_packet(figures)
         && factor >= MIN_JITTER_FACTOR
         && Shortfall::of(figures).is_some();
     if by_trains.is_none() && !by_tcp {
@@ -124,6 +127,12 @@ pub(in crate::diagnose) fn jitter(figures: &Figures) -> Option<Finding> {
         ("base_rtt_seconds", json!(figures.base_rtt.as_secs_f64())),
     ]);
     Some(finding)
+}
+
+/// Returns true if the RTT of TCP changes more from packet to packet than a queue explains.
+pub(in crate::diagnose) fn varies_from_packet_to_packet(figures: &Figures) -> bool {
+    let min = MIN_DEVIATION.max(figures.base_rtt.mul_f64(MIN_DEVIATION_SHARE));
+    figures.course.median_of(|at| at.rtt_deviation.as_secs_f64()) >= min.as_secs_f64()
 }
 
 /// Finds marks of congestion.

@@ -14,6 +14,8 @@ pub(in crate::diagnose) const MIN_OUTAGES: usize = 2;
 pub(in crate::diagnose) const MAX_GOODPUT_SHARE: f64 = 0.85;
 /// Maximum share of the other intervals with losses: random loss has losses in almost every interval.
 pub(in crate::diagnose) const MAX_LOSSY_SHARE: f64 = 0.5;
+/// Maximum goodput of an interval in which nothing arrives, as a share of the goodput of clean intervals.
+pub(in crate::diagnose) const MAX_SILENT_SHARE: f64 = 0.01;
 /// Minimum number of intervals without a part of an outage.
 pub(in crate::diagnose) const MIN_OTHER_INTERVALS: usize = 2;
 /// Intervals after an outage in which the streams repair its losses.
@@ -27,7 +29,14 @@ pub(in crate::diagnose) fn outages(figures: &Figures) -> Option<Finding> {
     let has_timeout =
         |number: usize| settled[number].timeouts > 0 || settled.get(number + 1).is_some_and(|next| next.timeouts > 0);
     let is_low: Vec<bool> = settled.iter().map(|at| at.goodput.as_f64() < MAX_GOODPUT_SHARE * usual).collect();
-    let dips: Vec<bool> = (0..settled.len()).map(|number| is_low[number] && has_timeout(number)).collect();
+    let is_silent = |at: &IntervalFigures| at.goodput.as_f64() <= MAX_SILENT_SHARE * usual;
+    let timed_out: Vec<bool> = (0..settled.len()).map(|number| is_low[number] && has_timeout(number)).collect();
+    // The timeouts of a long outage are several intervals apart.
+    let is_next =
+        |number: usize| timed_out.get(number + 1).is_some_and(|next| *next) || (number > 0 && timed_out[number - 1]);
+    let dips: Vec<bool> = (0..settled.len())
+        .map(|number| timed_out[number] || (is_silent(&settled[number]) && is_next(number)))
+        .collect();
     let starts: Vec<Duration> = (0..settled.len())
         .filter(|&number| dips[number] && (number == 0 || !dips[number - 1]))
         .map(|number| settled[number].start)
@@ -41,7 +50,11 @@ pub(in crate::diagnose) fn outages(figures: &Figures) -> Option<Finding> {
     let others: Vec<&IntervalFigures> =
         (0..settled.len()).filter(|&number| !disturbed(number)).map(|number| &settled[number]).collect();
     let lossy = others.iter().filter(|at| at.retransmitted > 0).count() as f64 / others.len().max(1) as f64;
-    if starts.len() < MIN_OUTAGES || others.len() < MIN_OTHER_INTERVALS || lossy > MAX_LOSSY_SHARE {
+    // Losses that cost neither a timeout nor goodput do not explain intervals in which nothing arrives.
+    let is_calm = |at: &&IntervalFigures| at.timeouts == 0 && at.goodput.as_f64() >= MAX_GOODPUT_SHARE * usual;
+    let calm = others.iter().filter(|at| is_calm(at)).count() * 10 >= others.len() * 9
+        && settled.iter().filter(|at| is_silent(at)).count() >= starts.len();
+    if starts.len() < MIN_OUTAGES || others.len() < MIN_OTHER_INTERVALS || (lossy > MAX_LOSSY_SHARE && !calm) {
         return None;
     }
     let gaps: Vec<f64> = starts.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();

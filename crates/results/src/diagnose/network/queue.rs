@@ -5,23 +5,34 @@ use std::time::Duration;
 use lfn_base::units::{BitRate, Bytes, show_duration};
 use serde_json::json;
 
-use super::bucket::{MIN_CONSTANT_SHARE, MIN_DELAY, MIN_DELAY_SHARE};
+use super::bucket::{MIN_CONSTANT_SHARE, MIN_DELAY, MIN_DELAY_SHARE, limiting_plateau};
+use super::delivery::MIN_REORDERED_SHARE;
 use super::flat_rtt::has_flat_rtt;
-use super::loss_kind::{MIN_RUN, is_bbr, lost_run};
+use super::loss_kind::{MIN_LOST_DATAGRAMS, MIN_RUN, is_bbr, lost_run};
 use crate::diagnose::path::{MAX_RETRANSMITTED_SHARE, retransmitted_later};
 use crate::diagnose::remedy::rate_below;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::Figures;
+use crate::evidence::figures::trains::MIN_DROPPED_EXCESS;
 
 /// Maximum size of a short queue in BDPs. CUBIC keeps a path busy with 0.43, Reno with 1.
 pub(in crate::diagnose) const MAX_SHORT_QUEUE: f64 = 0.25;
+/// Maximum packets of a queue that is short on any path: the initial window is a burst of ten (RFC 6928).
+pub(in crate::diagnose) const MAX_SHORT_PACKETS: f64 = 10.0;
 /// Minimum goodput as a share of the payload capacity, for a short queue that BBR overflows.
 pub(in crate::diagnose) const MIN_BBR_GOODPUT: f64 = 0.75;
 /// Minimum losses of a recovery, for a short queue that BBR overflows. Random loss of 5 % has 3.
 pub(in crate::diagnose) const MIN_BBR_RUN: f64 = 6.0;
 /// Maximum share of the intervals within 3 % of their median goodput on a path with other traffic.
 pub(in crate::diagnose) const MAX_CONSTANT_SHARE: f64 = MIN_CONSTANT_SHARE;
+/// Minimum delay of trains at a low rate in base RTTs, for a queue that others fill.
+pub(in crate::diagnose) const MIN_SHARED_SHARE: f64 = 0.1;
+/// Minimum lost share of these trains if the RTT changes from packet to packet: the queue is full.
+pub(in crate::diagnose) const MIN_SHARED_LOSS: f64 = 0.03;
+/// Minimum mean deviation of the RTT over the variation of the delay of trains, for jitter. The smoothed deviation of a queue
+/// that fills and empties in several round trips is below it.
+pub(in crate::diagnose) const MIN_JITTER_SHARE: f64 = 0.15;
 /// Minimum length in time of a test that shows other traffic, in round trips.
 pub(in crate::diagnose) const MIN_SETTLED: usize = 4;
 
@@ -33,27 +44,29 @@ pub(in crate::diagnose) fn short_queue(figures: &Figures) -> Option<Finding> {
     // A longer queue would have delayed packets before it overflowed.
     let longest = figures.course.max_rtt().saturating_sub(figures.base_rtt);
     let seen = longest.as_secs_f64() / figures.base_rtt.as_secs_f64().max(f64::MIN_POSITIVE);
-    let by_trains = figures.trains.as_ref().and_then(|trains| trains.plateau).filter(|plateau| {
-        plateau.max_delay.as_secs_f64() <= MAX_SHORT_QUEUE * figures.base_rtt.as_secs_f64()
-            && plateau.dropped_excess > 0.3
-    });
-    let is_short = known.unwrap_or(seen) <= MAX_SHORT_QUEUE && seen <= MAX_SHORT_QUEUE;
-    if !is_short || !has_flat_rtt(figures) {
+    let by_trains = queue_of_trains(figures);
+    // Trains above the rate of the line fill its queue, so they show a longer one.
+    let shows_more = figures.trains.as_ref().is_some_and(|trains| trains.plateau.is_some()) && by_trains.is_none();
+    let is_short = !shows_more && known.unwrap_or(seen) <= MAX_SHORT_QUEUE && seen <= MAX_SHORT_QUEUE;
+    if !(is_short || by_trains.is_some()) || !has_flat_rtt(figures) {
         return None;
     }
     let goodput = figures.steady_goodput();
     let (later, segments) = retransmitted_later(figures)?;
     let run = lost_run(figures).unwrap_or(0.0);
-    let overflows = if is_bbr(figures) {
+    let overflows = if by_trains.is_some() {
+        // The line drops what does not fit: TCP below the capacity with losses meets the same queue.
+        Shortfall::of(figures).is_some()
+    } else if is_bbr(figures) {
         run >= MIN_BBR_RUN
             && goodput.as_f64() >= MIN_BBR_GOODPUT * path.payload_capacity().as_f64()
             && later > MAX_RETRANSMITTED_SHARE
     } else {
         let below = goodput.as_f64() < crate::evidence::figures::FULL_SHARE * path.payload_capacity().as_f64();
         // HyStart ends slow start at the first delay, but a short queue overflows before it delays a packet much.
-        below && run >= MIN_RUN && (known.is_some() || by_trains.is_some() || figures.counters.hystart_exits == Some(0))
+        below && run >= MIN_RUN && (known.is_some() || figures.counters.hystart_exits == Some(0))
     };
-    if !overflows || segments == 0 {
+    if !overflows || (segments == 0 && figures.counters.retransmitted == 0) {
         return None;
     }
     let size = Bytes((longest.as_secs_f64() * path.capacity.as_f64() / 8.0) as u64).min(Bytes(path.bdp().0));
@@ -88,8 +101,21 @@ pub(in crate::diagnose) fn short_queue(figures: &Figures) -> Option<Finding> {
     Some(finding)
 }
 
+/// Returns the delay of the queue of the line, if trains above its rate lose their excess and show a short queue.
+fn queue_of_trains(figures: &Figures) -> Option<Duration> {
+    let plateau = figures.trains.as_ref()?.plateau.filter(|at| at.dropped_excess >= MIN_DROPPED_EXCESS)?;
+    let delay = plateau.max_delay.as_secs_f64();
+    let packets = delay * plateau.rate.as_f64() / 8.0 / f64::from(figures.path?.mtu.max(1));
+    let is_short = delay <= MAX_SHORT_QUEUE * figures.base_rtt.as_secs_f64() || packets <= MAX_SHORT_PACKETS;
+    // A bucket drops its excess below the rate of the line.
+    (is_short && limiting_plateau(figures).is_none()).then_some(plateau.max_delay)
+}
+
 /// Finds a queue that stays full while the test has only a varying part of the capacity.
 pub(in crate::diagnose) fn shared_path(figures: &Figures) -> Option<Finding> {
+    if figures.trains.is_some() {
+        return shared_by_trains(figures);
+    }
     let shortfall = Shortfall::of(figures)?;
     let waits = figures.course.waits()?;
     let (_, constant) = figures.course.plateau()?;
@@ -111,14 +137,44 @@ pub(in crate::diagnose) fn shared_path(figures: &Figures) -> Option<Finding> {
         shortfall.goodput,
         shortfall.predicted.goodput,
     );
+    Some(shared(figures, &shortfall, summary, waits.data))
+}
+
+/// Finds a queue that delays trains below the goodput of the test: other traffic fills it. Such a queue changes slowly, and
+/// jitter from packet to packet.
+fn shared_by_trains(figures: &Figures) -> Option<Finding> {
+    let shortfall = Shortfall::of(figures)?;
+    let trains = figures.trains.as_ref()?;
+    let varies = trains.delay_variation?.as_secs_f64();
+    let min = MIN_DELAY.as_secs_f64().max(MIN_SHARED_SHARE * figures.base_rtt.as_secs_f64());
+    let is_full = trains.quiet.1 >= MIN_LOST_DATAGRAMS && trains.quiet_loss() >= MIN_SHARED_LOSS;
+    if varies < min || (is_jittery(figures, varies) && !is_full) || trains.reordered_share >= MIN_REORDERED_SHARE {
+        return None;
+    }
+    let summary = format!(
+        "datagrams at a low rate wait {}, and {} of {} of them were lost, while {} of {} arrive: other traffic fills the queue",
+        show_duration(Duration::try_from_secs_f64(varies).unwrap_or_default()),
+        trains.quiet.1,
+        trains.quiet.0,
+        shortfall.goodput,
+        shortfall.predicted.goodput,
+    );
+    Some(shared(figures, &shortfall, summary, varies))
+}
+
+/// Returns true if the RTT changes from packet to packet, for a delay of trains that varies by this time in seconds.
+pub(super) fn is_jittery(figures: &Figures, varies: f64) -> bool {
+    figures.course.median_of(|at| at.rtt_deviation.as_secs_f64()) >= MIN_JITTER_SHARE * varies
+}
+
+fn shared(figures: &Figures, shortfall: &Shortfall, summary: String, wait: f64) -> Finding {
     let remedy = Remedy { command: format!("mtr -n {}   # repeat at another time of day", figures.far), host: None };
     let mut finding = finding(figures, Cause::SharedPath, summary, remedy, figures.possible_goodput());
     finding.confidence = Some(Confidence::Medium);
     finding.evidence = figures_map([
-        ("data_wait_seconds", json!(waits.data)),
-        ("constant_share", json!(constant)),
+        ("data_wait_seconds", json!(wait)),
         ("goodput_bits_per_second", json!(shortfall.goodput.0)),
         ("rtt_under_load_seconds", json!(figures.rtt_under_load().as_secs_f64())),
     ]);
-    Some(finding)
+    finding
 }

@@ -9,15 +9,12 @@ use super::bucket::{MIN_DELAY, MIN_DELAY_SHARE};
 use super::delivery::path_finding;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
-use crate::evidence::figures::Figures;
+use crate::evidence::figures::{Figures, IntervalFigures};
 
-/// Minimum share of lost acknowledgements.
+/// Minimum share of lost acknowledgements, without those that may be on their way when the test ends.
 pub(in crate::diagnose) const MIN_LOST_SHARE: f64 = 0.05;
-/// Minimum number of lost acknowledgements: some are on their way when the test ends.
+/// Minimum number of lost acknowledgements.
 pub(in crate::diagnose) const MIN_LOST: u64 = 100;
-/// Minimum time of a test with lost acknowledgements, in base RTTs. Those of the last round trip are on their way at the end,
-/// and in a short test that still grows they are many.
-pub(in crate::diagnose) const MIN_ROUND_TRIPS: f64 = 15.0;
 /// Minimum share of lost acknowledgements over the share of retransmitted data.
 pub(in crate::diagnose) const MIN_LOST_FACTOR: f64 = 2.0;
 /// Minimum growth of the RTT over the wait of the acknowledgements.
@@ -38,11 +35,12 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
     let (answered, arrived) = figures.counters.answers.unwrap_or_default();
     let lost = answered.saturating_sub(arrived);
     let lost_share = lost as f64 / answered.max(1) as f64;
+    let certain = lost.saturating_sub(on_their_way(figures, answered));
+    let certain_share = certain as f64 / answered.max(1) as f64;
     // A path that loses as many data packets has no fault of its return path alone.
     let data_share = figures.counters.retransmitted as f64 / figures.counters.sent.max(1) as f64;
-    let is_long = figures.elapsed.as_secs_f64() >= MIN_ROUND_TRIPS * figures.base_rtt.as_secs_f64();
     let is_lossy =
-        is_long && lost >= MIN_LOST && lost_share >= MIN_LOST_SHARE && lost_share >= MIN_LOST_FACTOR * data_share;
+        certain >= MIN_LOST && certain_share >= MIN_LOST_SHARE && certain_share >= MIN_LOST_FACTOR * data_share;
     let deviation = figures.course.median_of(|at| at.rtt_deviation.as_secs_f64());
     let risen = figures.rtt_under_load().saturating_sub(figures.base_rtt).as_secs_f64();
     let waits = figures.course.waits().filter(|waits| {
@@ -84,6 +82,14 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
         ("data_wait_seconds", json!(waits.map(|waits| waits.data))),
     ]);
     Some(finding)
+}
+
+/// Returns the maximum number of acknowledgements that are on their way when the test ends: those of the last round trip. All
+/// of them count as sent after start-up.
+fn on_their_way(figures: &Figures, answered: u64) -> u64 {
+    let settled: f64 = figures.course.settled().iter().map(IntervalFigures::seconds).sum();
+    let round_trip = figures.rtt_under_load().max(figures.base_rtt).as_secs_f64();
+    (answered as f64 * (round_trip / settled.max(f64::MIN_POSITIVE)).min(1.0)) as u64
 }
 
 /// Finds a host on the path that answers for the receiver: messages take much longer than segments.

@@ -65,6 +65,7 @@ fn plateau(dropped_excess: f64, delay_of_excess: f64, burst_bytes: Option<u64>) 
         dropped_excess,
         delay_of_excess,
         max_delay: Duration::from_millis(2),
+        usual_delay: Duration::from_millis(2),
         burst_bytes,
     };
     TrainFigures { plateau: Some(plateau), quiet: (500, 0), ..TrainFigures::default() }
@@ -212,10 +213,10 @@ fn jitter_needs_trains_or_a_varying_rtt() {
     let found = &diagnose_figures(&figures).findings[0];
     assert_eq!((found.cause(), found.confidence), (Some(Cause::Jitter), Some(Confidence::Low)));
     let trains =
-        |millis| TrainFigures { delay_variation: Some(Duration::from_millis(millis)), ..TrainFigures::default() };
-    figures.trains = Some(trains(5));
+        |micros| TrainFigures { delay_variation: Some(Duration::from_micros(micros)), ..TrainFigures::default() };
+    figures.trains = Some(trains(5000));
     assert_eq!(diagnose_figures(&figures).findings[0].confidence, Some(Confidence::High));
-    figures.trains = Some(trains(1));
+    figures.trains = Some(trains(500));
     assert!(!causes(&figures).contains(&Cause::Jitter), "the trains show a constant delay");
 }
 
@@ -237,4 +238,112 @@ fn late_messages_show_a_proxy() {
     assert_eq!(with(160, true)[0].confidence, Some(Confidence::High));
     assert_eq!(with(160, false)[0].cause(), Some(Cause::Proxy));
     assert_eq!(with(70, false), [], "a queue delays messages");
+}
+
+#[test]
+fn a_queue_that_is_soon_full_is_a_shaper() {
+    let with = |usual_delay, variation| {
+        let mut figures = test("bbr", &POLICED, 60.0);
+        let mut trains = plateau(0.73, 0.2, None);
+        trains.delay_variation = Some(Duration::from_millis(variation));
+        trains.plateau.as_mut().unwrap().usual_delay = Duration::from_millis(usual_delay);
+        figures.trains = Some(trains);
+        causes(&figures)[0]
+    };
+    assert_eq!(with(99, 0), Cause::Shaper);
+    assert_eq!(with(4, 0), Cause::Policer);
+    assert_eq!(with(12, 5), Cause::Policer, "jitter delays the trains");
+}
+
+#[test]
+fn faster_trains_exclude_a_bucket() {
+    let mut figures = test("bbr", &SHAPED, 46.0);
+    figures.course.intervals[0].rtt = Duration::from_millis(212);
+    figures.trains = Some(TrainFigures { max_passed: BitRate(60_000_000), ..TrainFigures::default() });
+    assert_eq!(causes(&figures), [Cause::Unexplained]);
+    let mut policed = lose(test("cubic", &POLICED, FLAT), 9, 9);
+    policed.trains = figures.trains.clone();
+    assert!(!causes(&policed).contains(&Cause::Policer));
+}
+
+#[test]
+fn trains_show_the_queue_of_the_line() {
+    let with = |max_delay, dropped_excess| {
+        let mut figures = lose(test("reno", &POLICED, FLAT), 1, 1);
+        figures.streams[0].sent_later = Some(SendTotals { sent_bytes: 8_000_000, resent_bytes: 8700, duplicates: 0 });
+        let mut trains = plateau(dropped_excess, 0.1, None);
+        let line = trains.plateau.as_mut().unwrap();
+        (line.rate, line.max_delay) = (BitRate(95_000_000), Duration::from_millis(max_delay));
+        figures.trains = Some(trains);
+        causes(&figures)
+    };
+    assert_eq!(with(2, 0.95), [Cause::ShortQueue]);
+    assert!(!with(40, 0.8).contains(&Cause::ShortQueue), "one BDP");
+    assert!(!with(2, 0.2).contains(&Cause::ShortQueue), "the queue did not overflow");
+}
+
+#[test]
+fn losses_below_the_rate_that_passes_are_no_queue() {
+    let lossy = |quiet| {
+        let mut figures = lose(test("cubic", &POLICED, 48.0), 9, 90);
+        figures.counters.reordered = 160;
+        figures.trains = Some(TrainFigures { quiet, mean_loss_run: Some(1.1), ..TrainFigures::default() });
+        causes(&figures)
+    };
+    let both = lossy((4000, 40));
+    assert!(both.contains(&Cause::RandomLoss) && both.contains(&Cause::Reordering), "{both:?}");
+    assert_eq!(lossy((4000, 2)), [Cause::Reordering], "the order looks like losses");
+}
+
+#[test]
+fn single_losses_above_the_rate_hide_no_bursts() {
+    let rates = [11.8, 16.4, 12.5, 12.3, 9.9, 11.3, 14.7, 9.8, 13.4, 17.0];
+    let mut figures = lose(test("reno", &rates, FLAT), 12, 10);
+    let mut trains = plateau(0.7, 0.3, None);
+    trains.plateau.as_mut().unwrap().rate = BitRate(95_000_000);
+    trains.plateau.as_mut().unwrap().max_delay = Duration::from_millis(40);
+    (trains.quiet, trains.mean_loss_run) = ((9000, 120), Some(1.4));
+    figures.trains = Some(trains);
+    assert_eq!(causes(&figures), [Cause::LossBursts]);
+}
+
+#[test]
+fn trains_that_wait_without_jitter_show_other_traffic() {
+    let with = |deviation| {
+        let mut figures = test("bbr", &[24.0, 31.0, 27.0, 22.0, 25.0, 29.0, 23.0, 26.0], 75.0);
+        figures.course.intervals.iter_mut().for_each(|at| at.rtt_deviation = Duration::from_micros(deviation));
+        let variation = Some(Duration::from_millis(18));
+        figures.trains =
+            Some(TrainFigures { delay_variation: variation, quiet: (6000, 800), ..TrainFigures::default() });
+        causes(&figures)
+    };
+    assert_eq!(with(500), [Cause::SharedPath]);
+    let jitter = with(6000);
+    assert!(jitter.contains(&Cause::Jitter) && !jitter.contains(&Cause::SharedPath), "{jitter:?}");
+}
+
+#[test]
+fn acknowledgements_on_their_way_are_not_lost() {
+    let mut figures = test("bbr", &FULL, 60.0);
+    (figures.base_rtt, figures.handshake_rtt) = (Duration::from_millis(600), Duration::from_millis(600));
+    figures.course.intervals.iter_mut().for_each(|at| at.rtt = Duration::from_millis(700));
+    figures.streams[0].rtt = Duration::from_millis(700);
+    figures.counters.answers = Some((24_348, 22_975));
+    assert!(!causes(&figures).contains(&Cause::ReturnPath));
+    figures.counters.answers = Some((24_348, 19_000));
+    assert!(causes(&figures).contains(&Cause::ReturnPath));
+}
+
+#[test]
+fn outages_between_calm_losses_are_found() {
+    let rates = [95.0, 95.6, 0.0, 0.0, 95.6, 94.0, 95.0, 0.0, 0.0, 95.6, 95.8, 95.0, 95.2, 95.6, 95.6];
+    let mut figures = test("bbr", &rates, 60.0);
+    figures.course.intervals.iter_mut().for_each(|at| at.retransmitted = if at.goodput.0 > 0 { 400 } else { 1 });
+    for number in [2, 7] {
+        figures.course.intervals[number].timeouts = 1;
+    }
+    assert!(causes(&figures).contains(&Cause::Outage));
+    // Random losses cause timeouts at any time.
+    figures.course.intervals.iter_mut().for_each(|at| at.timeouts = 1);
+    assert!(!causes(&figures).contains(&Cause::Outage));
 }

@@ -213,6 +213,7 @@ fn another_congestion_control_than_requested_is_found() {
 #[test]
 fn many_retransmissions_are_found_in_the_second_half_only() {
     let mut figures = half_bdp_window();
+    figures.elapsed = Duration::from_secs(60);
     let totals = |resent| SendTotals { sent_bytes: 100_000_000, resent_bytes: resent, ..SendTotals::default() };
     let flow = &mut figures.streams[0];
     (flow.mss, flow.sent, flow.sent_later) = (1448, Some(totals(9_000_000)), Some(totals(500_000)));
@@ -222,4 +223,10 @@ fn many_retransmissions_are_found_in_the_second_half_only() {
     assert!(found.summary.starts_with("9.0 % of the sent data was retransmitted"), "{}", found.summary);
     assert!(found.summary.contains("(6,215 segments)") && !found.is_limit(), "{}", found.summary);
     assert_eq!(found.remedy.command, "lfn test far.example --pacing 64030kbit");
+    figures.streams[0].sender_socket.congestion = "bbr".into();
+    assert_eq!(retransmissions(&figures), None, "a queue shorter than two BDPs");
+    figures.streams[0].sent_later = Some(totals(11_000_000));
+    assert!(retransmissions(&figures).is_some());
+    figures.elapsed = Duration::from_secs(15);
+    assert_eq!(retransmissions(&figures), None, "28 round trips: the losses of slow start");
 }

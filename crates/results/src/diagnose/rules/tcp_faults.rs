@@ -1,7 +1,7 @@
 //! Rules of tests of TCP for faults of the path and for settings of the hosts. They use the intervals of the test, and
 //! trains of datagrams and facts of the hosts where they are known.
 
-use super::rule::Bound::{MaxBytes, MaxCount, MaxFactor, MaxShare, MinCount, MinFactor, MinShare, MinTime};
+use super::rule::Bound::{MaxBytes, MaxCount, MaxFactor, MaxShare, MaxTime, MinCount, MinFactor, MinShare, MinTime};
 use super::rule::{ANY, EQUAL, NOT_FULL, Rule, TESTS, TESTS_AND_COPIES, Threshold, of};
 use crate::diagnose::network::{bucket, delivery, ecn, flat_rtt, loss_kind, queue, return_path, split};
 use crate::diagnose::settings::{congestion_fit, few_streams, growth, link, quota, thresholds};
@@ -70,7 +70,6 @@ pub(super) const RULES: &[Rule] = &[
             of("lost acknowledgements", MinCount(return_path::MIN_LOST)),
             of("lost acknowledgements / sent acknowledgements", MinShare(return_path::MIN_LOST_SHARE)),
             of("with this share / retransmitted share of the data", MinFactor(return_path::MIN_LOST_FACTOR)),
-            of("and time of the test / base RTT", MinFactor(return_path::MIN_ROUND_TRIPS)),
             of("or wait of the acknowledgements", MinTime(bucket::MIN_DELAY)),
             of("with wait of the acknowledgements / base RTT", MinFactor(bucket::MIN_DELAY_SHARE)),
             of("and wait of the data / wait of the acknowledgements", MaxShare(return_path::MAX_DATA_WAIT)),
@@ -118,8 +117,9 @@ pub(super) const RULES: &[Rule] = &[
             of("with sent rate / received rate", MinFactor(trains::MIN_OVERLOAD)),
             of("with a difference of the received rates / largest received rate", MaxShare(trains::MAX_PLATEAU_WIDTH)),
             of("with lost share of the excess", MinShare(trains::MIN_DROPPED_EXCESS)),
-            of("with delay / delay of a queue for the excess", MaxShare(trains::MAX_POLICED_DELAY)),
+            of("with delay in the last third of half of the trains", MaxTime(trains::MIN_QUEUE)),
             of("or, without trains: goodput / predicted goodput", MaxShare(bucket::MAX_RATE_SHARE)),
+            of("trains that passed without loss / goodput", MaxFactor(bucket::MIN_PASSED_FACTOR)),
             BELOW,
             FLAT,
             of("intervals within 8 % of their median", MinShare(bucket::MIN_POLICED_SHARE)),
@@ -140,7 +140,10 @@ pub(super) const RULES: &[Rule] = &[
             of("received rate of the trains / payload capacity", MaxShare(bucket::MAX_RATE_SHARE)),
             of("with sent rate / received rate", MinFactor(trains::MIN_OVERLOAD)),
             of("with delay / delay of a queue for the excess", MinShare(trains::MIN_QUEUED_DELAY)),
+            of("or, with these trains: delay in the last third of half of them", MinTime(trains::MIN_QUEUE)),
+            of("and the same delay / variation of the delay at low rates", MinFactor(trains::MIN_QUEUE_FACTOR as f64)),
             of("or, without trains: goodput / predicted goodput", MaxShare(bucket::MAX_RATE_SHARE)),
+            of("trains that passed without loss / goodput", MaxFactor(bucket::MIN_PASSED_FACTOR)),
             BELOW,
             of("intervals within 3 % of their median", MinShare(bucket::MIN_CONSTANT_SHARE)),
             of("longest wait of the data", MinTime(bucket::MIN_DELAY)),
@@ -162,6 +165,12 @@ pub(super) const RULES: &[Rule] = &[
             of("or, with BBR: goodput / payload capacity", MinShare(queue::MIN_BBR_GOODPUT)),
             of("with losses of a recovery", MinFactor(queue::MIN_BBR_RUN)),
             of("with retransmitted share in the second half", MinShare(path::MAX_RETRANSMITTED_SHARE)),
+            of(
+                "or lost share of the excess of trains above the rate of the line",
+                MinShare(trains::MIN_DROPPED_EXCESS),
+            ),
+            of("with their longest delay / base RTT", MaxFactor(queue::MAX_SHORT_QUEUE)),
+            of("or with packets in the queue", MaxFactor(queue::MAX_SHORT_PACKETS)),
         ],
         needs: &[Capacity, SentBytes],
         needs_one_of: &[],
@@ -199,6 +208,7 @@ pub(super) const RULES: &[Rule] = &[
         thresholds: &[
             of("median delay of the slices of trains below the rate that passes", MinTime(delivery::MIN_VARIATION)),
             of("the same variation / base RTT", MinShare(delivery::MIN_DEVIATION_SHARE)),
+            of("median deviation of the RTT / the same variation", MinShare(queue::MIN_JITTER_SHARE)),
             of("or, without trains: median deviation of the RTT", MinTime(delivery::MIN_DEVIATION)),
             of("with the deviation / base RTT", MinShare(delivery::MIN_DEVIATION_SHARE)),
             of("with RTT under load / base RTT", MinFactor(delivery::MIN_JITTER_FACTOR)),
@@ -214,7 +224,10 @@ pub(super) const RULES: &[Rule] = &[
         find: queue::shared_path,
         thresholds: &[
             BELOW,
-            of("wait of the data", MinTime(bucket::MIN_DELAY)),
+            of("median delay of the slices of trains below the rate that passes", MinTime(bucket::MIN_DELAY)),
+            of("the same variation / base RTT", MinShare(queue::MIN_SHARED_SHARE)),
+            of("median deviation of the RTT / the same variation", MaxShare(queue::MIN_JITTER_SHARE)),
+            of("or, without trains: wait of the data", MinTime(bucket::MIN_DELAY)),
             of("wait of the data / base RTT", MinFactor(bucket::MIN_DELAY_SHARE)),
             of("intervals within 3 % of their median", MaxShare(queue::MAX_CONSTANT_SHARE)),
             of("intervals after start-up", MinCount(queue::MIN_SETTLED as u64)),

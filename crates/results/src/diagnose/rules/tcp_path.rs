@@ -28,6 +28,11 @@ const LOSS: &[Threshold] = &[
     of("or, with BBR: lost share", MinShare(path::MIN_BBR_LOSS)),
     of("with goodput / capacity", MaxShare(path::MAX_BBR_GOODPUT_SHARE)),
     of("and time with data to send", MinShare(path::MIN_BUSY_SHARE)),
+    of(
+        "or, below the prediction: lost datagrams of trains below the rate that passes",
+        MinCount(loss_kind::MIN_LOST_DATAGRAMS),
+    ),
+    of("with their lost share", MinShare(loss_kind::MIN_QUIET_LOSS)),
 ];
 /// Conditions of a loss of single packets, with those of [`LOSS`].
 const SINGLE_LOSS: &[Threshold] = &[
@@ -115,6 +120,8 @@ pub(super) const RULES: &[Rule] = &[
         find: path::retransmissions,
         thresholds: &[
             of("retransmitted share of the sent data in the second half", MinShare(path::MAX_RETRANSMITTED_SHARE)),
+            of("time of the test / base RTT", MinFactor(path::MIN_ROUND_TRIPS as f64)),
+            of("the same share with BBR", MinShare(path::BBR_LOSS_LIMIT)),
             of("retransmitted segments in the second half", MinCount(path::MIN_RETRANSMITTED_SEGMENTS)),
         ],
         needs: &[SentBytes],

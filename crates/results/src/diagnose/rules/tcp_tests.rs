@@ -9,9 +9,9 @@ use crate::evidence::figures::EvidenceKind::*;
 use crate::evidence::figures::FULL_SHARE;
 
 /// Conditions of a stream that its receive window limits.
-const WINDOW_RATE: Threshold = of("goodput / (window / base RTT)", MinShare(window::MIN_SHARE_OF_WINDOW_RATE));
+const WINDOW_RATE: Threshold = of("goodput / (window / RTT under load)", MinShare(window::MIN_SHARE_OF_WINDOW_RATE));
 const WINDOW_CHANGE: Threshold = of("change of the window / its median", MaxShare(window::MAX_WINDOW_CHANGE));
-const WINDOW_QUEUE: Threshold = of("RTT under load / base RTT", MaxFactor(window::MAX_RTT_FACTOR));
+const WINDOW_QUEUE: Threshold = of("without jitter: RTT under load / base RTT", MaxFactor(window::MAX_RTT_FACTOR));
 const WINDOW_CWND: Threshold = of("congestion window / receive window", MinFactor(EQUAL));
 const WINDOW_STREAMS: Threshold =
     of("goodput of the streams with these conditions / all goodput", MinShare(window::MIN_GOODPUT_SHARE));

@@ -120,6 +120,7 @@ fn bounds_of_tcp_rules_are_those_of_their_rows() {
         let sent = SendTotals { sent_bytes: 90_000_000, resent_bytes: (9e7 * share) as u64, duplicates: 0 };
         figures.streams[0].sent_later = Some(sent);
         figures.streams[0].mss = 1448;
+        figures.elapsed = figures.base_rtt * path::MIN_ROUND_TRIPS;
     });
     for (cause, side) in [(Cause::SourceDisk, Side::Near), (Cause::DestinationDisk, Side::Far)] {
         check(cause, false, disk::MAX_DISK_SHARE, &|figures, share| {

@@ -6,6 +6,7 @@ use lfn_base::path::PathProfile;
 use lfn_base::units::{BitRate, Bytes};
 
 use crate::diagnose::host::tests::half_goodput;
+use crate::diagnose::window::tests::half_bdp_window;
 use crate::diagnose::{Cause, Finding, diagnose_figures};
 use crate::evidence::figures::{Figures, SteadyPart, WorkerTime};
 use crate::host::facts::{ControlGroup, Duplex, HostFacts, InterfaceFacts, RouteFacts, TcpMetrics};
@@ -166,4 +167,21 @@ fn many_streams_with_timeouts_are_too_many() {
     );
     figures.counters.timeouts = 0;
     assert!(!causes(&figures).contains(&Cause::StreamCount));
+}
+
+#[test]
+fn a_window_of_the_receivers_route_is_no_small_buffer() {
+    let mut figures = half_bdp_window();
+    figures.streams[0].receiver_socket.window_requested_bytes = None;
+    let route = RouteFacts { metrics: [("window".to_owned(), 4_547_840)].into(), ..RouteFacts::default() };
+    figures.receiver.facts = Some(HostFacts { route: Some(route), ..HostFacts::default() });
+    let found = first(&figures);
+    assert_eq!(causes(&figures), [Cause::RouteMetrics]);
+    assert!(
+        found.remedy.host.as_deref() == Some("far.example") && found.remedy.command.contains("window"),
+        "{found:?}"
+    );
+    // The route of the sender does not limit its own data.
+    figures.sender.facts = figures.receiver.facts.take();
+    assert_eq!(causes(&figures)[0], Cause::ReceiveWindow);
 }

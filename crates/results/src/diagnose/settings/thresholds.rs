@@ -11,8 +11,8 @@ use crate::evidence::figures::Figures;
 pub(in crate::diagnose) const MAX_THRESHOLD: f64 = 0.6;
 /// MTU of a route below the minimum of IPv6 (RFC 8200), bytes.
 pub(in crate::diagnose) const MIN_ROUTE_MTU: u64 = 1279;
-/// Metrics of a route that limit a connection.
-const METRICS: [&str; 4] = ["cwnd", "ssthresh", "window", "mtu"];
+/// Metrics of a sender's route that limit a connection.
+const METRICS: [&str; 3] = ["cwnd", "ssthresh", "mtu"];
 
 /// Finds slow start that HyStart ended far below the BDP.
 pub(in crate::diagnose) fn early_exit(figures: &Figures) -> Option<Finding> {
@@ -38,12 +38,24 @@ pub(in crate::diagnose) fn route_metrics(figures: &Figures) -> Option<Finding> {
         needed.is_some_and(|needed| (segments * u64::from(mss)) as f64 <= MAX_THRESHOLD * needed.0 as f64)
     };
     Shortfall::of(figures)?;
+    if let Some(window) = route_window(figures) {
+        let name = &figures.receiver.name;
+        let summary = format!(
+            "the route to the other end on {name} sets window {}, so {name} offers no more; the path holds {}",
+            window.0,
+            needed.unwrap_or_default()
+        );
+        let command = "ip route show table all | grep window   # remove the metric with ip route replace".to_owned();
+        let remedy = Remedy { command, host: Some(name.clone()) };
+        return Some(
+            threshold_finding(figures, Cause::RouteMetrics, summary, remedy, Confidence::High, window).finding,
+        );
+    }
     let route = sender.and_then(|facts| facts.route.as_ref());
     let metric = METRICS.into_iter().find_map(|name| {
         let value = *route?.metrics.get(name)?;
         let limits = match name {
             "mtu" => value <= MIN_ROUTE_MTU,
-            "window" => needed.is_some_and(|needed| (value as f64) <= MAX_THRESHOLD * needed.0 as f64),
             _ => is_low(value),
         };
         limits.then_some((name, value))
@@ -55,7 +67,7 @@ pub(in crate::diagnose) fn route_metrics(figures: &Figures) -> Option<Finding> {
         );
         let command = format!("ip route show table all | grep {name}   # remove the metric with ip route replace");
         let remedy = Remedy { command, host: Some(figures.sender.name.clone()) };
-        let value = Bytes(if name == "mtu" || name == "window" { value } else { value * u64::from(mss) });
+        let value = Bytes(if name == "mtu" { value } else { value * u64::from(mss) });
         return Some(threshold_finding(figures, Cause::RouteMetrics, summary, remedy, Confidence::High, value).finding);
     }
     let stored =
@@ -78,6 +90,13 @@ pub(in crate::diagnose) fn route_metrics(figures: &Figures) -> Option<Finding> {
         host: Some(figures.sender.name.clone()),
     };
     Some(threshold_finding(figures, Cause::RouteMetrics, summary, remedy, confidence, threshold).finding)
+}
+
+/// Returns the largest window that the receiver's route lets it offer (ip-route(8): `window`), if the path needs more.
+pub(in crate::diagnose) fn route_window(figures: &Figures) -> Option<Bytes> {
+    let window = *figures.receiver.facts.as_ref()?.route.as_ref()?.metrics.get("window")?;
+    let needed = figures.needed_in_flight()?;
+    (window as f64 <= MAX_THRESHOLD * needed.0 as f64).then_some(Bytes(window))
 }
 
 /// Returns the first threshold without a loss and the need of the path, if the threshold is low and goodput is missing.

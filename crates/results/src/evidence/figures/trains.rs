@@ -6,7 +6,7 @@ use lfn_base::units::BitRate;
 
 use crate::evidence::trains::TrainEvidence;
 use crate::udp::figures::RunCount;
-use crate::udp::ramp::StepReport;
+use crate::udp::ramp::{StepReport, StepSlice};
 
 /// Minimum sent rate over received rate of a train above the rate that passes.
 pub const MIN_OVERLOAD: f64 = 1.08;
@@ -18,6 +18,10 @@ pub const MIN_DROPPED_EXCESS: f64 = 0.6;
 pub const MAX_POLICED_DELAY: f64 = 0.1;
 /// Minimum of the same quotient for a queue.
 pub const MIN_QUEUED_DELAY: f64 = 0.3;
+/// Minimum delay in the last third of half of these trains for a queue: a queue may be full long before the end of a train.
+pub const MIN_QUEUE: Duration = Duration::from_millis(5);
+/// The same delay over the variation of the delay at low rates.
+pub const MIN_QUEUE_FACTOR: u32 = 3;
 /// Minimum time at the start of such a train without delay, as a share of the train, that shows a bucket.
 pub const MIN_BURST_SHARE: f64 = 0.12;
 /// Maximum sent rate of a train below the rate that passes, as a share of it: its losses have another reason.
@@ -28,6 +32,8 @@ pub const MAX_QUIET_SHARE: f64 = 0.75;
 pub struct TrainFigures {
     /// Rate that passes, if a train was sent faster.
     pub plateau: Option<TrainPlateau>,
+    /// Highest payload rate of the last third of a train that passed without loss.
+    pub max_passed: BitRate,
     /// Sent and lost datagrams of the trains below the rate that passes.
     pub quiet: (u64, u64),
     /// Mean number of datagrams in a run of lost ones.
@@ -51,6 +57,8 @@ pub struct TrainPlateau {
     pub delay_of_excess: f64,
     /// Longest delay of a train.
     pub max_delay: Duration,
+    /// Delay in the last third of half of the trains.
+    pub usual_delay: Duration,
     /// Bytes that passed above the rate before the first delay or loss.
     pub burst_bytes: Option<u64>,
 }
@@ -60,25 +68,36 @@ impl TrainFigures {
     pub(super) fn of(evidence: &TrainEvidence) -> TrainFigures {
         let bytes = evidence.sent.as_ref().map(|sent| sent.datagram_bytes);
         let plateau = TrainPlateau::of(&evidence.trains, bytes);
-        let is_quiet = |train: &&StepReport| {
-            plateau.is_none_or(|plateau| train.sent.as_f64() <= MAX_QUIET_SHARE * plateau.rate.as_f64())
-        };
+        let fastest = evidence.trains.iter().map(|train| train.received).max().unwrap_or_default();
+        let max_quiet = MAX_QUIET_SHARE * plateau.map_or(fastest, |plateau| plateau.rate).as_f64();
+        let is_quiet = |train: &&StepReport| train.sent.as_f64() <= max_quiet;
         let quiet = evidence.trains.iter().filter(is_quiet).fold((0, 0), |(sent, lost), train| {
             (u64::saturating_add(sent, train.datagrams), u64::saturating_add(lost, train.lost))
         });
-        let slices = evidence.trains.iter().filter(is_quiet).flat_map(|train| &train.slices.slices);
+        // Without a rate that passes, other traffic may delay the trains at any rate.
+        let slices = evidence.trains.iter().filter(|train| plateau.is_none() || is_quiet(train));
+        let slices = slices.flat_map(|train| &train.slices.slices);
         let delays: Vec<f64> = slices.filter(|at| at.datagrams > 0).map(|at| at.delay_seconds.get()).collect();
         let middle = lfn_base::stats::median(&delays);
         let delay_variation = middle.and_then(|delay| Duration::try_from_secs_f64(delay).ok());
         let received = evidence.received.as_ref();
+        let passed = evidence.trains.iter().filter(|train| train.lost == 0);
+        let max_passed = passed.map(|train| later_rate(train, bytes).min(train.received.0)).max().unwrap_or_default();
         TrainFigures {
             plateau,
+            max_passed: BitRate(max_passed),
             quiet,
             mean_loss_run: received.and_then(|received| mean_run(&received.loss_bursts)),
             reordered_share: received
                 .map_or(0.0, |received| received.reordered as f64 / received.datagrams.max(1) as f64),
             delay_variation,
         }
+    }
+
+    /// Returns true if a queue delays the trains above the rate that passes, also if it holds a small part of their excess.
+    pub fn has_queue(&self) -> bool {
+        let min = MIN_QUEUE.max(self.delay_variation.unwrap_or_default().saturating_mul(MIN_QUEUE_FACTOR));
+        self.plateau.is_some_and(|plateau| plateau.delay_of_excess >= MIN_QUEUED_DELAY || plateau.usual_delay >= min)
     }
 
     /// Returns the lost share of the trains below the rate that passes.
@@ -100,7 +119,7 @@ impl TrainPlateau {
             return None;
         }
         let mut plateau = TrainPlateau { rate: BitRate(min), trains: above.len(), ..TrainPlateau::default() };
-        let (mut dropped, mut delayed) = (Vec::new(), Vec::new());
+        let (mut dropped, mut delayed, mut late_delays) = (Vec::new(), Vec::new(), Vec::new());
         for train in above {
             let excess = 1.0 - plateau.rate.as_f64() / train.sent.as_f64().max(1.0);
             let lost = train.lost as f64 / train.datagrams.max(1) as f64;
@@ -113,6 +132,9 @@ impl TrainPlateau {
             if whole > 0.0 {
                 delayed.push(longest / whole);
             }
+            // The bucket is empty in the last third, so a queue is as long as it gets.
+            let last: Vec<f64> = last_third(train).iter().map(|at| at.delay_seconds.get()).collect();
+            late_delays.push(lfn_base::stats::median(&last).unwrap_or_default());
             plateau.max_delay = plateau.max_delay.max(Duration::try_from_secs_f64(longest).unwrap_or_default());
             let undelayed = delays().take_while(|delay| *delay <= 0.1 * longest).count();
             let free = undelayed as f64 * train.slices.width.as_secs_f64();
@@ -122,17 +144,24 @@ impl TrainPlateau {
             }
         }
         plateau.dropped_excess = lfn_base::stats::median(&dropped)?;
+        let usual = lfn_base::stats::median(&late_delays).unwrap_or_default();
+        plateau.usual_delay = Duration::try_from_secs_f64(usual).unwrap_or_default();
         plateau.delay_of_excess = lfn_base::stats::median(&delayed).unwrap_or_default();
         Some(plateau)
     }
 }
 
-/// Returns the rate of the datagrams of the second half that arrived: the bucket is empty then. A queue delays datagrams
-/// beyond this time, so their number does not show its rate.
-fn later_rate(train: &StepReport, datagram_bytes: Option<u64>) -> u64 {
+/// Returns the slices of the last third of a train: the bucket is empty then.
+fn last_third(train: &StepReport) -> &[StepSlice] {
     let slices = &train.slices.slices;
     // The last slice may be incomplete.
-    let later = slices.get(slices.len() / 2..slices.len().saturating_sub(1)).unwrap_or_default();
+    slices.get(slices.len() * 2 / 3..slices.len().saturating_sub(1)).unwrap_or_default()
+}
+
+/// Returns the rate of the datagrams of the last third that arrived. A queue delays datagrams beyond this time, so their
+/// number does not show its rate.
+fn later_rate(train: &StepReport, datagram_bytes: Option<u64>) -> u64 {
+    let later = last_third(train);
     let arrived: u64 = later.iter().map(|at| at.datagrams).sum();
     let time = train.slices.width.as_secs_f64() * later.len() as f64;
     match datagram_bytes {
