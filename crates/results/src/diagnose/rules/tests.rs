@@ -173,10 +173,6 @@ fn bounds_of_fault_rules_are_those_of_their_rows() {
     check(Cause::ReturnPath, true, return_path::MIN_LOST_SHARE, &|figures, share| {
         figures.counters.answers = Some((100_000, 100_000 - count(share)));
     });
-    check(Cause::ReturnPath, true, return_path::MIN_ROUND_TRIPS, &|figures, round_trips| {
-        figures.counters.answers = Some((100_000, 80_000));
-        figures.elapsed = figures.base_rtt.mul_f64(round_trips);
-    });
     check(Cause::LinkRate, true, link::MIN_SHARE_OF_LINK, &|figures, share| {
         let rate = Some(BitRate(100_000_000));
         figures.sender.interface = Some(Interface { name: "eth0".into(), rate, ..Interface::default() });
