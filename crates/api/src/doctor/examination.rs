@@ -102,8 +102,9 @@ impl Examination<'_> {
         let DoctorOptions { disks, quick, .. } = self.options;
         // Without a load, there is no evidence to which the disks belong.
         let measures = !loads.is_empty();
-        let disks =
-            measures.then(|| disks.measure(*quick, self.target, self.stop, &mut unseen, &mut *self.on_event)).flatten();
+        let disks = measures
+            .then(|| disks.measure(*quick, self.server.target(), self.stop, &mut unseen, &mut *self.on_event))
+            .flatten();
         let evidence = loads
             .into_iter()
             .map(|evidence| Evidence { facts: facts.clone(), disks: disks.clone(), ..evidence })
