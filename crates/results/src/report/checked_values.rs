@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::read::ReadError;
+use super::read_error::ReadError;
 use crate::measure::bounded::{OutOfRange, check_broken, check_whole};
 
 /// Maximum sum of all whole numbers of a document, so that no sum of a rule overflows.

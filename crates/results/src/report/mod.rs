@@ -20,6 +20,7 @@ mod iperf3_json;
 mod laws;
 mod mask;
 mod read;
+mod read_error;
 mod run;
 mod run_summary;
 mod tuning;
@@ -31,7 +32,8 @@ pub use document::{CommandError, Origin, TestDocument, TestSchema, UnfinishedTes
 pub use error_document::{ErrorDocument, ErrorSchema};
 pub use event::{EventSchema, TestEvent};
 pub use iperf3_json::Iperf3Output;
-pub use read::{MAX_DOCTOR_BYTES, MAX_RESULT_BYTES, ReadError, StoredResult, read_doctor, read_result};
+pub use read::{MAX_DOCTOR_BYTES, MAX_RESULT_BYTES, StoredResult, read_doctor, read_result};
+pub use read_error::ReadError;
 pub use run::{GoodputInterval, Run};
 pub use run_summary::{ResultSource, RunSummary};
 pub use tuning::{KernelSetting, SettingChange, TunedSetting, TuningComparison, TuningDocument, TuningSchema};

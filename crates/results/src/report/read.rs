@@ -11,6 +11,7 @@ use super::doctor::DoctorDocument;
 use super::document::{Origin, TestDocument, TestSchema, UnfinishedTest};
 use super::event::TestEvent;
 use super::iperf3_json::{self, Iperf3Output};
+use super::read_error::{DOCTOR_SCHEMA, EVENT_SCHEMA, ReadError, TEST_SCHEMA, TUNING_SCHEMA};
 use super::tuning::TuningDocument;
 use crate::evidence::Side;
 
@@ -18,14 +19,6 @@ use crate::evidence::Side;
 pub const MAX_RESULT_BYTES: u64 = 512 << 20;
 /// Maximum length of an evidence file of `lfn doctor`, bytes: two loads of an hour with four samples each second.
 pub const MAX_DOCTOR_BYTES: u64 = 128 << 20;
-/// Schema of a stored result, with its version.
-const TEST_SCHEMA: &str = "lfn.test/3";
-/// Schema of a comparison by `lfn test --compare`, with its version.
-const TUNING_SCHEMA: &str = "lfn.test.compare/1";
-/// Schema of a result of `lfn doctor`, with its version.
-const DOCTOR_SCHEMA: &str = "lfn.doctor/1";
-/// Schema of the events of a test, with its version.
-const EVENT_SCHEMA: &str = "lfn.test.event/3";
 
 /// Result that a file holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,55 +29,6 @@ pub enum StoredResult {
     Tuning(Box<TuningDocument>),
     /// A result of iperf3.
     Iperf3(Box<Iperf3Output>),
-}
-
-/// Error of reading a result. The caller adds the name of the file.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    #[error("the file is empty")]
-    Empty,
-    /// The first byte is checked before a large file is parsed as text.
-    #[error("not JSON: begins with {0}, not with '{{'")]
-    NotJson(String),
-    /// Invalid JSON or JSON of another shape; the message has the line and the column.
-    #[error("{0}")]
-    Json(#[from] serde_json::Error),
-    /// Invalid JSON in one line of a file of events.
-    #[error("line {line}: {source}")]
-    Line {
-        /// Number of the line, from 1.
-        line: usize,
-        /// Error of the parser.
-        source: serde_json::Error,
-    },
-    /// A schema version of an older or a newer lfn.
-    #[error("schema version '{0}' is not supported: lfn reads {test}, {event} and JSON of iperf3", test = TEST_SCHEMA, event = EVENT_SCHEMA)]
-    Schema(String),
-    /// Another schema than that of `lfn doctor`.
-    #[error("not a result of `lfn doctor --json`: the schema is '{0}', not '{DOCTOR_SCHEMA}'")]
-    NotDoctor(String),
-    /// JSON without a known schema.
-    #[error("not a result of `lfn test` or `iperf3 -J`")]
-    Unknown,
-    /// Data after the first result.
-    #[error("more than one result in the file")]
-    Trailing,
-    /// iperf3 reports its failure in the key `error`.
-    #[error("iperf3 failed: {0}")]
-    Iperf3Failed(String),
-    /// The first line is not the event `start`.
-    #[error("the first event is not 'start'")]
-    NoStart,
-}
-
-impl ReadError {
-    /// Adds the number of a line to an error of the parser.
-    fn in_line(self, line: usize) -> ReadError {
-        match self {
-            ReadError::Json(source) => ReadError::Line { line, source },
-            other => other,
-        }
-    }
 }
 
 /// Keys of the first object that show the format of the file.

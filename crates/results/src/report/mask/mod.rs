@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use self::text::Mask;
 use super::doctor::DoctorDocument;
-use super::read::ReadError;
+use super::read_error::ReadError;
 use crate::evidence::Evidence;
 
 impl DoctorDocument {
