@@ -87,7 +87,10 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
 /// Returns the maximum number of acknowledgements that are on their way when the test ends: those of the last round trip. All
 /// of them count as sent after start-up.
 fn on_their_way(figures: &Figures, answered: u64) -> u64 {
-    let settled: f64 = figures.course.settled().iter().map(IntervalFigures::seconds).sum();
+    let settled: f64 = match figures.course.intervals.is_empty() {
+        true => figures.elapsed.as_secs_f64(),
+        false => figures.course.settled().iter().map(IntervalFigures::seconds).sum(),
+    };
     let round_trip = figures.rtt_under_load().max(figures.base_rtt).as_secs_f64();
     (answered as f64 * (round_trip / settled.max(f64::MIN_POSITIVE)).min(1.0)) as u64
 }
