@@ -82,7 +82,7 @@ impl Cause {
 
     /// Returns true unless this cause follows from another root cause in `found`. A cause never follows from itself,
     /// not even through other causes.
-    pub(super) fn is_root_cause(self, found: &[Cause]) -> bool {
+    pub(crate) fn is_root_cause(self, found: &[Cause]) -> bool {
         let follows_from = |cause: &Cause| cause.consequences().iter().any(|group| group.contains(&self));
         !found.iter().any(|cause| follows_from(cause) && cause.is_root_cause(found))
     }

@@ -115,13 +115,15 @@ fn is_window_limited(flow: &StreamFigures, figures: &Figures) -> bool {
     // One window passes in each round trip, so a longer RTT under load has less.
     let rtt = flow.rtt.max(figures.base_rtt);
     let law = Bytes(window.median).per(rtt).as_f64();
-    let still = (window.max - window.min) as f64 <= MAX_WINDOW_CHANGE * window.median as f64;
     let risen = rtt > figures.base_rtt.mul_f64(MAX_RTT_FACTOR) + RTT_MARGIN;
     // Jitter makes the RTT longer without a queue.
     let queue = risen && !varies_from_packet_to_packet(figures);
     // Outages lower the mean.
     let peak = figures.course.peak().filter(|_| figures.streams.len() == 1 && dips::outages(figures).is_some());
     let goodput = peak.unwrap_or_default().max(flow.goodput).as_f64();
+    // The data behind the losses of an outage takes a part of the window.
+    let usual_min = if peak.is_some() { window.median } else { window.min };
+    let still = window.max.saturating_sub(usual_min) as f64 <= MAX_WINDOW_CHANGE * window.median as f64;
     goodput >= MIN_SHARE_OF_WINDOW_RATE * law && still && !queue && flow.cwnd.0 >= window.median
 }
 

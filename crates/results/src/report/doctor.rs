@@ -140,6 +140,10 @@ fn rank(runs: &[Run]) -> Vec<DirectedFinding> {
             }
         }
     }
+    // A proxy splits the connections of both directions.
+    if ranked.iter().any(|directed| directed.finding.cause() == Some(Cause::Proxy)) {
+        ranked.retain(|directed| directed.finding.cause().is_none_or(|cause| cause.is_root_cause(&[Cause::Proxy])));
+    }
     // An unknown gain, because the capacity is unknown, counts as a doubling of the goodput.
     let unknown = runs.iter().map(|run| run.steady_goodput).max().unwrap_or_default();
     // Retransmissions are a sign of another cause, which may be in the other direction.

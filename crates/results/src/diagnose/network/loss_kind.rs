@@ -45,7 +45,9 @@ pub(super) fn lost_run(figures: &Figures) -> Option<f64> {
     let streams = figures.streams.len().max(1) as f64;
     let window: f64 =
         figures.streams.iter().map(|flow| flow.cwnd.0 as f64 / f64::from(flow.mss.max(1))).sum::<f64>() / streams;
-    Some(lost / recoveries.saturating_sub(u64::from(early > 0)).max(1) as f64 - share * window)
+    // A timeout repairs the losses of a small window, like a recovery.
+    let events = recoveries.saturating_sub(u64::from(early > 0)).saturating_add(counters.timeouts);
+    Some(lost / events.max(1) as f64 - share * window)
 }
 
 /// Returns the kind of a loss that limits a test.
