@@ -309,17 +309,18 @@ fn single_losses_above_the_rate_hide_no_bursts() {
 
 #[test]
 fn trains_that_wait_without_jitter_show_other_traffic() {
-    let with = |deviation| {
+    let with = |deviation, lost| {
         let mut figures = test("bbr", &[24.0, 31.0, 27.0, 22.0, 25.0, 29.0, 23.0, 26.0], 75.0);
         figures.course.intervals.iter_mut().for_each(|at| at.rtt_deviation = Duration::from_micros(deviation));
         let variation = Some(Duration::from_millis(18));
         figures.trains =
-            Some(TrainFigures { delay_variation: variation, quiet: (6000, 800), ..TrainFigures::default() });
+            Some(TrainFigures { delay_variation: variation, quiet: (6000, lost), ..TrainFigures::default() });
         causes(&figures)
     };
-    assert_eq!(with(500), [Cause::SharedPath]);
-    let jitter = with(6000);
+    assert_eq!(with(500, 0), [Cause::SharedPath]);
+    let jitter = with(6000, 0);
     assert!(jitter.contains(&Cause::Jitter) && !jitter.contains(&Cause::SharedPath), "{jitter:?}");
+    assert!(with(6000, 800).contains(&Cause::SharedPath), "a full queue");
 }
 
 #[test]
