@@ -5,13 +5,15 @@ use std::time::Duration;
 use lfn_base::units::{BitRate, show_duration};
 use serde_json::json;
 
-use super::queue::is_jittery;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::Figures;
 
 /// Minimum share of packets that arrive out of order.
 pub(in crate::diagnose) const MIN_REORDERED_SHARE: f64 = 0.005;
+/// Minimum mean deviation of the RTT over the variation of the delay of trains, for jitter. The smoothed deviation of a queue
+/// that fills and empties in several round trips is below it.
+pub(in crate::diagnose) const MIN_JITTER_SHARE: f64 = 0.15;
 /// Minimum number of such packets.
 pub(in crate::diagnose) const MIN_REORDERED: u64 = 10;
 /// Minimum marked share of the segments.
@@ -173,4 +175,9 @@ pub(super) fn path_finding(figures: &Figures, cause: Cause, summary: String, rem
         finding.gain = Some(BitRate(gain));
     }
     finding
+}
+
+/// Returns true if the RTT changes from packet to packet, for a delay of trains that varies by this time in seconds.
+pub(super) fn is_jittery(figures: &Figures, varies: f64) -> bool {
+    figures.course.median_of(|at| at.rtt_deviation.as_secs_f64()) >= MIN_JITTER_SHARE * varies
 }

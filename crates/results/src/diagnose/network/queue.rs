@@ -6,7 +6,7 @@ use lfn_base::units::{BitRate, Bytes, show_duration};
 use serde_json::json;
 
 use super::bucket::{MIN_CONSTANT_SHARE, MIN_DELAY, MIN_DELAY_SHARE, limiting_plateau};
-use super::delivery::MIN_REORDERED_SHARE;
+use super::delivery::{MIN_REORDERED_SHARE, is_jittery};
 use super::flat_rtt::has_flat_rtt;
 use super::loss_kind::{MIN_LOST_DATAGRAMS, MIN_RUN, is_bbr, lost_run};
 use crate::diagnose::path::{MAX_RETRANSMITTED_SHARE, retransmitted_later};
@@ -30,9 +30,6 @@ pub(in crate::diagnose) const MAX_CONSTANT_SHARE: f64 = MIN_CONSTANT_SHARE;
 pub(in crate::diagnose) const MIN_SHARED_SHARE: f64 = 0.1;
 /// Minimum lost share of these trains if the RTT changes from packet to packet: the queue is full.
 pub(in crate::diagnose) const MIN_SHARED_LOSS: f64 = 0.03;
-/// Minimum mean deviation of the RTT over the variation of the delay of trains, for jitter. The smoothed deviation of a queue
-/// that fills and empties in several round trips is below it.
-pub(in crate::diagnose) const MIN_JITTER_SHARE: f64 = 0.15;
 /// Minimum length in time of a test that shows other traffic, in round trips.
 pub(in crate::diagnose) const MIN_SETTLED: usize = 4;
 
@@ -160,11 +157,6 @@ fn shared_by_trains(figures: &Figures) -> Option<Finding> {
         shortfall.predicted.goodput,
     );
     Some(shared(figures, &shortfall, summary, varies))
-}
-
-/// Returns true if the RTT changes from packet to packet, for a delay of trains that varies by this time in seconds.
-pub(super) fn is_jittery(figures: &Figures, varies: f64) -> bool {
-    figures.course.median_of(|at| at.rtt_deviation.as_secs_f64()) >= MIN_JITTER_SHARE * varies
 }
 
 fn shared(figures: &Figures, shortfall: &Shortfall, summary: String, wait: f64) -> Finding {

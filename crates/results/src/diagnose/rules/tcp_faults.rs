@@ -208,7 +208,7 @@ pub(super) const RULES: &[Rule] = &[
         thresholds: &[
             of("median delay of the slices of trains below the rate that passes", MinTime(delivery::MIN_VARIATION)),
             of("the same variation / base RTT", MinShare(delivery::MIN_DEVIATION_SHARE)),
-            of("median deviation of the RTT / the same variation", MinShare(queue::MIN_JITTER_SHARE)),
+            of("median deviation of the RTT / the same variation", MinShare(delivery::MIN_JITTER_SHARE)),
             of("or, without trains: median deviation of the RTT", MinTime(delivery::MIN_DEVIATION)),
             of("with the deviation / base RTT", MinShare(delivery::MIN_DEVIATION_SHARE)),
             of("with RTT under load / base RTT", MinFactor(delivery::MIN_JITTER_FACTOR)),
@@ -226,7 +226,7 @@ pub(super) const RULES: &[Rule] = &[
             BELOW,
             of("median delay of the slices of trains below the rate that passes", MinTime(bucket::MIN_DELAY)),
             of("the same variation / base RTT", MinShare(queue::MIN_SHARED_SHARE)),
-            of("median deviation of the RTT / the same variation", MaxShare(queue::MIN_JITTER_SHARE)),
+            of("median deviation of the RTT / the same variation", MaxShare(delivery::MIN_JITTER_SHARE)),
             of("or, without trains: wait of the data", MinTime(bucket::MIN_DELAY)),
             of("wait of the data / base RTT", MinFactor(bucket::MIN_DELAY_SHARE)),
             of("intervals within 3 % of their median", MaxShare(queue::MAX_CONSTANT_SHARE)),
