@@ -70,7 +70,7 @@ pub struct SocketEvidence {
     /// Granted send buffers (`SO_SNDBUF`), bytes.
     #[serde(rename = "send_buffer_bytes", default)]
     pub send_buffer: Bytes,
-    /// Segments received (`tcpi_segs_in`).
+    /// Number of segments that this end received (`tcpi_segs_in`).
     #[serde(default)]
     pub segments_received: u64,
     /// Segments sent with payload (`tcpi_data_segs_out`).
@@ -85,13 +85,13 @@ pub struct SocketEvidence {
     /// Segments that the peer reported as received twice (`tcpi_dsack_dups`).
     #[serde(default)]
     pub duplicates: u64,
-    /// Reordering events (`tcpi_reord_seen`).
+    /// Number of reordering events that the sender saw (`tcpi_reord_seen`).
     #[serde(default)]
     pub reorderings: u64,
-    /// Retransmission timeouts (`tcpi_total_rto`).
+    /// Number of retransmission timeouts of the sender (`tcpi_total_rto`).
     #[serde(default)]
     pub timeouts: u64,
-    /// Delivered segments (`tcpi_delivered`).
+    /// Number of segments that arrived (`tcpi_delivered`).
     #[serde(default)]
     pub delivered: u64,
     /// Delivered segments with a congestion mark (`tcpi_delivered_ce`).
