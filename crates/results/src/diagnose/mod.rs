@@ -240,8 +240,9 @@ fn missing_evidence(figures: &Figures) -> Vec<MissingEvidence> {
     let is_listed = |rule: &&Rule| rule.examines(figures.kind) && !(is_copy && rule.is_shared_with_copies());
     let of_load = rules().filter(is_listed);
     let lacking = of_load.flat_map(|rule| rule.missing(figures).into_iter().map(move |kind| (rule, kind)));
-    // Without a path from the user, there is no disk to examine.
-    for (rule, kind) in lacking.filter(|(_, kind)| *kind != EvidenceKind::Disks) {
+    // Only an examination reads the facts of the hosts, and only a path from the user has a disk to measure.
+    let is_of_tests = |kind| !matches!(kind, EvidenceKind::HostFacts | EvidenceKind::Disks);
+    for (rule, kind) in lacking.filter(|(_, kind)| is_of_tests(*kind)) {
         let at = missing.iter().position(|entry| entry.evidence == kind.name()).unwrap_or_else(|| {
             missing.push(MissingEvidence { evidence: kind.name().to_owned(), findings: Vec::new() });
             missing.len() - 1
