@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn cubic_that_fits_the_path_has_no_finding() {
-        let cases: [(&str, fn(&mut Figures)); 5] = [
+        type Change = fn(&mut Figures);
+        let cases: [(&str, Change); 5] = [
             ("no loss", |figures| figures.counters.retransmitted = 0),
             ("long test", |figures| figures.elapsed = Duration::from_secs(60)),
             ("window of the path", |figures| figures.streams[0].cwnd = Bytes(40_000_000)),
