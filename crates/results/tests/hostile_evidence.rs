@@ -3,10 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::Read;
 use std::panic;
-use std::path::Path;
 
 use lfn_results::report::{DoctorDocument, read_doctor};
 use ruzstd::decoding::StreamingDecoder;
@@ -17,8 +15,7 @@ const KEPT_INTERVALS: usize = 3;
 
 /// Returns a recorded document with one direction and few intervals.
 fn recorded() -> Value {
-    let name = "tests/doctor_evidence/policer-360mbit-150ms-s1-n11.json.zst";
-    let packed = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+    let packed = include_bytes!("doctor_evidence/policer-360mbit-150ms-s1-n11.json.zst");
     let mut text = Vec::new();
     StreamingDecoder::new(&packed[..]).unwrap().read_to_end(&mut text).unwrap();
     let mut document = diagnosed(&serde_json::from_slice(&text).unwrap()).unwrap();

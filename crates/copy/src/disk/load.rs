@@ -274,7 +274,7 @@ mod tests {
                     continue;
                 }
                 let rate = load.run_as(method, 7, &mut limits(&mut || Ok(()))).unwrap();
-                assert!(rate.bytes.0 > 0 && rate.bytes.0 % DEFAULT_BLOCK.0 == 0, "{rate:?}");
+                assert!(rate.bytes.0 > 0 && rate.bytes.0.is_multiple_of(DEFAULT_BLOCK.0), "{rate:?}");
                 assert!(rate.bytes <= Bytes(64 << 20) && rate.file_bytes <= size, "{rate:?}");
                 assert_eq!(rate.method, method);
             }
