@@ -6,6 +6,8 @@ use lfn_session::server::ServerSession;
 use lfn_session::wire::Request;
 
 /// Runs the service for `request` until it ends.
+///
+/// No service is inlined here: the stack of a session would have room for the state of all of them.
 pub fn serve(session: &mut ServerSession, request: &Request) -> Result<(), SessionError> {
     match request {
         Request::Test(request) => tester::serve(session, request),

@@ -36,6 +36,10 @@ impl SampleCourse {
                 number % 2 == 0
             });
             self.distance *= 2;
+            // The last sample stays, and this one may be too near for the new distance.
+            if sample.at < last.saturating_add(self.distance) {
+                return;
+            }
         }
         self.samples.push(*sample);
     }

@@ -36,6 +36,7 @@ const MAX_BUFFER_MEMORY: Bytes = Bytes(256 << 20);
 const MAX_SOURCES: usize = 65_536;
 
 /// Serves a copy session.
+#[inline(never)]
 pub fn serve(session: &mut ServerSession, request: &CopyRequest) -> Result<(), SessionError> {
     let role = match request.job {
         CopyJob::Put { .. } => CopyRole::Receiver,

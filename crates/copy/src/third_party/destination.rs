@@ -18,6 +18,7 @@ use crate::receiver::subtract_clock_lag;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Issues the token, and waits until the client disconnects. The caller has checked the right to write.
+#[inline(never)]
 pub fn serve_destination(session: &mut ServerSession, request: &TokenRequest) -> Result<(), SessionError> {
     const WHILE_ISSUED: &str = "while its temporary token was in use";
     // A token for a copy that has started before must not change its start time.

@@ -37,6 +37,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const WHILE_COPYING: &str = "while its third-party copy ran";
 
 /// Serves the request until the copy ends.
+#[inline(never)]
 pub fn serve_source(session: &mut ServerSession, request: &SendRequest) -> Result<(), SessionError> {
     if !session.allows_third_party() {
         let text = "this server does not connect to other servers for its clients";

@@ -53,7 +53,7 @@ fn needs(rule: &ListedRule) -> Option<String> {
 
 fn load(load: LoadKind) -> &'static str {
     match load {
-        LoadKind::Tcp => "TCP test",
+        LoadKind::Tcp => "test",
         LoadKind::Datagrams => "UDP test",
         LoadKind::Copy => "copy",
         LoadKind::Capture => "captures",
@@ -99,13 +99,13 @@ mod tests {
         let text = words.join(" ");
         for expected in [
             "receive window: the sender uses up the receive window",
-            "goodput / (window / base RTT) at least 85 %; change of the window / its median at most 10 %",
+            "goodput / (window / RTT under load) at least 85 %; change of the window / its median at most 10 %",
             "base RTT at least 1 ms",
             "or, with BBR: lost share at least 0.05 %",
             "other traffic at least 500 kb/s",
             "needs one of: interface counters of the sender, interface counters of the receiver",
             "source RFC 7323",
-            "TCP test, copy segments that arrived without an ECN codepoint",
+            "test, copy segments that arrived without an ECN codepoint",
         ] {
             assert!(text.contains(expected), "{expected}: {page}");
         }

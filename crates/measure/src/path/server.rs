@@ -15,6 +15,7 @@ use super::mtu::{self, ProbeSocket};
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Serves one path session.
+#[inline(never)]
 pub fn serve(session: &mut ServerSession) -> Result<(), SessionError> {
     let deadline = Instant::now() + MAX_SESSION_TIME;
     let datagrams = session.expect_datagrams(PATH_STREAM..PATH_STREAM + 1);

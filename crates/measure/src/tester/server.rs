@@ -30,6 +30,7 @@ const OVERRUN: Duration = Duration::from_secs(2);
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves one test. An error of the test becomes a refusal, so that the client receives the reason.
+#[inline(never)]
 pub fn serve(session: &mut ServerSession, request: &TestRequest) -> Result<(), SessionError> {
     run_test(session, request).map_err(|error| match error {
         TestError::Session(error) => error,

@@ -88,8 +88,14 @@ fn ends_line(c: char) -> bool {
     matches!(c, '\n' | '\u{b}' | '\u{c}' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
+/// Maximum digits of a number in a message.
+const MAX_DIGITS: usize = 40;
+
 fn out_of_range(name: &str, value: impl ToString) -> OutOfRange {
-    OutOfRange { name: name.to_owned(), value: value.to_string() }
+    let text = value.to_string();
+    let is_long = text.len() > MAX_DIGITS;
+    let value = if is_long { format!("{}…", text.get(..MAX_DIGITS).unwrap_or_default()) } else { text };
+    OutOfRange { name: name.to_owned(), value }
 }
 
 /// Totals of the intervals that a peer reported.
