@@ -187,7 +187,7 @@ const SECRETS: [&str; 9] =
     ["10.9.8.7", "fe80::77", "lab-host", "site.org", "qeth7", "alice", "mine.dat", "abc123key", "aa:bb:cc:dd:ee:77"];
 /// The same texts as they occur in a sentence.
 const SENTENCE: &str = " 10.9.8.7:7323 [fe80::77%qeth7]:1 lab-host: x.site.org, alice@lab-host 'alice@x.site.org:22' (qeth7) \
-                        /home/alice/mine.dat --disk=~/mine.dat lfn://abc123key@10.9.8.7:7323/abc123key aa:bb:cc:dd:ee:77.";
+                        /data/alice/mine.dat --disk=~/mine.dat lfn://abc123key@10.9.8.7:7323/abc123key aa:bb:cc:dd:ee:77.";
 
 #[test]
 fn masked_text_has_no_address_name_or_file() {

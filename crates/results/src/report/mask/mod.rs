@@ -139,9 +139,9 @@ mod tests {
     fn paths_of_disks_are_replaced() {
         let mut document = document();
         let disk = |path: &str| Some(DiskEvidence { path: path.into(), ..DiskEvidence::default() });
-        document.runs[0].evidence.disks = Some(Box::new(PerEnd { near: disk("/home/ann/my data"), far: disk("ann") }));
+        document.runs[0].evidence.disks = Some(Box::new(PerEnd { near: disk("/data/ann/my data"), far: disk("ann") }));
         document.origin.command =
-            ["--disk", "/home/ann/my data", "--disk", "far.example.org:ann", "ann@x"].map(str::to_owned).to_vec();
+            ["--disk", "/data/ann/my data", "--disk", "far.example.org:ann", "ann@x"].map(str::to_owned).to_vec();
         let masked = document.masked().unwrap();
         let disks = masked.runs[0].evidence.disks.clone().unwrap();
         assert_eq!((disks.near.unwrap().path, disks.far.unwrap().path), ("NEAR-PATH".into(), "FAR-PATH".into()));

@@ -280,7 +280,7 @@ mod tests {
         let mut mask = Mask::default();
         let cases = [
             ("link aa:BB:cc:00:11:22.", "link 00:00:5e:00:53:01."),
-            ("cannot read /home/me/my.json: denied", "cannot read /FILE: denied"),
+            ("cannot read /data/me/my.json: denied", "cannot read /FILE: denied"),
             ("--disk=/srv/x ~/data ../y", "--disk=/FILE /FILE /FILE"),
             ("https://lab.site.org/a?b", "https:/FILE"),
             ("ssh me@lab.site.org:22", "ssh user@name1.example:22"),
