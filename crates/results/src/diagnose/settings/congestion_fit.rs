@@ -1,8 +1,10 @@
 //! Congestion control and number of streams that do not fit the path.
 
+use std::collections::BTreeMap;
+
 use lfn_base::tcp_model::{self, Congestion, FlowParameters};
 use lfn_base::units::BitRate;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, figures_map, finding};
@@ -45,15 +47,21 @@ pub(in crate::diagnose) fn unfit_congestion(figures: &Figures) -> Option<Finding
         "reno grows its window by one segment for each round trip: after a loss it needs {repair:.0} s to fill this path; bbr \
          does not wait for this"
     );
+    let evidence =
+        [("repair_seconds", json!(repair)), ("bdp_segments", json!(segments)), ("in_use", json!(congestion))];
+    Some(bbr_instead(figures, summary, with_bbr, figures_map(evidence)))
+}
+
+/// Returns the finding of a congestion control that repairs a loss too slowly, with the goodput of BBR.
+pub(super) fn bbr_instead(
+    figures: &Figures,
+    summary: String,
+    with_bbr: BitRate,
+    evidence: BTreeMap<String, Value>,
+) -> Finding {
     let remedy = figures.repeat_command("--congestion bbr");
-    let mut finding = finding(figures, Cause::CongestionControl, summary, remedy, Some(with_bbr));
-    finding.confidence = Some(Confidence::Medium);
-    finding.evidence = figures_map([
-        ("repair_seconds", json!(repair)),
-        ("bdp_segments", json!(segments)),
-        ("in_use", json!(congestion)),
-    ]);
-    Some(finding)
+    let finding = finding(figures, Cause::CongestionControl, summary, remedy, Some(with_bbr));
+    Finding { confidence: Some(Confidence::Medium), evidence, ..finding }
 }
 
 /// Finds so many streams that the share of each is a few segments.

@@ -3,9 +3,9 @@
 use lfn_base::tcp_model::{self, Congestion, FlowParameters};
 use serde_json::json;
 
-use super::congestion_fit::{MAX_LOSSY_SHARE, MIN_BBR_FACTOR, MIN_REPAIR_SHARE};
+use super::congestion_fit::{MAX_LOSSY_SHARE, MIN_BBR_FACTOR, MIN_REPAIR_SHARE, bbr_instead};
 use crate::diagnose::shortfall::Shortfall;
-use crate::diagnose::{Cause, Confidence, Finding, figures_map, finding};
+use crate::diagnose::{Finding, figures_map};
 use crate::evidence::figures::Figures;
 
 /// Window of CUBIC after a loss, as a share (RFC 9438 section 4.6).
@@ -42,16 +42,13 @@ pub(in crate::diagnose) fn slow_growth(figures: &Figures) -> Option<Finding> {
          {:.0} s; bbr does not wait for this",
         figures.elapsed.as_secs_f64()
     );
-    let remedy = figures.repeat_command("--congestion bbr");
-    let mut finding = finding(figures, Cause::CongestionControl, summary, remedy, Some(with_bbr));
-    finding.confidence = Some(Confidence::Medium);
-    finding.evidence = figures_map([
+    let evidence = [
         ("repair_seconds", json!(repair)),
         ("bdp_segments", json!(segments)),
         ("congestion_window_bytes", json!(window)),
         ("in_use", json!("cubic")),
-    ]);
-    Some(finding)
+    ];
+    Some(bbr_instead(figures, summary, with_bbr, figures_map(evidence)))
 }
 
 #[cfg(test)]
@@ -62,6 +59,7 @@ mod tests {
     use lfn_base::units::{BitRate, Bytes};
 
     use super::*;
+    use crate::diagnose::Cause;
     use crate::diagnose::host::tests::half_goodput;
 
     /// A test of 12 s over 1 Gb/s and 300 ms that lost a few segments at the end of slow start. CUBIC needs 27 s to repair
