@@ -127,7 +127,8 @@ fn tcp_verdict(figures: &Figures, findings: &[Finding], predicted: Option<(&Pred
     let is_beyond = |max: BitRate| goodput.as_f64() > MAX_MEASUREMENT_ERROR * max.as_f64();
     let within = predicted.is_some_and(|(_, expected)| goodput <= expected.max);
     if let Some(path) = figures.path.filter(|path| !within && is_beyond(path.payload_capacity())) {
-        let summary = format!("the path carries more than the given capacity of {}", path.capacity);
+        let source = if figures.is_capacity_measured { "measured" } else { "given" };
+        let summary = format!("the path carries more than the {source} capacity of {}", path.capacity);
         return Verdict::new(VerdictLimit::AbovePrediction, summary);
     }
     if !within && figures.possible_goodput().is_some_and(is_beyond) {
@@ -142,7 +143,10 @@ fn tcp_verdict(figures: &Figures, findings: &[Finding], predicted: Option<(&Pred
         (Some(_), Some(GoodputLimit::Loss)) => {
             Verdict::new(VerdictLimit::Path, format!("limited by the loss of the path, as predicted{others}"))
         }
-        (Some(path), _) => Verdict::new(VerdictLimit::Path, format!("limited by the path, {}{others}", path.capacity)),
+        (Some(path), _) => {
+            let about = if figures.is_capacity_measured { "about " } else { "" };
+            Verdict::new(VerdictLimit::Path, format!("limited by the path, {about}{}{others}", path.capacity))
+        }
         (None, _) if looks_limited_by_path(figures) => {
             Verdict::new(VerdictLimit::ProbablyPath, format!("looks limited by the path{others}"))
         }

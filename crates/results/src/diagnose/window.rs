@@ -224,6 +224,7 @@ pub(crate) mod tests {
             message_rtt: None,
             probe_rtt: None,
             path: Some(PathProfile::new(BitRate(135_000_000), rtt)),
+            is_capacity_measured: false,
             base_rtt: rtt,
             goodput,
             elapsed: Duration::from_secs(30),

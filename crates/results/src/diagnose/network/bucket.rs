@@ -118,7 +118,7 @@ pub(super) fn limiting_plateau(figures: &Figures) -> Option<TrainPlateau> {
     let is_below = match capacity {
         Some(capacity) => plateau.rate.as_f64() < MAX_RATE_SHARE * capacity,
         // Without a known capacity, a burst above the rate shows that the line is faster.
-        None => plateau.burst_bytes.is_some() || plateau.delay_of_excess <= MAX_POLICED_DELAY,
+        None => plateau.burst_bytes.is_some(),
     };
     is_below.then_some(plateau)
 }

@@ -50,6 +50,8 @@ pub struct Figures {
     pub direction: TestDirection,
     /// Path with its capacity, if known, and the measured RTT.
     pub path: Option<PathProfile>,
+    /// The capacity is unknown, and trains of datagrams measured the one in `path`.
+    pub is_capacity_measured: bool,
     /// Minimum RTT that either end measured.
     pub base_rtt: Duration,
     /// Goodput of the whole test: received payload over the receiver's time.
@@ -142,10 +144,14 @@ impl Figures {
         let udp = evidence.request.udp.as_deref();
         let facts = |side| evidence.facts.as_ref().and_then(|facts| facts.get(side).clone());
         let disk = |side| evidence.disks.as_ref().and_then(|disks| disks.get(side).clone());
+        let trains = evidence.trains.as_deref().map(TrainFigures::of);
+        let measured = trains.as_ref().and_then(|trains| trains.line_capacity).filter(|_| evidence.path.is_none());
+        let path = evidence.path.or_else(|| measured.map(|capacity| PathProfile::new(capacity, base_rtt)));
         Figures {
             kind: evidence.kind(),
             direction: evidence.request.direction,
-            path: evidence.path.map(|path| PathProfile { base_rtt, ..path }),
+            path: path.map(|path| PathProfile { base_rtt, ..path }),
+            is_capacity_measured: measured.is_some(),
             base_rtt,
             goodput: match (&evidence.capture, &evidence.copy) {
                 (Some(capture), _) => capture.payload.per(capture.active),
@@ -194,7 +200,7 @@ impl Figures {
             outage: Outage::of(evidence, whole),
             course: Course::of(evidence, whole, steady),
             counters: PathCounters::of(evidence),
-            trains: evidence.trains.as_deref().map(TrainFigures::of),
+            trains,
             handshake_rtt: evidence.handshake_rtt,
             message_rtt: evidence.clock.and_then(|clock| clock.round_trip),
             probe_rtt: evidence.latency.as_ref().and_then(Latency::shortest_udp_round_trip),
