@@ -223,6 +223,8 @@ pub(crate) mod tests {
             handshake_rtt: rtt,
             message_rtt: None,
             probe_rtt: None,
+            silences: Vec::new(),
+            idle_rtt: None,
             path: Some(PathProfile::new(BitRate(135_000_000), rtt)),
             base_rtt: rtt,
             goodput,
