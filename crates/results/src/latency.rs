@@ -4,6 +4,7 @@
 //! computation: 60 s divided by the mean RTT without the longest 5 % (§5.1.3, trimmed mean). They use echoes of small
 //! datagrams only; the draft also uses the handshakes of TCP, TLS and HTTP. An unknown figure is absent.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use lfn_base::figure::Figure;
@@ -128,7 +129,33 @@ pub struct Latency {
     pub intervals: Vec<LatencyInterval>,
 }
 
+/// Minimum probes of an interval in which none was answered, for a silence.
+const MIN_SILENT_PROBES: u64 = 8;
+
 impl Latency {
+    /// Returns the times under load in which no datagram was answered. There is none if most intervals have losses: a full
+    /// queue drops datagrams all the time.
+    pub fn silences(&self) -> Vec<Range<Duration>> {
+        let lossy = self.intervals.iter().filter(|at| at.trips.lost > 0).count();
+        if self.transport != ProbeTransport::Udp || lossy * 2 > self.intervals.len() {
+            return Vec::new();
+        }
+        let mut silences: Vec<Range<Duration>> = Vec::new();
+        let is_silent = |at: &&LatencyInterval| at.trips.sent >= MIN_SILENT_PROBES && at.trips.lost >= at.trips.sent;
+        for at in self.intervals.iter().filter(is_silent) {
+            match silences.last_mut().filter(|last| last.end == at.start) {
+                Some(last) => last.end = at.end,
+                None => silences.push(at.start..at.end),
+            }
+        }
+        silences
+    }
+
+    /// Returns the round trips of the datagrams before the load; none if the probes were messages or none was answered.
+    pub fn idle_udp_round_trips(&self) -> Option<RttDistribution> {
+        self.idle.rtt.filter(|_| self.transport == ProbeTransport::Udp)
+    }
+
     /// Returns the shortest round trip of the datagrams; none if the probes were messages or none was answered.
     pub fn shortest_udp_round_trip(&self) -> Option<Duration> {
         let known = [&self.idle, &self.loaded].into_iter().filter_map(|trips| Some(trips.rtt.as_ref()?.min));

@@ -53,7 +53,9 @@ impl PathReport {
             TestDirection::Forward => self.mtu.forward,
             TestDirection::Reverse => self.mtu.reverse,
         };
-        found.filter(|found| found.search == SearchEnd::Complete)
+        // Lost sizes show a black hole, also if the search had no time for the exact size. The largest size that passed is then
+        // a lower bound of the path MTU.
+        found.filter(|found| found.search == SearchEnd::Complete || found.black_hole)
     }
 }
 
@@ -203,4 +205,23 @@ pub enum End {
     /// The client, which dialled.
     Near,
     Far,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_sizes_show_a_black_hole_without_the_exact_size() {
+        let with = |black_hole| {
+            let found =
+                MtuFound { path_mtu_bytes: 1400, search: SearchEnd::OutOfTime, black_hole, ..MtuFound::default() };
+            let mtu = MtuReport { forward: Some(found), ..MtuReport::default() };
+            let report = PathReport { mtu, ..PathReport::default() };
+            let direction = TestDirection::Forward;
+            (report.black_hole(direction), report.probed_mtu(direction))
+        };
+        assert_eq!(with(true), (Some(1400), Some(1400)));
+        assert_eq!(with(false), (None, None), "larger packets may pass");
+    }
 }

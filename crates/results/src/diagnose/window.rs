@@ -223,6 +223,8 @@ pub(crate) mod tests {
             handshake_rtt: rtt,
             message_rtt: None,
             probe_rtt: None,
+            silences: Vec::new(),
+            idle_rtt: None,
             path: Some(PathProfile::new(BitRate(135_000_000), rtt)),
             is_capacity_measured: false,
             base_rtt: rtt,

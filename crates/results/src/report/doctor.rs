@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::{CommandError, Origin};
 use super::run::Run;
-use crate::diagnose::{Cause, Finding, HiddenCause};
+use crate::diagnose::{Cause, Confidence, Finding, HiddenCause};
 use crate::evidence::Evidence;
 use crate::measure::TestDirection;
 
@@ -143,6 +143,13 @@ fn rank(runs: &[Run]) -> Vec<DirectedFinding> {
     // A proxy splits the connections of both directions.
     if ranked.iter().any(|directed| directed.finding.cause() == Some(Cause::Proxy)) {
         ranked.retain(|directed| directed.finding.cause().is_none_or(|cause| cause.is_root_cause(&[Cause::Proxy])));
+    }
+    // The RTT without load has the queues of both directions, which other traffic fills.
+    if ranked.iter().any(|directed| matches!(directed.finding.cause(), Some(Cause::SharedPath | Cause::Competing))) {
+        ranked.retain(|directed| {
+            let finding = &directed.finding;
+            finding.cause() != Some(Cause::Jitter) || finding.confidence == Some(Confidence::High)
+        });
     }
     // An unknown gain, because the capacity is unknown, counts as a doubling of the goodput.
     let unknown = runs.iter().map(|run| run.steady_goodput).max().unwrap_or_default();

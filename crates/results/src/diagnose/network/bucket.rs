@@ -6,7 +6,7 @@ use lfn_base::units::{BitRate, Bytes, show_duration};
 use serde_json::json;
 
 use super::flat_rtt::has_flat_rtt;
-use super::loss_kind::{is_bbr, lost_run};
+use super::loss_kind::{MIN_QUIET_LOSS, is_bbr, lost_run};
 use crate::diagnose::remedy::rate_below;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
@@ -32,6 +32,12 @@ pub(in crate::diagnose) const MAX_BBR_SHARE: f64 = 0.77;
 pub(in crate::diagnose) const MAX_BBR_RWND_SHARE: f64 = 0.1;
 /// Minimum rate of trains that pass over the rate of a bucket: the trains show that there is no such bucket.
 pub(in crate::diagnose) const MIN_PASSED_FACTOR: f64 = 1.5;
+/// Maximum congestion window of a stream whose bursts the line drops, segments: two initial windows (RFC 6928).
+pub(in crate::diagnose) const MAX_BURST_SEGMENTS: u64 = 20;
+/// Minimum retransmitted share of such a stream.
+pub(in crate::diagnose) const MIN_BURST_LOSS: f64 = 0.01;
+/// Maximum goodput of such a stream over the rate of the trains: a bucket passes more.
+pub(in crate::diagnose) const MAX_BURST_GOODPUT: f64 = 0.2;
 /// Minimum delay of the data in a queue of a shaper, in base RTTs.
 pub(in crate::diagnose) const MIN_DELAY_SHARE: f64 = 0.25;
 /// Minimum of the same delay.
@@ -113,7 +119,7 @@ fn has_queue(figures: &Figures) -> bool {
 
 /// Returns the rate that trains show, if it is below the capacity and limits the test.
 pub(super) fn limiting_plateau(figures: &Figures) -> Option<TrainPlateau> {
-    let plateau = figures.trains.as_ref()?.plateau?;
+    let plateau = figures.trains.as_ref()?.plateau.filter(|plateau| !drops_bursts(figures, plateau))?;
     let capacity = figures.path.map(|path| path.payload_capacity().as_f64());
     let is_below = match capacity {
         Some(capacity) => plateau.rate.as_f64() < MAX_RATE_SHARE * capacity,
@@ -121,6 +127,18 @@ pub(super) fn limiting_plateau(figures: &Figures) -> Option<TrainPlateau> {
         None => plateau.burst_bytes.is_some(),
     };
     is_below.then_some(plateau)
+}
+
+/// Returns true if the line drops small bursts of the hosts at any mean rate: TCP loses data far below the rate of the trains, and
+/// evenly spaced trains below this rate lose nothing. A bucket of so few packets is a queue that is too short.
+fn drops_bursts(figures: &Figures, plateau: &TrainPlateau) -> bool {
+    let (sent, lost) = (figures.counters.sent, figures.counters.retransmitted);
+    let quiet = figures.trains.as_ref().is_some_and(|trains| trains.quiet_loss() < MIN_QUIET_LOSS);
+    let few = figures.streams.iter().all(|flow| flow.cwnd.0 <= MAX_BURST_SEGMENTS * u64::from(flow.mss.max(1)));
+    quiet
+        && few
+        && lost as f64 >= MIN_BURST_LOSS * sent.max(1) as f64
+        && figures.steady_goodput().as_f64() <= MAX_BURST_GOODPUT * plateau.rate.as_f64()
 }
 
 /// Returns the rate of a policer that the intervals of the test show.

@@ -25,6 +25,10 @@ pub(in crate::diagnose) const MIN_MARKED: u64 = 10;
 pub(in crate::diagnose) const MIN_VARIATION: Duration = Duration::from_millis(1);
 /// Minimum median deviation of the RTT.
 pub(in crate::diagnose) const MIN_DEVIATION: Duration = Duration::from_micros(1500);
+/// Minimum median RTT of datagrams without load over the shortest one. Measured on paths without jitter: 0.4 ms at most.
+pub(in crate::diagnose) const MIN_IDLE_VARIATION: Duration = Duration::from_millis(2);
+/// Minimum of the same time, in base RTTs.
+pub(in crate::diagnose) const MIN_IDLE_SHARE: f64 = 0.02;
 /// Minimum of both, in base RTTs.
 pub(in crate::diagnose) const MIN_DEVIATION_SHARE: f64 = 0.03;
 /// Minimum RTT under load in base RTTs: without it, delayed acknowledgements of a slow test make the deviation.
@@ -70,7 +74,9 @@ pub(in crate::diagnose) fn duplicates(figures: &Figures) -> Option<Finding> {
     let share = counters.duplicates as f64 / counters.sent.max(1) as f64;
     let reordered = counters.reordered as f64 / counters.sent.max(1) as f64;
     let is_reordered = counters.reordered >= MIN_REORDERED && reordered >= MIN_REORDERED_SHARE;
-    if counters.duplicates < MIN_REORDERED || share < MIN_REORDERED_SHARE || is_reordered {
+    // Each retransmission that the receiver did not need arrives twice, too.
+    let is_explained = counters.duplicates <= counters.retransmitted;
+    if counters.duplicates < MIN_REORDERED || share < MIN_REORDERED_SHARE || is_reordered || is_explained {
         return None;
     }
     let summary = format!(
@@ -100,21 +106,27 @@ pub(in crate::diagnose) fn jitter(figures: &Figures) -> Option<Finding> {
         .filter(|variation| *variation >= MIN_VARIATION.max(part) && is_jittery(figures, variation.as_secs_f64()));
     let deviation = figures.course.median_of(|at| at.rtt_deviation.as_secs_f64());
     let factor = figures.rtt_under_load().as_secs_f64() / figures.base_rtt.as_secs_f64().max(f64::MIN_POSITIVE);
+    let by_idle = idle_variation(figures);
     let by_tcp = variation.is_none()
         && varies_from_packet_to_packet(figures)
         && factor >= MIN_JITTER_FACTOR
         && Shortfall::of(figures).is_some();
-    if by_trains.is_none() && !by_tcp {
+    if by_trains.is_none() && by_idle.is_none() && !by_tcp {
         return None;
     }
     let seen = Duration::try_from_secs_f64(deviation).unwrap_or_default();
-    let summary = match by_trains {
-        Some(variation) => format!(
+    let summary = match (by_trains, by_idle) {
+        (Some(variation), _) => format!(
             "the delay of datagrams at a low rate changes by {} (median of short times); base RTT {}",
             show_duration(variation),
             show_duration(figures.base_rtt)
         ),
-        None => format!(
+        (None, Some(variation)) => format!(
+            "without load, the median RTT of datagrams is {} above the shortest; base RTT {}",
+            show_duration(variation),
+            show_duration(figures.base_rtt)
+        ),
+        (None, None) => format!(
             "the RTT changes from packet to packet by {} (mean deviation), {:.0} % of the base RTT; a queue changes slowly",
             show_duration(seen),
             deviation / figures.base_rtt.as_secs_f64().max(f64::MIN_POSITIVE) * 100.0
@@ -122,13 +134,26 @@ pub(in crate::diagnose) fn jitter(figures: &Figures) -> Option<Finding> {
     };
     let remedy = figures.repeat_command("--congestion bbr --streams 4");
     let mut finding = path_finding(figures, Cause::Jitter, summary, remedy);
-    finding.confidence = Some(if by_trains.is_some() { Confidence::High } else { Confidence::Low });
+    finding.confidence = Some(match (by_trains, by_idle) {
+        (Some(_), _) => Confidence::High,
+        (None, Some(_)) => Confidence::Medium,
+        (None, None) => Confidence::Low,
+    });
     finding.evidence = figures_map([
         ("rtt_deviation_seconds", json!(deviation)),
+        ("idle_rtt_variation_seconds", json!(by_idle.map(|variation| variation.as_secs_f64()))),
         ("delay_variation_seconds", json!(variation.map(|variation| variation.as_secs_f64()))),
         ("base_rtt_seconds", json!(figures.base_rtt.as_secs_f64())),
     ]);
     Some(finding)
+}
+
+/// Returns the median RTT of datagrams without load over the shortest one, if jitter or other traffic explains it: a path
+/// without load has no queue.
+pub(in crate::diagnose) fn idle_variation(figures: &Figures) -> Option<Duration> {
+    let idle = figures.idle_rtt?;
+    let variation = idle.p50.saturating_sub(idle.min);
+    (variation >= MIN_IDLE_VARIATION.max(figures.base_rtt.mul_f64(MIN_IDLE_SHARE))).then_some(variation)
 }
 
 /// Returns true if the RTT of TCP changes more from packet to packet than a queue explains.

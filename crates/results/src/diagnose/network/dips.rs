@@ -5,6 +5,7 @@ use std::time::Duration;
 use lfn_base::units::{BitRate, show_duration};
 use serde_json::json;
 
+use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::{Figures, IntervalFigures};
 
@@ -21,8 +22,42 @@ pub(in crate::diagnose) const MIN_OTHER_INTERVALS: usize = 2;
 /// Intervals after an outage in which the streams repair its losses.
 const RECOVERY: usize = 1;
 
-/// Finds several outages: intervals with a timeout and a low goodput between intervals without losses.
+/// Finds several outages: intervals with a timeout and a low goodput between intervals without losses, or times in which no
+/// datagram was answered.
 pub(in crate::diagnose) fn outages(figures: &Figures) -> Option<Finding> {
+    by_timeouts(figures).or_else(|| by_silences(figures))
+}
+
+/// Finds times in which no datagram was answered, in a test that timed out in them.
+fn by_silences(figures: &Figures) -> Option<Finding> {
+    let silences = &figures.silences;
+    let goodput = Shortfall::of(figures)?.goodput;
+    if silences.len() < MIN_OUTAGES || figures.counters.timeouts == 0 {
+        return None;
+    }
+    let time: Duration = silences.iter().map(|silence| silence.end.saturating_sub(silence.start)).sum();
+    let summary = format!(
+        "no datagram was answered {} times in {}, for {} together, and {} timed out {} times; few are lost in between",
+        silences.len(),
+        show_duration(figures.elapsed),
+        show_duration(time),
+        figures.sender.name,
+        figures.counters.timeouts,
+    );
+    let predicted = figures.possible_goodput();
+    let remedy = Remedy { command: format!("ping -D -i 0.2 {}", figures.far), host: None };
+    let mut finding = finding(figures, Cause::Outage, summary, remedy, predicted);
+    finding.gain = predicted.map(|predicted| BitRate(predicted.0.saturating_sub(goodput.0)));
+    finding.confidence = Some(Confidence::Medium);
+    finding.evidence = figures_map([
+        ("outages", json!(silences.len())),
+        ("lost_seconds", json!(time.as_secs_f64())),
+        ("timeouts", json!(figures.counters.timeouts)),
+    ]);
+    Some(finding)
+}
+
+fn by_timeouts(figures: &Figures) -> Option<Finding> {
     let settled = figures.course.settled();
     let usual = figures.course.peak()?.as_f64();
     // The timeout of an outage at the end of an interval is in the next one.

@@ -14,7 +14,8 @@ pub(in crate::diagnose) const MIN_WITHOUT_ECN: u64 = 100;
 pub(in crate::diagnose) fn ecn_bleached(figures: &Figures) -> Option<Finding> {
     let counters = &figures.counters;
     let arrived = counters.without_ecn.filter(|arrived| *arrived >= MIN_WITHOUT_ECN)?;
-    if !counters.ecn {
+    // A mark that arrived is an ECN codepoint.
+    if !counters.ecn || counters.marked > 0 {
         return None;
     }
     let summary = format!(
@@ -57,6 +58,13 @@ mod tests {
         assert_eq!(found.cause(), Some(Cause::EcnBleached));
         assert!(found.summary.contains("none of 100 segments that arrived at far.example"), "{}", found.summary);
         assert!(!found.is_limit(), "marks are lost, not packets");
+    }
+
+    #[test]
+    fn a_mark_that_arrived_is_a_codepoint() {
+        let mut figures = half_bdp_window();
+        (figures.counters.without_ecn, figures.counters.ecn, figures.counters.marked) = (Some(5000), true, 1);
+        assert_eq!(ecn_bleached(&figures), None);
     }
 
     #[test]

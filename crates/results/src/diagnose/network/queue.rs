@@ -142,6 +142,15 @@ pub(in crate::diagnose) fn shared_path(figures: &Figures) -> Option<Finding> {
 fn shared_by_trains(figures: &Figures) -> Option<Finding> {
     let shortfall = Shortfall::of(figures)?;
     let trains = figures.trains.as_ref()?;
+    if let Some((low, high)) = trains.rising {
+        let summary = format!(
+            "trains of datagrams wait in a queue and pass at {low} to {high}, the faster the more: they displace other traffic; \
+             {} of {} arrive",
+            shortfall.goodput, shortfall.predicted.goodput,
+        );
+        let wait = figures.rtt_under_load().saturating_sub(figures.base_rtt).as_secs_f64();
+        return Some(shared(figures, &shortfall, summary, wait));
+    }
     let varies = trains.delay_variation?.as_secs_f64();
     let min = MIN_DELAY.as_secs_f64().max(MIN_SHARED_SHARE * figures.base_rtt.as_secs_f64());
     let is_full = trains.quiet.1 >= MIN_LOST_DATAGRAMS && trains.quiet_loss() >= MIN_SHARED_LOSS;

@@ -21,6 +21,8 @@ pub(in crate::diagnose) const MIN_LOST_FACTOR: f64 = 2.0;
 pub(in crate::diagnose) const MIN_RISE: f64 = 0.5;
 /// Maximum mean deviation of the RTT over the same wait: jitter delays each packet differently.
 pub(in crate::diagnose) const MAX_DEVIATION_SHARE: f64 = 0.1;
+/// Maximum variation of the RTT without load over the wait of the acknowledgements: jitter explains more.
+pub(in crate::diagnose) const MAX_IDLE_WAIT: f64 = 0.5;
 /// Maximum wait of the data over the wait of the acknowledgements.
 pub(in crate::diagnose) const MAX_DATA_WAIT: f64 = 0.5;
 /// Minimum RTT of messages over the RTT of TCP, for a host that answers for the receiver.
@@ -52,7 +54,9 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
     });
     // A queue that costs no goodput is no fault of the return path: the receiver may collect acknowledgements.
     let costs = !figures.bidirectional && (figures.path.is_none() || Shortfall::of(figures).is_some());
-    let waits = waits.filter(|_| costs);
+    // Acknowledgements that wait as long without load meet jitter.
+    let idle = figures.idle_rtt.map_or(0.0, |idle| idle.p90.saturating_sub(idle.min).as_secs_f64());
+    let waits = waits.filter(|waits| costs && idle < MAX_IDLE_WAIT * waits.acknowledgements);
     if !is_lossy && waits.is_none() {
         return None;
     }

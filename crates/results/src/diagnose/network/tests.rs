@@ -10,6 +10,7 @@ use crate::diagnose::{Cause, Confidence, Diagnosis, Finding, diagnose_figures};
 use crate::evidence::figures::{
     Course, Figures, IntervalFigures, PathCounters, SendTotals, SteadyPart, TrainFigures, TrainPlateau, Waits,
 };
+use crate::latency::RttDistribution;
 
 const SECOND: Duration = Duration::from_secs(1);
 const RTT: Duration = Duration::from_millis(40);
@@ -347,4 +348,90 @@ fn outages_between_calm_losses_are_found() {
     // Random losses cause timeouts at any time.
     figures.course.intervals.iter_mut().for_each(|at| at.timeouts = 1);
     assert!(!causes(&figures).contains(&Cause::Outage));
+}
+
+#[test]
+fn trains_that_displace_other_traffic_show_it() {
+    let rising = Some((BitRate(12_000_000), BitRate(35_000_000)));
+    let mut figures = test("bbr", &POLICED, 46.0);
+    figures.trains = Some(TrainFigures { rising, max_passed: BitRate(35_000_000), ..TrainFigures::default() });
+    assert_eq!(causes(&figures), [Cause::SharedPath]);
+    // A shaper below the capacity is the bottleneck that both use.
+    figures.trains = Some(TrainFigures { rising, ..plateau(0.0, 0.9, None) });
+    assert_eq!(causes(&figures), [Cause::Shaper, Cause::SharedPath]);
+    let mut full = test("bbr", &FULL, 46.0);
+    full.trains = Some(TrainFigures { rising, ..TrainFigures::default() });
+    assert_eq!(causes(&full), [], "no goodput is missing");
+}
+
+#[test]
+fn bursts_dropped_far_below_a_rate_are_a_short_queue() {
+    let with = |segments: u64, quiet, rate: f64| {
+        let mut figures = lose(test("reno", &[rate; 10], FLAT), 60, 300);
+        figures.streams[0].cwnd = Bytes(segments * 1448);
+        figures.streams[0].sent_later =
+            Some(SendTotals { sent_bytes: 8_000_000, resent_bytes: 300_000, duplicates: 0 });
+        let mut trains = TrainFigures { quiet, ..plateau(0.95, 0.0, None) };
+        trains.plateau.as_mut().unwrap().rate = BitRate(52_000_000);
+        figures.trains = Some(trains);
+        causes(&figures)[0]
+    };
+    assert_eq!(with(7, (3000, 0), 2.0), Cause::ShortQueue);
+    assert_eq!(with(7, (3000, 0), 20.0), Cause::Policer, "a bucket passes its rate");
+    assert_eq!(with(60, (3000, 0), 2.0), Cause::Policer, "large bursts");
+    assert_eq!(with(7, (3000, 60), 2.0), Cause::Policer, "losses at any rate");
+}
+
+/// RTTs of datagrams without load, in milliseconds.
+fn idle(min: u64, p50: u64, p90: u64) -> Option<RttDistribution> {
+    let [min, p50, p90] = [min, p50, p90].map(Duration::from_millis);
+    Some(RttDistribution { min, p50, p90, ..RttDistribution::default() })
+}
+
+#[test]
+fn a_delay_that_varies_without_load_is_jitter() {
+    let with = |idle_rtt, trains| causes(&Figures { idle_rtt, trains, ..test("bbr", &FULL, 50.0) });
+    assert_eq!(with(idle(40, 47, 53), None), [Cause::Jitter]);
+    assert_eq!(with(idle(40, 41, 60), None), [], "single late answers");
+    let shared = Figures { idle_rtt: idle(40, 47, 53), ..test("bbr", &POLICED, 46.0) };
+    let rising = Some((BitRate(12_000_000), BitRate(35_000_000)));
+    let trains = Some(TrainFigures { rising, max_passed: BitRate(35_000_000), ..TrainFigures::default() });
+    assert_eq!(causes(&Figures { trains, ..shared }), [Cause::SharedPath], "other traffic varies the delay");
+}
+
+#[test]
+fn jitter_explains_acknowledgements_that_wait() {
+    let with = |idle_rtt| {
+        let mut figures = test("bbr", &POLICED, 80.0);
+        let waits = Some(Waits { data: 0.002, acknowledgements: 0.03 });
+        figures.course.intervals.iter_mut().for_each(|at| at.waits = waits);
+        causes(&Figures { idle_rtt, ..figures })
+    };
+    assert_eq!(with(None)[0], Cause::ReturnPath);
+    assert_eq!(with(idle(40, 40, 41))[0], Cause::ReturnPath);
+    assert_eq!(with(idle(40, 55, 66)), [Cause::Jitter]);
+}
+
+#[test]
+fn times_without_any_answer_are_outages() {
+    let with = |silent: usize, timeouts| {
+        let mut figures = lose(test("bbr", &POLICED, 60.0), 200, 10);
+        figures.counters.timeouts = timeouts;
+        figures.silences =
+            (1..=silent as u32).map(|number| SECOND * 2 * number..SECOND * 2 * number + RTT * 10).collect();
+        causes(&figures)
+    };
+    assert_eq!(with(2, 3), [Cause::Outage]);
+    assert!(!with(1, 3).contains(&Cause::Outage) && !with(2, 0).contains(&Cause::Outage));
+}
+
+#[test]
+fn needless_retransmissions_are_no_duplicates() {
+    let with = |retransmitted| {
+        let mut figures = test("bbr", &FULL, FLAT);
+        (figures.counters.duplicates, figures.counters.retransmitted) = (150, retransmitted);
+        causes(&figures)
+    };
+    assert_eq!(with(0), [Cause::Duplicates]);
+    assert_eq!(with(150), []);
 }

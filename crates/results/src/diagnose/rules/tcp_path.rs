@@ -82,6 +82,7 @@ pub(super) const RULES: &[Rule] = &[
             of("goodput of these intervals / goodput of a clean interval", MaxShare(dips::MAX_GOODPUT_SHARE)),
             of("other intervals with retransmissions", MaxShare(dips::MAX_LOSSY_SHARE)),
             of("other intervals", MinCount(dips::MIN_OTHER_INTERVALS as u64)),
+            of("or times without any answer to datagrams, with a timeout", MinCount(dips::MIN_OUTAGES as u64)),
         ],
         needs: &[Intervals, TcpInfo],
         needs_one_of: &[],

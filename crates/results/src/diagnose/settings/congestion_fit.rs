@@ -16,6 +16,10 @@ pub(in crate::diagnose) const MIN_REPAIR_SHARE: f64 = 0.5;
 pub(in crate::diagnose) const MIN_BBR_FACTOR: f64 = 1.2;
 /// Maximum settled intervals with losses: more are loss on the path.
 pub(in crate::diagnose) const MAX_LOSSY_SHARE: f64 = 0.5;
+/// Maximum loss of a path that is no fault by itself: service levels of networks allow it.
+pub(in crate::diagnose) const MAX_USUAL_LOSS: f64 = 0.001;
+/// Minimum prediction with BBR over the goodput, for losses that the path may have.
+pub(in crate::diagnose) const MIN_USUAL_FACTOR: f64 = 1.5;
 /// Minimum number of streams that can be too many.
 pub(in crate::diagnose) const MIN_STREAMS: u32 = 8;
 /// Maximum congestion window of each stream, segments: fewer do not repair a loss without a timeout.
@@ -50,6 +54,20 @@ pub(in crate::diagnose) fn unfit_congestion(figures: &Figures) -> Option<Finding
     let evidence =
         [("repair_seconds", json!(repair)), ("bdp_segments", json!(segments)), ("in_use", json!(congestion))];
     Some(bbr_instead(figures, summary, with_bbr, figures_map(evidence)))
+}
+
+/// Returns true if the losses are so rare that the slow growth of Reno costs the goodput, and not the path that loses packets.
+/// Trains at rates below the rate that passes show more losses than a slow stream.
+pub(in crate::diagnose) fn has_rare_losses(figures: &Figures) -> bool {
+    let Some(found) = unfit_congestion(figures) else { return false };
+    let totals = figures.streams.iter().filter_map(|flow| flow.sent).fold((0u64, 0u64), |(sent, resent), at| {
+        (sent.saturating_add(at.sent_bytes), resent.saturating_add(at.resent_bytes))
+    });
+    let by_trains = figures.trains.as_ref().is_none_or(|trains| trains.quiet_loss() <= MAX_USUAL_LOSS);
+    let predicted = found.predicted.unwrap_or_default().as_f64();
+    by_trains
+        && totals.1 as f64 <= MAX_USUAL_LOSS * totals.0 as f64
+        && predicted >= MIN_USUAL_FACTOR * figures.steady_goodput().as_f64()
 }
 
 /// Returns the finding of a congestion control that repairs a loss too slowly, with the goodput of BBR.

@@ -8,7 +8,7 @@ use lfn_base::units::{BitRate, Bytes};
 use crate::diagnose::host::tests::half_goodput;
 use crate::diagnose::window::tests::half_bdp_window;
 use crate::diagnose::{Cause, Finding, diagnose_figures};
-use crate::evidence::figures::{Figures, SteadyPart, WorkerTime};
+use crate::evidence::figures::{Figures, SendTotals, SteadyPart, WorkerTime};
 use crate::host::facts::{ControlGroup, Duplex, HostFacts, InterfaceFacts, RouteFacts, TcpMetrics};
 
 /// A test at half of the capacity of its path, 135 Mb/s at 539 ms, without a sign of a cause.
@@ -152,6 +152,42 @@ fn reno_does_not_fit_a_path_with_a_long_repair() {
     assert_eq!(first(&figures).cause(), Some(Cause::CongestionControl));
     figures.streams[0].sender_socket.congestion = "bbr".into();
     assert_eq!(causes(&figures), [Cause::Unexplained]);
+}
+
+#[test]
+fn rare_losses_come_after_a_congestion_control_that_is_unfit() {
+    let with = |resent_bytes, sender: &str| {
+        let mut figures = slow(sender);
+        (figures.counters.retransmitted, figures.counters.sent) = (resent_bytes / 1448, 20_000);
+        let goodput = BitRate(4_000_000);
+        (figures.goodput, figures.streams[0].goodput) = (goodput, goodput);
+        figures.steady = figures.steady.map(|steady| SteadyPart { goodput, ..steady });
+        figures.streams[0].sent = Some(SendTotals { sent_bytes: 20_000_000, resent_bytes, ..SendTotals::default() });
+        figures.streams[0].rtt = figures.base_rtt;
+        causes(&figures)
+    };
+    let rare = with(5 * 1448, "reno");
+    assert_eq!(rare[0], Cause::CongestionControl);
+    assert!(rare[1..].iter().any(|cause| [Cause::Loss, Cause::RandomLoss].contains(cause)), "{rare:?}");
+    for (resent, sender) in [(100 * 1448, "reno"), (5 * 1448, "cubic")] {
+        let found = with(resent, sender);
+        assert!([Cause::Loss, Cause::RandomLoss].contains(&found[0]), "{sender}: {found:?}");
+    }
+}
+
+#[test]
+fn a_metric_of_the_route_counts_on_a_full_path_too() {
+    let with = |sender: &str, metric: &str, value| {
+        let mut figures = with_goodput(130, 135);
+        figures.streams[0].sender_socket.congestion = sender.into();
+        let route = RouteFacts { metrics: [(metric.to_owned(), value)].into(), ..RouteFacts::default() };
+        figures.sender.facts = Some(HostFacts { route: Some(route), ..HostFacts::default() });
+        diagnose_figures(&figures).findings
+    };
+    let found = with("reno", "ssthresh", 12);
+    assert_eq!((found.len(), found[0].cause(), found[0].is_limit()), (1, Some(Cause::RouteMetrics), false));
+    assert_eq!(with("bbr", "ssthresh", 12), [], "bbr ignores the threshold");
+    assert_eq!(with("reno", "ssthresh", 2000), [], "above the need of the path");
 }
 
 #[test]

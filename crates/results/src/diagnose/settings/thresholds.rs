@@ -37,8 +37,8 @@ pub(in crate::diagnose) fn route_metrics(figures: &Figures) -> Option<Finding> {
     let is_low = |segments: u64| {
         needed.is_some_and(|needed| (segments * u64::from(mss)) as f64 <= MAX_THRESHOLD * needed.0 as f64)
     };
-    Shortfall::of(figures)?;
-    if let Some(window) = route_window(figures) {
+    let is_slow = Shortfall::of(figures).is_some();
+    if let Some(window) = route_window(figures).filter(|_| is_slow) {
         let name = &figures.receiver.name;
         let summary = format!(
             "the route to the other end on {name} sets window {}, so {name} offers no more; the path holds {}",
@@ -55,8 +55,9 @@ pub(in crate::diagnose) fn route_metrics(figures: &Figures) -> Option<Finding> {
     let metric = METRICS.into_iter().find_map(|name| {
         let value = *route?.metrics.get(name)?;
         let limits = match name {
-            "mtu" => value <= MIN_ROUTE_MTU,
-            _ => is_low(value),
+            "mtu" => is_slow && value <= MIN_ROUTE_MTU,
+            // A metric that slows down the start of each connection counts also if this one became fast later.
+            _ => is_low(value) && (is_slow || is_loss_based(figures)),
         };
         limits.then_some((name, value))
     });
@@ -70,6 +71,7 @@ pub(in crate::diagnose) fn route_metrics(figures: &Figures) -> Option<Finding> {
         let value = Bytes(if name == "mtu" { value } else { value * u64::from(mss) });
         return Some(threshold_finding(figures, Cause::RouteMetrics, summary, remedy, Confidence::High, value).finding);
     }
+    Shortfall::of(figures)?;
     let stored =
         sender.and_then(|facts| facts.stored_metrics.as_ref()?.ssthresh_segments).filter(|at| is_low((*at).into()));
     let (threshold, confidence) = match stored {
@@ -130,7 +132,11 @@ fn threshold_finding(
     confidence: Confidence,
     threshold: Bytes,
 ) -> ThresholdFinding {
-    let mut finding = finding(figures, cause, summary, remedy, figures.possible_goodput());
+    let predicted = match Shortfall::of(figures) {
+        Some(_) => figures.possible_goodput(),
+        None => Some(figures.steady_goodput()),
+    };
+    let mut finding = finding(figures, cause, summary, remedy, predicted);
     finding.confidence = Some(confidence);
     finding.evidence = figures_map([
         ("threshold_bytes", json!(threshold.0)),

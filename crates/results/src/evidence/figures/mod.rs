@@ -13,6 +13,7 @@ mod steady_window;
 mod stream;
 pub(crate) mod trains;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use lfn_base::path::PathProfile;
@@ -22,7 +23,7 @@ use lfn_base::units::{BitRate, Bytes};
 
 use crate::evidence::capture::CaptureEvidence;
 use crate::evidence::{CopyEvidence, Evidence, LoadKind, TypedArgument};
-use crate::latency::Latency;
+use crate::latency::{Latency, RttDistribution};
 use crate::measure::{EndReport, SocketReport, TestDirection};
 use crate::udp::figures::{UdpReceived, UdpSent};
 use crate::udp::ramp::RampReport;
@@ -106,6 +107,10 @@ pub struct Figures {
     pub message_rtt: Option<Duration>,
     /// Shortest round trip of datagrams, before or during the load; none without probes or if TCP carried them.
     pub probe_rtt: Option<Duration>,
+    /// Times under load in which no datagram was answered.
+    pub silences: Vec<Range<Duration>>,
+    /// RTTs of datagrams before the load; none without probes or if TCP carried them.
+    pub idle_rtt: Option<RttDistribution>,
     /// Figures of the datagrams of a test without TCP.
     pub datagrams: DatagramFigures,
     /// Counters of a copy.
@@ -204,6 +209,8 @@ impl Figures {
             handshake_rtt: evidence.handshake_rtt,
             message_rtt: evidence.clock.and_then(|clock| clock.round_trip),
             probe_rtt: evidence.latency.as_ref().and_then(Latency::shortest_udp_round_trip),
+            silences: evidence.latency.as_ref().map(Latency::silences).unwrap_or_default(),
+            idle_rtt: evidence.latency.as_ref().and_then(Latency::idle_udp_round_trips),
             datagrams: DatagramFigures::of(evidence),
             copy: evidence.copy,
             capture: evidence.capture.clone(),

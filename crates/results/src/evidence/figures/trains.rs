@@ -27,13 +27,25 @@ pub const MIN_BURST_SHARE: f64 = 0.12;
 /// Maximum sent rate of a train below the rate that passes, as a share of it: its losses have another reason.
 pub const MAX_QUIET_SHARE: f64 = 0.75;
 
+/// Maximum datagrams of a slice over their mean, for a train without losses that its sender sent evenly.
+pub const MAX_SENDER_PEAK: f64 = 1.5;
+/// Minimum growth of the delay of such a train, as a share of the growth that a queue for its excess has.
+pub const MIN_GROWTH: f64 = 0.3;
+/// Minimum sent rate of the fastest train over that of the next one, if only these two pass at the same rate.
+pub const MIN_MORE_SENT: f64 = 1.5;
+/// Minimum growth of the received rate of trains that wait in the same queue, for a queue that others fill too.
+pub const MIN_RISING: f64 = 1.3;
+
 /// The trains of one direction in a few figures.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TrainFigures {
     /// Rate that passes, if a train was sent faster.
     pub plateau: Option<TrainPlateau>,
-    /// Highest payload rate of the last third of a train that passed without loss.
+    /// Highest payload rate of the last third of a train.
     pub max_passed: BitRate,
+    /// Lowest and highest received rate of trains that waited in a queue, if the rate grows with the sent rate: the trains
+    /// displace other traffic. A line, a shaper and a policer have one rate.
+    pub rising: Option<(BitRate, BitRate)>,
     /// Sent and lost datagrams of the trains below the rate that passes.
     pub quiet: (u64, u64),
     /// Mean number of datagrams in a run of lost ones.
@@ -81,11 +93,11 @@ impl TrainFigures {
         let middle = lfn_base::stats::median(&delays);
         let delay_variation = middle.and_then(|delay| Duration::try_from_secs_f64(delay).ok());
         let received = evidence.received.as_ref();
-        let passed = evidence.trains.iter().filter(|train| train.lost == 0);
-        let max_passed = passed.map(|train| later_rate(train, bytes).min(train.received.0)).max().unwrap_or_default();
+        let max_passed = evidence.trains.iter().map(|train| passed(train, bytes)).max().unwrap_or_default();
         TrainFigures {
             plateau,
             max_passed: BitRate(max_passed),
+            rising: rising(&evidence.trains, bytes),
             quiet,
             mean_loss_run: received.and_then(|received| mean_run(&received.loss_bursts)),
             reordered_share: received
@@ -108,12 +120,26 @@ impl TrainFigures {
 
 impl TrainPlateau {
     fn of(trains: &[StepReport], datagram_bytes: Option<u64>) -> Option<TrainPlateau> {
-        let passed = |train: &StepReport| later_rate(train, datagram_bytes).min(train.received.0);
-        let is_above =
-            |train: &&StepReport| passed(train) > 0 && train.sent.as_f64() >= MIN_OVERLOAD * passed(train) as f64;
-        let above: Vec<&StepReport> = trains.iter().filter(is_above).collect();
+        let mut above: Vec<&StepReport> = trains.iter().filter(|train| is_above(train, datagram_bytes)).collect();
+        above.sort_by_key(|train| train.sent);
+        let (fastest, slower) = above.split_last()?;
+        let rate = |train: &StepReport| passed(train, datagram_bytes);
+        let of_all = Self::of_trains(&above, datagram_bytes);
+        // A large bucket is empty only at the end of the fastest train. Slower trains then pass at a higher rate.
+        let is_lowest = fastest.lost > 0 && slower.iter().all(|train| rate(train) >= rate(fastest));
+        // Trains displace other traffic, until they have all of the rate.
+        let has_more = |train: &&StepReport| fastest.sent.as_f64() >= MIN_MORE_SENT * train.sent.as_f64();
+        let last = above.get(above.len().saturating_sub(2)..).unwrap_or_default();
+        let is_bound = fastest.lost > 0 && slower.last().is_some_and(has_more);
+        of_all
+            .or_else(|| Self::of_trains(&[*fastest], datagram_bytes).filter(|_| is_lowest))
+            .or_else(|| Self::of_trains(last, datagram_bytes).filter(|_| is_bound))
+    }
+
+    /// Returns the rate of trains that were sent faster, if it is the same for all of them.
+    fn of_trains(above: &[&StepReport], datagram_bytes: Option<u64>) -> Option<TrainPlateau> {
         // A bucket passes a part of each train at any rate, so the slowest of them is nearest to the rate.
-        let rates = || above.iter().map(|train| passed(train));
+        let rates = || above.iter().map(|train| passed(train, datagram_bytes));
         let (min, max) = (rates().min()?, rates().max()?);
         if (max - min) as f64 > MAX_PLATEAU_WIDTH * max as f64 {
             return None;
@@ -151,6 +177,57 @@ impl TrainPlateau {
     }
 }
 
+/// Returns the payload rate that passed at the end of a train.
+fn passed(train: &StepReport, datagram_bytes: Option<u64>) -> u64 {
+    later_rate(train, datagram_bytes).min(train.received.0)
+}
+
+/// Returns true for a train that was sent faster than it passed.
+fn is_above(train: &StepReport, datagram_bytes: Option<u64>) -> bool {
+    let passed = passed(train, datagram_bytes) as f64;
+    passed > 0.0 && train.sent.as_f64() >= MIN_OVERLOAD * passed && (train.lost > 0 || (is_even(train) && fills(train)))
+}
+
+/// Returns true unless the sender paused within a train and sent the rest faster: such a train shows the rate of its sender.
+fn is_even(train: &StepReport) -> bool {
+    let slices = &train.slices.slices;
+    let whole = slices.get(..slices.len().saturating_sub(1)).unwrap_or_default();
+    let most = whole.iter().map(|at| at.datagrams).max().unwrap_or_default() as f64;
+    let mean = whole.iter().map(|at| at.datagrams).sum::<u64>() as f64 / whole.len().max(1) as f64;
+    most <= MAX_SENDER_PEAK * mean
+}
+
+/// Returns true if the delay of a train without losses grows as in a queue. Jitter delays its first and last datagrams
+/// differently, and this is no rate.
+fn fills(train: &StepReport) -> bool {
+    let slices = &train.slices.slices;
+    if slices.len() < 6 {
+        return true;
+    }
+    let seconds = train.slices.width.as_secs_f64() * slices.len() as f64;
+    let excess = (train.sent.as_f64() / train.received.as_f64().max(1.0) - 1.0) * seconds;
+    let middle = |part: &[StepSlice]| {
+        let delays: Vec<f64> = part.iter().map(|at| at.delay_seconds.get()).collect();
+        lfn_base::stats::median(&delays).unwrap_or_default()
+    };
+    middle(last_third(train)) - middle(&slices[1..slices.len() / 3]) >= MIN_GROWTH * excess
+}
+
+/// Returns the lowest and the highest rate of the trains above the rate that passes, if each of them waited in a queue and a
+/// faster train passes at a higher rate.
+fn rising(trains: &[StepReport], datagram_bytes: Option<u64>) -> Option<(BitRate, BitRate)> {
+    let waits = |train: &&StepReport| {
+        let delays: Vec<f64> = last_third(train).iter().map(|at| at.delay_seconds.get()).collect();
+        lfn_base::stats::median(&delays).is_some_and(|delay| delay >= MIN_QUEUE.as_secs_f64())
+    };
+    let mut above: Vec<&StepReport> =
+        trains.iter().filter(|train| is_above(train, datagram_bytes)).filter(waits).collect();
+    above.sort_by_key(|train| train.sent);
+    let rates: Vec<u64> = above.iter().map(|train| passed(train, datagram_bytes)).collect();
+    let (first, last) = (*rates.first()?, *rates.last()?);
+    (last as f64 >= MIN_RISING * first as f64).then_some((BitRate(first), BitRate(last)))
+}
+
 /// Returns the slices of the last third of a train: the bucket is empty then.
 fn last_third(train: &StepReport) -> &[StepSlice] {
     let slices = &train.slices.slices;
@@ -174,4 +251,76 @@ fn mean_run(runs: &[RunCount]) -> Option<f64> {
     let count: u64 = runs.iter().map(|run| run.count).sum();
     let sum: f64 = runs.iter().map(|run| run.count as f64 * (run.from as f64 + run.to as f64) / 2.0).sum();
     (count > 0).then(|| sum / count as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use lfn_base::figure::Figure;
+
+    use super::*;
+    use crate::udp::ramp::StepSlices;
+
+    const BYTES: u64 = 1250;
+
+    /// A train sent at this rate in Mb/s, with the datagrams of its slices of 32 ms that arrived and their delay in
+    /// milliseconds.
+    fn train(sent: u64, slices: &[(u64, f64)]) -> StepReport {
+        let figure = |seconds: f64| Figure::new(seconds).unwrap_or_default();
+        let datagrams = sent * 32 * 100 / 1000 * slices.len() as u64;
+        let arrived: u64 = slices.iter().map(|slice| slice.0).sum();
+        let last = slices.last().map_or(0.0, |slice| slice.1 / 1e3);
+        let time = 0.032 * slices.len() as f64 + last;
+        let of = |slice: &(u64, f64)| StepSlice { datagrams: slice.0, delay_seconds: figure(slice.1 / 1e3) };
+        StepReport {
+            sent: BitRate(sent * 1_000_000),
+            received: BitRate((arrived as f64 * BYTES as f64 * 8.0 / time) as u64),
+            datagrams,
+            lost: datagrams.saturating_sub(arrived),
+            delay_growth_seconds: figure(last),
+            slices: StepSlices { width: Duration::from_millis(32), slices: slices.iter().map(of).collect() },
+            ..StepReport::default()
+        }
+    }
+
+    fn rate(trains: &[StepReport]) -> Option<u64> {
+        TrainPlateau::of(trains, Some(BYTES)).map(|plateau| plateau.rate.0 / 1_000_000)
+    }
+
+    #[test]
+    fn a_bucket_that_empties_late_shows_in_the_fastest_train() {
+        let late = train(20, &[[(64, 0.0); 10].as_slice(), &[(32, 0.0); 2]].concat());
+        let early = train(70, &[[(224, 0.0); 2].as_slice(), &[(32, 0.0); 10]].concat());
+        assert_eq!(rate(&[late.clone(), early.clone()]), Some(10));
+        // Trains that get more the faster they are meet other traffic.
+        let more = train(70, &[(160, 50.0); 12]);
+        assert_eq!(rate(&[train(20, &[(48, 20.0); 12]), train(60, &[(130, 50.0); 12]), more]), None);
+    }
+
+    #[test]
+    fn a_sender_that_pauses_shows_no_rate() {
+        let growing: Vec<(u64, f64)> = (0..12).map(|slice| (160, 8.0 * f64::from(slice))).collect();
+        assert_eq!(rate(&[train(50, &growing)]), Some(40));
+        let paused: Vec<(u64, f64)> =
+            (0..12).map(|slice| if slice < 6 { (40, 0.0) } else { (280, 8.0 * f64::from(slice)) }).collect();
+        assert_eq!(rate(&[train(50, &paused)]), None);
+    }
+
+    #[test]
+    fn a_constant_delay_without_loss_shows_no_rate() {
+        let jitter = [&[(160, 0.0)], [(160, 40.0); 11].as_slice()].concat();
+        assert_eq!(rate(&[train(50, &jitter)]), None);
+    }
+
+    #[test]
+    fn rates_that_grow_with_the_sent_rate_are_shared() {
+        let trains = [train(20, &[(48, 20.0); 12]), train(60, &[(130, 50.0); 12])];
+        let (low, high) = rising(&trains, Some(BYTES)).unwrap();
+        assert_eq!((low.0 / 1_000_000, high.0 / 1_000_000), (14, 38));
+        assert_eq!(
+            rising(&[train(20, &[(32, 20.0); 12]), train(60, &[(32, 50.0); 12])], Some(BYTES)),
+            None,
+            "a bucket"
+        );
+        assert_eq!(rising(&[train(20, &[(48, 0.0); 12]), train(60, &[(130, 0.0); 12])], Some(BYTES)), None, "loss");
+    }
 }
