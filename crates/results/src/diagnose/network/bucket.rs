@@ -10,7 +10,7 @@ use super::loss_kind::{MIN_QUIET_LOSS, is_bbr, lost_run};
 use crate::diagnose::remedy::rate_below;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
-use crate::evidence::figures::trains::{MAX_POLICED_DELAY, MIN_DROPPED_EXCESS};
+use crate::evidence::figures::trains::MIN_DROPPED_EXCESS;
 use crate::evidence::figures::{Figures, TrainFigures, TrainPlateau};
 
 /// Maximum rate of a bucket as a share of the payload capacity. The line itself is the limit above it.
