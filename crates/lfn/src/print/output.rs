@@ -87,16 +87,15 @@ impl Output {
         document: &impl Serialize,
         text: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), Failure> {
-        // A report on standard output follows the text. A report file is written even if the text cannot be printed.
+        // A report on standard output follows the text. A report file is written even if the text cannot be printed, and the
+        // text is printed even if the file cannot be written.
         let is_open = matches!(self.report, Some(ReportFile::Open(..)));
-        if !is_open {
-            self.write_report(document)?;
-        }
+        let written = if is_open { Ok(()) } else { self.write_report(document) };
         match self.format {
             OutputFormat::Json | OutputFormat::Ndjson => print_document(document, self.format)?,
             OutputFormat::Text | OutputFormat::Csv | OutputFormat::Nettest => text().map_err(Into::into)?,
         }
-        self.write_report(document)
+        written.and_then(|()| self.write_report(document))
     }
 
     /// Writes the document to the report file, if there is one.

@@ -130,5 +130,5 @@ fn write_json(out: &mut impl Write, document: &impl Serialize) -> io::Result<()>
 
 fn report_error(path: &Path, error: impl Display) -> Failure {
     Failure::msg(format!("--report {}: {error}", path.display()))
-        .hint("choose a file in a directory that you can write to: --report result.json")
+        .hint("choose a directory with free space that you can write to: --report result.json")
 }

@@ -6,6 +6,7 @@
 use lfn_base::units::{BitRate, Bytes};
 use serde_json::json;
 
+use super::verdict::is_limited_by_pacing;
 use super::{Cause, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::{Figures, StreamFigures, WorkerTime};
 
@@ -28,7 +29,7 @@ pub(super) const MIN_OTHER_RATE: BitRate = BitRate(500_000);
 
 /// Finds a sender that had no data to send for much of the time, although its threads were idle.
 pub(super) fn slow_writer(figures: &Figures) -> Option<Finding> {
-    if figures.is_full() {
+    if figures.is_full() || is_limited_by_pacing(figures, figures.steady_goodput()) {
         return None;
     }
     let busy: Vec<f64> = figures.streams.iter().map(|flow| flow.busy_share).collect::<Option<_>>()?;

@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use lfn_base::units::{BitRate, show_duration};
+use lfn_base::units::{BitRate, Bytes, show_duration};
 use serde_json::json;
 
 use super::network::dips;
+use super::verdict::requested_pacing;
 use super::{Cause, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::Figures;
 
@@ -20,6 +21,9 @@ pub(super) const MIN_ROUND_TRIPS: u32 = 5;
 /// a full queue, such as after slow start, in a few.
 pub(super) const MAX_LOSSY_SHARE: f64 = 0.5;
 
+/// Data that a sender with a requested pacing may send at once: 16 segments of Ethernet.
+const MAX_PACED_BURST: Bytes = Bytes(16 * 1500);
+
 /// Finds a time without arrivals that losses do not explain.
 pub(super) fn outage(figures: &Figures) -> Option<Finding> {
     // Several outages are one finding.
@@ -27,7 +31,9 @@ pub(super) fn outage(figures: &Figures) -> Option<Finding> {
         return None;
     }
     let outage = figures.outage?;
-    let min_time = MIN_TIME.max(figures.base_rtt.saturating_mul(MIN_ROUND_TRIPS));
+    // A slow sender pauses between its packets.
+    let segments = requested_pacing(figures).map(|pace| pace.time_for(MAX_PACED_BURST)).unwrap_or_default();
+    let min_time = MIN_TIME.max(figures.base_rtt.saturating_mul(MIN_ROUND_TRIPS)).max(segments);
     let lossy_share = outage.lossy_intervals as f64 / outage.other_intervals.max(1) as f64;
     if outage.time < min_time || lossy_share > MAX_LOSSY_SHARE {
         return None;

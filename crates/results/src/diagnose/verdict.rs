@@ -193,10 +193,15 @@ fn ramp_result(ramp: &RampReport) -> String {
     }
 }
 
-fn is_limited_by_pacing(figures: &Figures, goodput: BitRate) -> bool {
-    let paces = figures.streams.iter().map(|flow| flow.sender_socket.pacing_requested);
-    let pace = paces.map(|pace| pace.map(|pace| pace.as_f64())).sum::<Option<f64>>();
-    pace.is_some_and(|pace| pace > 0.0 && goodput.as_f64() >= MIN_SHARE_OF_PACING * pace)
+/// Returns true if the sender reached its requested pacing.
+pub(super) fn is_limited_by_pacing(figures: &Figures, goodput: BitRate) -> bool {
+    requested_pacing(figures).is_some_and(|pace| goodput.as_f64() >= MIN_SHARE_OF_PACING * pace.as_f64())
+}
+
+/// Returns the requested pacing of all streams together, if each has one.
+pub(super) fn requested_pacing(figures: &Figures) -> Option<BitRate> {
+    let paces = figures.streams.iter().map(|flow| Some(flow.sender_socket.pacing_requested?.0));
+    paces.sum::<Option<u64>>().filter(|pace| *pace > 0).map(BitRate)
 }
 
 /// Returns true if the kernel of the sender reports that neither a window nor a buffer stopped the sender.
