@@ -37,6 +37,9 @@ pub struct PathReport {
     pub errors: Vec<String>,
 }
 
+/// Maximum difference between the largest passed and the smallest lost packet of a black hole, bytes.
+const MAX_OPEN_BYTES: u32 = 64;
+
 impl PathReport {
     /// Returns the path MTU of the data's direction, if the probes found it.
     pub fn probed_mtu(&self, direction: TestDirection) -> Option<u32> {
@@ -45,15 +48,23 @@ impl PathReport {
 
     /// Returns the largest packet that passes in the data's direction, if larger ones get lost without a message.
     pub fn black_hole(&self, direction: TestDirection) -> Option<u32> {
-        self.found(direction).filter(|found| found.black_hole).map(|found| found.path_mtu_bytes)
+        // A search over a long path may end a few bytes before the exact size.
+        let is_near = |found: &MtuFound| {
+            found.smallest_lost_bytes.is_some_and(|lost| lost.saturating_sub(found.path_mtu_bytes) <= MAX_OPEN_BYTES)
+        };
+        let found = self.search(direction).filter(|found| found.black_hole && is_near(found));
+        found.map(|found| found.path_mtu_bytes)
     }
 
     fn found(&self, direction: TestDirection) -> Option<MtuFound> {
-        let found = match direction {
+        self.search(direction).filter(|found| found.search == SearchEnd::Complete)
+    }
+
+    fn search(&self, direction: TestDirection) -> Option<MtuFound> {
+        match direction {
             TestDirection::Forward => self.mtu.forward,
             TestDirection::Reverse => self.mtu.reverse,
-        };
-        found.filter(|found| found.search == SearchEnd::Complete)
+        }
     }
 }
 
