@@ -53,6 +53,34 @@ pub struct SshFlags {
     ssh_ports: Option<PortRange>,
 }
 
+/// Server of a command that measures a path, with the flags to reach it. The command decides when HOST is needed.
+#[derive(clap::Args, Debug)]
+pub struct ServerArgs {
+    /// Server: a name saved with `lfn hosts add`, a ticket (lfn://…), USER@HOST for ssh, or far inside `lfn emulate`
+    ///
+    /// A name without a saved ticket is a host for ssh, which starts lfn on that host for this command. With - the ticket
+    /// is read from standard input, with @FILE from a file. Other users see arguments in `ps`.
+    #[arg(value_name = "HOST")]
+    host: Option<String>,
+    #[command(flatten)]
+    pub trust: TrustArgs,
+    #[command(flatten)]
+    waiting: QueueArgs,
+    #[command(flatten)]
+    ssh: SshFlags,
+}
+
+impl ServerArgs {
+    /// Returns the server as typed.
+    pub fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
+    pub fn resolver(&self) -> ServerResolver {
+        resolver(&self.trust, &self.waiting, &self.ssh)
+    }
+}
+
 /// Returns the options for finding servers, from the flags and the environment of the emulator.
 pub fn resolver(trust: &TrustArgs, waiting: &QueueArgs, ssh: &SshFlags) -> ServerResolver {
     let program = ServerResolver::default();

@@ -199,6 +199,16 @@ pub fn ignore_signal(number: i32) -> io::Result<()> {
     }
 }
 
+/// Restores the default action of a signal in this process, and in every command that it starts afterwards. `nohup` and
+/// the background jobs of a shell start their programs with ignored signals, and a process passes these on.
+pub fn restore_signal(number: i32) -> io::Result<()> {
+    // SAFETY: SIG_DFL runs no code of this program.
+    match unsafe { libc::signal(number, libc::SIG_DFL) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Raises the soft limit on open files to the hard limit (`RLIMIT_NOFILE`), but at most to 65,536. Most systems have a
 /// soft limit of about 1,000. Errors are ignored, and the limit stays lower.
 pub fn raise_open_file_limit() {
@@ -342,6 +352,14 @@ mod tests {
     fn ignored_signals_are_detected() {
         // The Rust runtime ignores SIGPIPE from the start.
         assert!(is_ignored(libc::SIGPIPE) && !is_ignored(libc::SIGTERM));
+    }
+
+    #[test]
+    fn an_ignored_signal_is_restored() {
+        ignore_signal(libc::SIGURG).unwrap();
+        assert!(is_ignored(libc::SIGURG));
+        restore_signal(libc::SIGURG).unwrap();
+        assert!(!is_ignored(libc::SIGURG));
     }
 
     #[test]

@@ -6,21 +6,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_measure::facts;
-use lfn_measure::path::{self, DiscoveryOptions};
+use lfn_measure::path::{self, MtuTimeLimits};
 use lfn_measure::tester::{Test, TestError, TestProgress};
 use lfn_results::evidence::figures::Figures;
 use lfn_results::evidence::{Evidence, PerEnd, TypedArgument};
 use lfn_results::host::facts::HostFacts;
 use lfn_results::latency::LatencyRequest;
 use lfn_results::measure::{EndReport, SocketRequest, TestDirection, TestLoad, TestRequest};
-use lfn_results::path_report::PathReport;
+use lfn_results::path_report::{MtuReport, PathReport};
 use lfn_results::report::{DoctorDocument, Origin, PlannedLoad, Unseen};
 use lfn_session::SessionError;
 use lfn_session::dial::ServerConnection;
 
 use super::error::{DoctorError, DoctorFailure};
 use super::event::{DoctorEvent, DoctorPart};
-use super::options::{Cost, DoctorOptions, Schedule};
+use super::options::{Cost, DoctorOptions, QUICK_HOLE_TIME, Schedule};
 use super::server::ExaminedServer;
 use super::trains::BeforeTrains;
 use crate::error_text::error_chain;
@@ -36,6 +36,13 @@ const MIN_ROUND_TRIPS: u32 = 40;
 /// Maximum time of the search of the path MTU. Over a black hole, the probes that get lost take about ten round trips.
 const MTU_TIME: Duration = Duration::from_secs(6);
 const QUICK_MTU_TIME: Cost = Cost { time: Duration::from_secs(1), round_trips: 12 };
+/// Time in which a quick examination gets the first answer over UDP: four datagrams without an answer show that a
+/// firewall drops them.
+const QUICK_OPEN_TIME: Cost = Cost { time: Duration::from_millis(700), round_trips: 3 };
+/// Consequence of a path MTU that is not known.
+const UNKNOWN_MTU: &str = "an MTU black hole is found only by its effects on TCP";
+/// Addition to the reason of a part without an answer over UDP.
+const DROPPED_UDP: &str = "UDP is dropped in one direction or in both";
 /// Consequence of a fact that cannot be read.
 const UNREADABLE: &str = "a fault of these settings is found only by its effects";
 
@@ -46,6 +53,8 @@ const NO_TIME: &str = "no time left: earlier parts took longer than planned";
 struct Surroundings {
     facts: Option<Box<PerEnd<Option<HostFacts>>>>,
     path: Option<PathReport>,
+    /// Reason why no datagrams can be sent: the server does not answer them.
+    without_datagrams: Option<String>,
 }
 
 /// An examination that runs.
@@ -72,16 +81,21 @@ impl Examination<'_> {
         let far = self.origin.hosts.far.clone();
         (self.on_event)(&DoctorEvent::Planned { far: &far, rtt, load: &schedule.load });
         let mut unseen = Vec::new();
-        let Surroundings { facts, path } = self.hosts_and_path(rtt, &mut unseen);
+        let Surroundings { facts, path, without_datagrams } = self.hosts_and_path(rtt, &mut unseen);
+        let schedule = schedule.without_datagrams(self.options.quick && without_datagrams.is_some());
         let (mut loads, mut failure) = (Vec::new(), None);
         for (direction, loads_left) in [(TestDirection::Forward, 2), (TestDirection::Reverse, 1)] {
-            let time = schedule.tcp_time(started.elapsed(), loads_left);
+            let has_hole = has_black_hole(path.as_ref(), direction);
+            let time = match self.options.quick && has_hole {
+                true => QUICK_HOLE_TIME,
+                false => schedule.tcp_time(started.elapsed(), loads_left),
+            };
             (self.on_event)(&DoctorEvent::Begin(DoctorPart::Load(direction)));
             match self.measure(&self.load(direction, &schedule, time)) {
                 Ok(evidence) if self.options.time.is_none() => loads.push(without_start_up(evidence)),
                 Ok(evidence) => loads.push(evidence),
                 // The probes explain a load without data.
-                Err(error) if !self.is_stopped() && has_black_hole(path.as_ref(), direction) => {
+                Err(error) if !self.is_stopped() && has_hole => {
                     loads.push(self.empty_load(direction, rtt));
                     self.add_unseen(&mut unseen, DoctorPart::Load(direction), &error);
                 }
@@ -91,12 +105,16 @@ impl Examination<'_> {
                 }
             }
         }
-        if !self.is_stopped() && started.elapsed() < schedule.load.total {
-            self.trains(&schedule, &mut loads, path.as_ref(), &mut unseen);
-        } else if !self.is_stopped() {
-            for load in &loads {
-                let part = DoctorPart::Trains(load.request.direction);
-                self.report_unseen(&mut unseen, part.unseen(NO_TIME.to_owned()));
+        let has_time = schedule.has_time_for_trains(started.elapsed());
+        let obstacle = without_datagrams.or_else(|| (!has_time).then(|| NO_TIME.to_owned()));
+        match obstacle {
+            _ if self.is_stopped() => {}
+            None => self.trains(&schedule, &mut loads, path.as_ref(), &mut unseen),
+            Some(reason) => {
+                for load in &loads {
+                    let part = DoctorPart::Trains(load.request.direction);
+                    self.report_unseen(&mut unseen, part.unseen(reason.clone()));
+                }
             }
         }
         let DoctorOptions { disks, quick, .. } = self.options;
@@ -136,13 +154,19 @@ impl Examination<'_> {
     /// Reads the facts of both hosts, and searches the path MTU of both directions at the same time.
     fn hosts_and_path(&mut self, rtt: Duration, unseen: &mut Vec<Unseen>) -> Surroundings {
         (self.on_event)(&DoctorEvent::Begin(DoctorPart::Facts));
-        let mtu_time = if self.options.quick { QUICK_MTU_TIME.at(rtt).min(MTU_TIME) } else { MTU_TIME };
-        let options = DiscoveryOptions { names: false, traces: false, mtu_time };
+        let usual = MtuTimeLimits { search: MTU_TIME, ..MtuTimeLimits::default() };
+        let limits = match self.options.quick {
+            true => MtuTimeLimits {
+                open: QUICK_OPEN_TIME.at(rtt).min(usual.open),
+                search: QUICK_MTU_TIME.at(rtt).min(usual.search),
+            },
+            false => usual,
+        };
         let target = self.server.target();
-        let (facts, path) = thread::scope(|scope| {
+        let (facts, mtus) = thread::scope(|scope| {
             let facts = scope.spawn(|| facts::of_both_ends(target));
-            let path = path::discover(target, options);
-            (facts.join().ok(), path)
+            let mtus = path::search_mtus(target, limits);
+            (facts.join().ok(), mtus)
         });
         let facts = match facts {
             Some(Ok(facts)) => Some(Box::new(facts)),
@@ -155,19 +179,42 @@ impl Examination<'_> {
             None => None,
         };
         unseen.extend(facts.iter().flat_map(|facts| unreadable(facts)));
-        Surroundings { facts, path: self.path_report(path, unseen) }
+        let without_datagrams = match &mtus {
+            Err(error @ SessionError::NoDatagrams { .. }) => Some(format!("{}: {DROPPED_UDP}", error_chain(error))),
+            _ => None,
+        };
+        let path = self.path_report(mtus, without_datagrams.as_deref(), unseen);
+        Surroundings { facts, path, without_datagrams }
     }
 
     /// Returns the result of the search of the path MTU, and lists its failure.
-    fn path_report(&mut self, path: Result<PathReport, SessionError>, unseen: &mut Vec<Unseen>) -> Option<PathReport> {
-        let (reason, report) = match path {
-            Ok(report) if report.mtu.forward.is_some() || report.mtu.reverse.is_some() => return Some(report),
-            Ok(report) => (report.errors.first().cloned().unwrap_or_default(), Some(report)),
-            Err(error) => (error_chain(&error), None),
+    fn path_report(
+        &mut self,
+        mtus: Result<MtuReport, SessionError>,
+        without_datagrams: Option<&str>,
+        unseen: &mut Vec<Unseen>,
+    ) -> Option<PathReport> {
+        let mut report = |part: &str, reason: String| {
+            let entry = Unseen { part: part.to_owned(), reason, consequence: UNKNOWN_MTU.to_owned() };
+            self.report_unseen(unseen, entry);
         };
-        let consequence = "an MTU black hole is found only by its effects on TCP".to_owned();
-        self.report_unseen(unseen, Unseen { part: "path MTU".to_owned(), reason, consequence });
-        report
+        match mtus {
+            Ok(mtu) => {
+                let silent = "no probe of any size was answered";
+                for (part, found) in
+                    [("path MTU from near to far", mtu.forward), ("path MTU from far to near", mtu.reverse)]
+                {
+                    if found.is_none() {
+                        report(part, silent.to_owned());
+                    }
+                }
+                Some(PathReport { mtu, ..PathReport::default() })
+            }
+            Err(error) => {
+                report("path MTU", without_datagrams.map_or_else(|| error_chain(&error), str::to_owned));
+                None
+            }
+        }
     }
 
     /// Returns the TCP load of a direction.
@@ -231,7 +278,7 @@ impl Examination<'_> {
             goodput: Some(Figures::of(load).steady_goodput()),
             capacity: self.paths.get(direction).map(|path| path.payload_capacity()),
             max_load: self.options.max_load,
-            path_mtu: path.and_then(|report| report.probed_mtu(direction)),
+            path_mtu: path.and_then(|report| report.probed_mtu(direction).or(report.black_hole(direction))),
             quick: self.options.quick,
         };
         self.test(before.request(direction))

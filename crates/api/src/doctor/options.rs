@@ -27,15 +27,19 @@ const TCP_OVERHEAD_WITHOUT_PROBES: Cost = Cost { time: Duration::from_millis(200
 const TRAINS: Cost = Cost { time: Duration::from_millis(3000), round_trips: 11 };
 const QUICK_TRAINS: Cost = Cost { time: Duration::from_millis(1200), round_trips: 8 };
 /// Bounds of the TCP load in one direction.
-const TCP_TIME: [Duration; 2] = [Duration::from_millis(2500), Duration::from_secs(15)];
+const MIN_TCP_TIME: Duration = Duration::from_millis(2500);
+const MAX_TCP_TIME: Duration = Duration::from_secs(15);
 /// Maximum round trips of the TCP load in one direction: a longer load shows nothing more.
 const MAX_TCP_ROUND_TRIPS: u32 = 200;
-/// Minimum time of the TCP load in one direction, unless the time is short.
-const MIN_TCP_TIME: Duration = Duration::from_secs(8);
+/// Time of the TCP load in one direction that a short RTT does not shorten further.
+const USUAL_TCP_TIME: Duration = Duration::from_secs(8);
 /// Time of the TCP load in one direction of a quick examination, without the round trips of its start.
 const QUICK_TCP_TIME: Duration = Duration::from_secs(4);
 /// Round trips of the start of a quick TCP load: slow start to the BDP of a long path, and as many to see its end.
 const QUICK_START_ROUND_TRIPS: u32 = 20;
+/// Time of a quick TCP load over an MTU black hole that probes have shown: the load only confirms it. A receiver without
+/// data waits 3 s longer.
+pub(super) const QUICK_HOLE_TIME: Duration = Duration::from_millis(1500);
 /// Minimum rate of `--max-load`: the trains need datagrams, and the control connection needs room.
 pub const MIN_MAX_LOAD: BitRate = BitRate(100_000);
 
@@ -104,17 +108,17 @@ impl DoctorOptions {
         let after_loads = trains * if is_long { 1 } else { 2 };
         let overhead = if latency_probes { TCP_OVERHEAD } else { TCP_OVERHEAD_WITHOUT_PROBES }.at(rtt);
         let fixed = FACTS.at(rtt) + overhead * 2 + after_loads;
-        let [min, max] = TCP_TIME;
         let enough = match self.quick {
             true => QUICK_TCP_TIME + rtt * QUICK_START_ROUND_TRIPS,
-            false => (rtt * MAX_TCP_ROUND_TRIPS).max(MIN_TCP_TIME),
+            false => (rtt * MAX_TCP_ROUND_TRIPS).max(USUAL_TCP_TIME),
         };
         let left = max_total.saturating_sub(fixed) / 2;
-        let tcp = self.time.unwrap_or_else(|| left.min(enough).clamp(min, max));
+        let tcp = self.time.unwrap_or_else(|| left.min(enough).clamp(MIN_TCP_TIME, MAX_TCP_TIME));
         let disks = self.disks.planned_time(self.quick);
         let load = PlannedLoad { max_rate: self.max_load, tcp, trains, total: fixed + tcp * 2, disks };
         let has_fixed_time = self.time.is_some();
-        Schedule { rtt, load, trains_at_once: is_long, latency_probes, overhead, after_loads, has_fixed_time }
+        let limit = max_total.max(load.total);
+        Schedule { rtt, load, limit, trains_at_once: is_long, latency_probes, overhead, after_loads, has_fixed_time }
     }
 }
 
@@ -123,6 +127,8 @@ impl DoctorOptions {
 pub(super) struct Schedule {
     pub(super) rtt: Duration,
     pub(super) load: PlannedLoad,
+    /// Maximum time of the examination, which is above the planned time.
+    limit: Duration,
     /// The trains of both directions run at the same time.
     pub(super) trains_at_once: bool,
     /// Probes measure the delay during a TCP load.
@@ -136,13 +142,27 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
+    /// Returns the schedule for a quick examination if the server does not answer datagrams: without trains, and without
+    /// probes during the loads, which would wait for an answer first.
+    pub(super) fn without_datagrams(self, is_silent: bool) -> Schedule {
+        match is_silent {
+            true => Schedule { latency_probes: false, after_loads: Duration::ZERO, ..self },
+            false => self,
+        }
+    }
+
+    /// Returns true if the trains end within the maximum time.
+    pub(super) fn has_time_for_trains(&self, elapsed: Duration) -> bool {
+        elapsed + self.after_loads <= self.limit
+    }
+
     /// Returns the time of the next TCP load: shorter than planned if earlier parts took longer than planned.
     pub(super) fn tcp_time(&self, elapsed: Duration, loads: u32) -> Duration {
         if self.has_fixed_time {
             return self.load.tcp;
         }
         let left = self.load.total.saturating_sub(elapsed + self.after_loads) / loads.max(1);
-        left.saturating_sub(self.overhead).min(self.load.tcp).max(TCP_TIME[0])
+        left.saturating_sub(self.overhead).min(self.load.tcp).max(MIN_TCP_TIME)
     }
 }
 
@@ -179,6 +199,6 @@ mod tests {
         let on_time = schedule.tcp_time(Duration::from_millis(400), 2);
         let late = schedule.tcp_time(Duration::from_secs(3), 2);
         assert_eq!(on_time, schedule.load.tcp);
-        assert!(late < on_time && late >= TCP_TIME[0], "{late:?}");
+        assert!(late < on_time && late >= MIN_TCP_TIME, "{late:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lfn_base::path::PathProfile;
 use lfn_base::units::BitRate;
-use lfn_measure::path;
+use lfn_measure::path::{self, MtuTimeLimits};
 use lfn_measure::tester::TestError;
 use lfn_results::evidence::{Evidence, HostNames, Side};
 use lfn_results::measure::{EndReport, TestDirection};
@@ -47,8 +47,7 @@ pub(crate) fn known_paths(rate: Option<BitRate>, emulator: &EmulatorEnvironment)
 /// Discovers the path to a server, if requested.
 pub(super) fn discover(options: &TestOptions, target: &Target) -> Result<Option<PathReport>, TestVerbError> {
     let Some(PathDiscovery { names }) = options.path else { return Ok(None) };
-    let options = path::DiscoveryOptions { names, ..path::DiscoveryOptions::default() };
-    path::discover(target, options).map(Some).map_err(TestVerbError::Path)
+    path::discover(target, names).map(Some).map_err(TestVerbError::Path)
 }
 
 /// Maximum payload of a load that is stuck: what a sender has in flight at first, and small blocks that still pass.
@@ -67,8 +66,9 @@ pub(super) fn is_stuck(evidence: &Evidence) -> bool {
 
 /// Searches the path MTU of both directions after a load that is stuck. A failed search has no result: the load has one.
 pub(super) fn search_mtu(target: &Target) -> Option<PathReport> {
-    let options = path::DiscoveryOptions { names: false, traces: false, mtu_time: STUCK_SEARCH_TIME };
-    path::discover(target, options).ok()
+    let limits = MtuTimeLimits { search: STUCK_SEARCH_TIME, ..MtuTimeLimits::default() };
+    let mtu = path::search_mtus(target, limits).ok()?;
+    Some(PathReport { mtu, ..PathReport::default() })
 }
 
 /// Returns the error of a test. If its streams carried no data, the path MTU is searched: large packets may get lost.

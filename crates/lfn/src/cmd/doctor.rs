@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::doctor::{DoctorProgress, page};
 use crate::print::output::{Output, print_document};
-use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
+use crate::server_flags::ServerArgs;
 use crate::typed;
 
 /// Find what limits the path to a server, with the evidence and the remedy
@@ -23,18 +23,12 @@ use crate::typed;
 /// Prints the causes with the largest gain first. Each cause has its figures, the command that removes it with the host that
 /// runs it, and the goodput predicted afterwards. A healthy path is reported as limited by the path.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("host", |host| {
+    host.required_unless_present_any(["from", "list_findings"]).conflicts_with_all(["from", "list_findings"])
+}))]
 pub struct DoctorArgs {
-    /// Server: a name saved with `lfn hosts add`, a ticket (lfn://…), USER@HOST for ssh, or far inside `lfn emulate`
-    #[arg(value_name = "HOST", required_unless_present_any = ["from", "list_findings"])]
-    #[arg(conflicts_with_all = ["from", "list_findings"])]
-    host: Option<String>,
     #[command(flatten)]
-    trust: TrustArgs,
-    #[command(flatten)]
-    waiting: QueueArgs,
-    #[command(flatten)]
-    ssh: SshFlags,
+    server: ServerArgs,
     /// Set the time of the TCP load in each direction [default: by the RTT, 8 s to 15 s]
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true, conflicts_with_all = ["quick", "from"])]
     time: Option<String>,
@@ -76,7 +70,8 @@ const EXAMPLES: &str = "Examples:
   lfn doctor --from evidence.json
   lfn emulate --rtt 100ms --rate 50mbit --loss 1% -- lfn doctor far
 
-Exit codes: 0 examined, with or without findings; 1 the server was not reached, or no load had a result; 2 usage; 130 \
+Exit codes: 0 examined, with or without findings; 1 the server was not reached, no load had a result, or the \
+file of --from is no evidence; 2 usage; 130 \
 interrupted: the first Ctrl-C ends the load and prints the result so far, the second Ctrl-C ends the command.";
 
 /// Runs `lfn doctor` and returns its exit code.
@@ -96,7 +91,7 @@ pub fn run(args: DoctorArgs) -> Result<Exit, Failure> {
 /// Examines the path, and prints its result.
 fn examine(args: &DoctorArgs, output: Output) -> Result<Exit, Failure> {
     let options = args.options()?;
-    let resolver = resolver(&args.trust, &args.waiting, &args.ssh);
+    let resolver = args.server.resolver();
     let interrupt = Interrupt::listen()?;
     let mut progress = DoctorProgress::new();
     let mut on_event = |event: &DoctorEvent<'_>| {
@@ -133,14 +128,15 @@ fn print_failed(document: &DoctorDocument, mut output: Output) -> Result<(), Fai
 
 impl DoctorArgs {
     fn options(&self) -> Result<DoctorOptions, Failure> {
+        let server = self.server.host().unwrap_or_default();
         Ok(DoctorOptions {
             time: duration("time", &self.time)?,
             quick: self.quick,
             max_load: read("max-load", &self.max_load, "--max-load 50mbit")?,
-            disks: DiskPaths::parse(&self.disk, self.host.as_deref().unwrap_or_default()).map_err(DoctorError::from)?,
+            disks: DiskPaths::parse(&self.disk, server).map_err(DoctorError::from)?,
             rate: read("rate", &self.rate, "--rate 10gbit")?,
             command: typed::without_secrets(typed::words()),
-            ..DoctorOptions::new(self.host.clone().unwrap_or_default())
+            ..DoctorOptions::new(server)
         })
     }
 

@@ -36,9 +36,15 @@ mod udp;
 use std::env;
 use std::process::ExitCode;
 
+use lfn_sys::process::{self, signal};
+
 fn main() -> ExitCode {
     if let Some(status) = copy_faults::as_limited_server() {
         return status;
+    }
+    // Tests interrupt commands that have just started, before any of these could restore an ignored signal.
+    for number in [signal::SIGINT, signal::SIGHUP] {
+        process::restore_signal(number).unwrap();
     }
     if let Ok(role) = env::var(support::ROLE) {
         act(&role);

@@ -19,23 +19,18 @@ use super::trace::{TraceOptions, UDP_PORT, trace};
 use super::{interface_mtu, mtu, server};
 use crate::proto::discover::traceroute::TracerouteSettings;
 
-/// Maximum time to open the datagram stream.
-const STREAM_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Options of path discovery.
+/// Time limits of the search of the path MTU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DiscoveryOptions {
-    /// Look up the names of the hops.
-    pub names: bool,
-    /// Trace the hops, with TCP and with UDP.
-    pub traces: bool,
-    /// Maximum duration of the search of the path MTU.
-    pub mtu_time: Duration,
+pub struct MtuTimeLimits {
+    /// Maximum time to open the datagram stream. Without an answer over UDP, there is no search.
+    pub open: Duration,
+    /// Maximum duration of the search.
+    pub search: Duration,
 }
 
-impl Default for DiscoveryOptions {
+impl Default for MtuTimeLimits {
     fn default() -> Self {
-        DiscoveryOptions { names: false, traces: true, mtu_time: Duration::from_secs(20) }
+        MtuTimeLimits { open: Duration::from_secs(5), search: Duration::from_secs(20) }
     }
 }
 
@@ -47,14 +42,22 @@ struct Endpoints {
     rtt: Duration,
 }
 
-/// Measures the path to a server, in both directions if the server supports this.
-pub fn discover(target: &Target, options: DiscoveryOptions) -> Result<PathReport, SessionError> {
+/// Searches the path MTU of both directions.
+pub fn search_mtus(target: &Target, limits: MtuTimeLimits) -> Result<MtuReport, SessionError> {
+    let connection = ServerConnection::connect(target)?;
+    let endpoints = endpoints(&connection)?;
+    measure_mtus(target, connection, endpoints, limits)
+}
+
+/// Measures the path to a server, in both directions if the server supports this. Looks up the names of the hops
+/// `with_names`.
+pub fn discover(target: &Target, with_names: bool) -> Result<PathReport, SessionError> {
     let connection = ServerConnection::connect(target)?;
     let endpoints = endpoints(&connection)?;
     let mut report = PathReport::default();
     thread::scope(|scope| {
-        let tracing = options.traces.then(|| scope.spawn(|| run_traces(endpoints)));
-        match measure_mtus(target, connection, endpoints, options.mtu_time) {
+        let tracing = scope.spawn(|| run_traces(endpoints));
+        match measure_mtus(target, connection, endpoints, MtuTimeLimits::default()) {
             Ok(mtu) => report.mtu = mtu,
             Err(error) => {
                 report.mtu.near_interface_mtu_bytes = interface_mtu(endpoints.near.ip());
@@ -62,12 +65,12 @@ pub fn discover(target: &Target, options: DiscoveryOptions) -> Result<PathReport
             }
         }
         // A panic of the thread has already been reported on stderr.
-        if let Some(Ok((traces, errors))) = tracing.map(|tracing| tracing.join()) {
+        if let Ok((traces, errors)) = tracing.join() {
             report.traces = traces;
             report.errors.extend(errors);
         }
     });
-    if options.names {
+    if with_names {
         resolve_names(&mut report.traces);
     }
     Ok(report)
@@ -117,7 +120,7 @@ fn measure_mtus(
     target: &Target,
     connection: ServerConnection,
     endpoints: Endpoints,
-    time_limit: Duration,
+    limits: MtuTimeLimits,
 ) -> Result<MtuReport, SessionError> {
     let mut session = dial::new_session_id()?;
     let mut control = connection.open_control(target, session, Request::Path(PathRequest::default()))?;
@@ -125,10 +128,10 @@ fn measure_mtus(
         session = turn;
     }
     let ready: PathReady = control.recv(target.connect_timeout, "before the path probes")?;
-    let stream = dial::open_datagrams(target, &**control.handle(), session, PATH_STREAM, STREAM_TIMEOUT)?;
+    let stream = dial::open_datagrams(target, &**control.handle(), session, PATH_STREAM, limits.open)?;
     let (near, far) = (interface_mtu(endpoints.near.ip()), ready.interface_mtu_bytes);
     let failed = |source| SessionError::Io { peer: "the server", source };
-    let found = mtu::search(&server::probe_socket(&stream), near, far, endpoints.rtt, time_limit).map_err(failed)?;
+    let found = mtu::search(&server::probe_socket(&stream), near, far, endpoints.rtt, limits.search).map_err(failed)?;
     control.close();
     Ok(MtuReport {
         near_interface_mtu_bytes: near,

@@ -9,7 +9,7 @@ mod mtu;
 mod server;
 mod trace;
 
-pub use client::{DiscoveryOptions, discover, discover_alone};
+pub use client::{MtuTimeLimits, discover, discover_alone, search_mtus};
 pub use server::serve;
 pub use trace::{TraceError, TraceOptions, trace};
 

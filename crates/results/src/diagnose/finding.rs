@@ -30,7 +30,8 @@ pub struct Finding {
     /// Goodput predicted after the remedy; null if unknown.
     #[serde(rename = "predicted_goodput_bits_per_second")]
     pub predicted: Option<BitRate>,
-    /// Predicted goodput minus the current goodput; null if unknown.
+    /// Goodput that the cause costs: the goodput predicted without the cause minus the current goodput; null if unknown. A
+    /// remedy that leaves the cause in place, as pacing below a policer, predicts less.
     #[serde(rename = "gain_bits_per_second")]
     pub gain: Option<BitRate>,
 }

@@ -189,7 +189,7 @@ pub(super) fn retransmissions(figures: &Figures) -> Option<Finding> {
         show_duration(loaded),
     );
     let each = figures.steady_goodput().0 / u64::from(figures.stream_count().max(1));
-    let paced = rate_below(BitRate(each));
+    let paced = rate_below(BitRate(each)).to_argument();
     let remedy = figures.repeat_command(&format!("--pacing {paced}"));
     // The data arrives once in any case: retransmissions cost capacity, not goodput that is known.
     let mut finding = finding(figures, Cause::Retransmissions, summary, remedy, Some(figures.steady_goodput()));
@@ -307,7 +307,7 @@ pub(super) fn queueing(figures: &Figures) -> Option<Finding> {
         },
         _ => {
             let each = figures.steady_goodput().0 / u64::from(figures.stream_count().max(1));
-            let paced = rate_below(BitRate(each));
+            let paced = rate_below(BitRate(each)).to_argument();
             figures.repeat_command(&format!("--pacing {paced}"))
         }
     };

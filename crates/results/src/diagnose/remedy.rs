@@ -10,9 +10,9 @@ use crate::measure::TestDirection;
 /// Share of a rate at which a sender stays below it, with headers.
 const PACED_SHARE: f64 = 0.95;
 
-/// Returns a rate a little below `rate` as the value of a flag, in whole kb/s.
-pub(super) fn rate_below(rate: BitRate) -> String {
-    BitRate((rate.as_f64() * PACED_SHARE) as u64 / 1000 * 1000).to_argument()
+/// Returns a rate a little below `rate`, in whole kb/s.
+pub(super) fn rate_below(rate: BitRate) -> BitRate {
+    BitRate((rate.as_f64() * PACED_SHARE) as u64 / 1000 * 1000)
 }
 
 /// Flags that repeat a copy with other streams. A test of the path has the other flags of remedies.

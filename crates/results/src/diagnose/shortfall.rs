@@ -53,7 +53,8 @@ impl Shortfall {
         }
         let limits = findings.iter().filter(|finding| finding.is_limit() && finding.cause() != Some(Cause::StartUp));
         let explained = limits.map(|finding| match finding.predicted {
-            Some(predicted) => predicted.0.saturating_sub(self.goodput.0),
+            // A remedy that keeps the cause, as pacing behind a policer, gains less than the cause costs.
+            Some(predicted) => predicted.0.saturating_sub(self.goodput.0).max(finding.gain.map_or(0, |gain| gain.0)),
             None => missing,
         });
         explained.fold(0u64, u64::saturating_add) as f64 >= MIN_EXPLAINED_SHARE * missing as f64

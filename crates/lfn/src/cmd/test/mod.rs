@@ -26,7 +26,7 @@ pub use run::run;
 
 use crate::exit::Failure;
 use crate::repeat::typed_flags;
-use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
+use crate::server_flags::ServerArgs;
 use crate::typed;
 
 /// Measure the throughput of a path under load and find its bottleneck
@@ -34,20 +34,12 @@ use crate::typed;
 /// The client sends to a server (`lfn serve`). The receiver measures the goodput. Both ends report the kernel's
 /// statistics of each stream in every interval. Findings name the bottleneck and the remedy.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES, mut_args = stamp::exclude_load)]
+#[command(after_help = EXAMPLES, mut_args = stamp::exclude_load, mut_arg("host", |host| {
+    host.required_unless_present_any(["stamp", "iperf3", "list_findings"])
+}))]
 pub struct TestArgs {
-    /// Server: a name saved with `lfn hosts add`, a ticket (lfn://…), USER@HOST for ssh, or far inside `lfn emulate`
-    ///
-    /// A name without a saved ticket is a host for ssh, which starts lfn on that host for this test. With - the ticket
-    /// is read from standard input, with @FILE from a file. Other users see arguments in `ps`.
-    #[arg(value_name = "HOST", required_unless_present_any = ["stamp", "iperf3", "list_findings"])]
-    host: Option<String>,
     #[command(flatten)]
-    trust: TrustArgs,
-    #[command(flatten)]
-    waiting: QueueArgs,
-    #[command(flatten)]
-    ssh: SshFlags,
+    server: ServerArgs,
     #[command(flatten)]
     load: load::LoadArgs,
     #[command(flatten)]
@@ -135,11 +127,11 @@ impl TestArgs {
     }
 
     fn resolver(&self) -> ServerResolver {
-        resolver(&self.trust, &self.waiting, &self.ssh)
+        self.server.resolver()
     }
 
     /// Returns the server as typed.
     fn server(&self) -> &str {
-        self.iperf3.iperf3.as_deref().or(self.host.as_deref()).unwrap_or_default()
+        self.iperf3.iperf3.as_deref().or(self.server.host()).unwrap_or_default()
     }
 }

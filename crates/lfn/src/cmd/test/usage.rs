@@ -38,7 +38,7 @@ impl TestArgs {
             }
             TestOptionsError::ZeroCapacity => value_error("rate", "the capacity must be above zero", "--rate 10gbit"),
             TestOptionsError::UnknownCapacity => {
-                let (flag, host) = (self.tuning.flag(), server_argument(self.server(), self.trust.insecure));
+                let (flag, host) = (self.tuning.flag(), server_argument(self.server(), self.server.trust.insecure));
                 Failure::usage(format!("{flag} needs the capacity of the path"))
                     .hint(format!("give the rate of the slowest link: lfn test {host} {flag} --rate 1gbit"))
             }

@@ -114,7 +114,12 @@ fn afterwards(directed: &DirectedFinding) -> Option<String> {
     // A disk limits copies, and not the load of the examination.
     let is_disk = directed.finding.cause().is_some_and(Cause::is_disk);
     let of_copy = if is_disk { " for a copy" } else { "" };
+    // Pacing leaves the bucket in place.
+    let is_bucket = matches!(directed.finding.cause(), Some(Cause::Policer | Cause::Shaper));
     Some(match gain {
+        gain if is_bucket => {
+            format!("predicted with pacing: {predicted}, without losses; a higher rate gains up to {gain}")
+        }
         BitRate(0) => format!("predicted without this cause{of_copy}: the same goodput"),
         gain => format!("predicted without this cause{of_copy}: {predicted} (+{gain})"),
     })

@@ -58,7 +58,7 @@ pub(in crate::diagnose) fn captured_twice(figures: &Figures) -> Option<Finding> 
         ),
         remedy: on(
             "the capturing host",
-            "tcpdump -i eth0 -w FILE   # one interface instead of -i any, one mirror port",
+            "tcpdump -i INTERFACE -w FILE   # one interface instead of -i any, one mirror port",
         ),
         evidence: figures_map([("copies", json!(copies)), ("packets", json!(capture.packets))]),
     };
@@ -86,7 +86,7 @@ pub(in crate::diagnose) fn incomplete(figures: &Figures) -> Option<Finding> {
         share: 0.0,
         confidence: Confidence::High,
         summary,
-        remedy: on("the capturing host", "tcpdump -i eth0 -B 65536 -s 128 -w FILE host ADDRESS"),
+        remedy: on("the capturing host", "tcpdump -i INTERFACE -B 65536 -s 128 -w FILE host ADDRESS"),
         evidence: figures_map([
             ("missed_bytes", json!(capture.faults.missed.0)),
             ("pure_acknowledgements", json!(capture.faults.pure_acknowledgements)),

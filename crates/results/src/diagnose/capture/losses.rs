@@ -125,7 +125,7 @@ pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
         remedy: on(
             &capture.sender,
             format!(
-                "tc qdisc replace dev eth0 root fq maxrate {}   # or ask for a shaper",
+                "tc qdisc replace dev INTERFACE root fq maxrate {}   # INTERFACE: as in `ip route get ADDRESS`; or ask for a shaper",
                 rounded(BitRate((REMEDY_SHARE * fit.rate.as_f64()) as u64)).to_argument()
             ),
         ),

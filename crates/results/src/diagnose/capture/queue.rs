@@ -107,7 +107,10 @@ pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
         summary: format!("{burst} passed faster, then the rate was steady at {rate} and packets waited in a queue"),
         remedy: on(
             &capture.sender,
-            format!("tc qdisc replace dev eth0 root fq maxrate {}", rounded(rate).to_argument()),
+            format!(
+                "tc qdisc replace dev INTERFACE root fq maxrate {}   # INTERFACE: as in `ip route get ADDRESS`",
+                rounded(rate).to_argument()
+            ),
         ),
         evidence,
     };

@@ -12,6 +12,12 @@ use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::trains::MIN_DROPPED_EXCESS;
 use crate::evidence::figures::{Figures, TrainFigures, TrainPlateau};
+use crate::prediction::MSS_HEADERS;
+
+/// Header of Ethernet, which a queueing discipline counts too, bytes.
+const ETHERNET_HEADER: u32 = 14;
+/// MSS on Ethernet with timestamps, bytes.
+const USUAL_MSS: u32 = 1448;
 
 /// Maximum rate of a bucket as a share of the payload capacity. The line itself is the limit above it.
 pub(in crate::diagnose) const MAX_RATE_SHARE: f64 = 0.9;
@@ -184,14 +190,29 @@ fn data_delay(figures: &Figures) -> Option<Duration> {
     Some(risen)
 }
 
+/// Returns the goodput of a sender that paces its packets, with their headers, at a rate.
+fn paced_goodput(figures: &Figures, paced: BitRate) -> BitRate {
+    let mss = figures.streams.iter().map(|flow| flow.mss).max().filter(|mss| *mss > 0).unwrap_or(USUAL_MSS);
+    let payload = f64::from(mss) / f64::from(mss.saturating_add(MSS_HEADERS + ETHERNET_HEADER));
+    BitRate((paced.as_f64() * payload) as u64)
+}
+
 fn bucket(figures: &Figures, cause: Cause, summary: String, rate: BitRate, confidence: Confidence) -> Finding {
-    let interface = figures.sender.interface.as_ref().map_or("eth0", |interface| interface.name.as_str());
     let paced = rate_below(rate);
-    let remedy = Remedy {
-        command: format!("tc qdisc replace dev {interface} root fq maxrate {paced}   # or order a higher rate"),
-        host: Some(figures.sender.name.clone()),
+    let remedy = match &figures.sender.interface {
+        Some(interface) => Remedy {
+            command: format!(
+                "tc qdisc replace dev {} root fq maxrate {}   # or order a higher rate",
+                interface.name,
+                paced.to_argument()
+            ),
+            host: Some(figures.sender.name.clone()),
+        },
+        None => figures.repeat_command(&format!("--pacing {}", paced.to_argument())),
     };
+    // The gain is the goodput that the bucket costs. Pacing keeps the rate of the bucket, without losses.
     let mut finding = finding(figures, cause, summary, remedy, figures.possible_goodput());
+    finding.predicted = Some(paced_goodput(figures, paced));
     finding.confidence = Some(confidence);
     finding.evidence = figures_map([
         ("rate_bits_per_second", json!(rate.0)),

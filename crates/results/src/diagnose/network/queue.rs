@@ -77,7 +77,7 @@ pub(in crate::diagnose) fn short_queue(figures: &Figures) -> Option<Finding> {
     );
     let remedy = if is_bbr(figures) {
         let each = goodput.as_f64() / f64::from(figures.stream_count().max(1));
-        let paced = rate_below(BitRate(each as u64));
+        let paced = rate_below(BitRate(each as u64)).to_argument();
         figures.repeat_command(&format!("--pacing {paced}"))
     } else {
         figures.repeat_command("--congestion bbr")
