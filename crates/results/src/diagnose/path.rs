@@ -13,6 +13,7 @@ use super::{Cause, Finding, Remedy, figures_map, finding};
 use crate::evidence::LoadKind;
 use crate::evidence::figures::course::MAX_START_UP_ROUND_TRIPS;
 use crate::evidence::figures::{FULL_SHARE, Figures, HostFigures, SendTotals, StreamFigures};
+use crate::measure::TestDirection;
 
 /// Without a known capacity: goodput within this factor of the loss formula is limited by loss.
 pub(super) const FORMULA_FACTOR: f64 = 2.0;
@@ -344,7 +345,9 @@ pub(super) fn small_mtu(figures: &Figures) -> Option<Finding> {
     let remedy = match figures.probed_mtu {
         None => figures.repeat_command("--path"),
         Some(_) if by_tcp.is_some_and(|mtu| mtu <= path) => {
-            let command = format!("tracepath -n {}   # the hop after which pmtu falls", figures.receiver.name);
+            let is_far = figures.direction == TestDirection::Forward;
+            let receiver = if is_far { figures.far_network_name() } else { figures.receiver.name.as_str() };
+            let command = format!("tracepath -n {receiver}   # the hop after which pmtu falls");
             Remedy { command, host: Some(figures.sender.name.clone()) }
         }
         // TCP sends packets that are too large if it does not know the path MTU.
