@@ -82,12 +82,11 @@ fn measure_directory(
     limits: &mut Limits<'_>,
     report: &mut DiskReport,
 ) -> Result<(), TransferError> {
-    let written = match access.write {
-        true => write_scratch(directory, access, limits, report)?,
-        false => {
-            report.not_written = Some("this server or this ticket does not allow writing".to_owned());
-            None
-        }
+    let written = if access.write {
+        write_scratch(directory, access, limits, report)?
+    } else {
+        report.not_written = Some("this server or this ticket does not allow writing".to_owned());
+        None
     };
     if !access.read {
         report.not_read = Some("this ticket does not allow reading".to_owned());

@@ -82,8 +82,9 @@ fn confirmation(figures: &Figures, cause: Cause) -> String {
 }
 
 fn other_direction(figures: &Figures) -> String {
-    match figures.has_flag("reverse") {
-        true => figures.repeat_without("reverse").command,
-        false => figures.repeat_command("--reverse").command,
+    if figures.has_flag("reverse") {
+        figures.repeat_without("reverse").command
+    } else {
+        figures.repeat_command("--reverse").command
     }
 }

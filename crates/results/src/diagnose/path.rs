@@ -74,12 +74,11 @@ pub(super) fn loss(figures: &Figures) -> Option<Finding> {
     let congestion = figures.streams.first()?.sender_socket.congestion.clone();
     let bbr = congestion.starts_with("bbr");
     // BBR has no budget: each loss delays the data behind it.
-    let budget = match bbr {
-        true => 0.0,
-        false => {
-            let path = lossless.unwrap_or(PathProfile::new(target, figures.base_rtt));
-            congestion_loss_budget(&path, streams, congestion.parse().unwrap_or_default()).get()
-        }
+    let budget = if bbr {
+        0.0
+    } else {
+        let path = lossless.unwrap_or(PathProfile::new(target, figures.base_rtt));
+        congestion_loss_budget(&path, streams, congestion.parse().unwrap_or_default()).get()
     };
     let is_limited = match &lossless {
         Some(path) => figures.steady_goodput().as_f64() < FULL_SHARE * path.payload_capacity().as_f64(),
@@ -103,13 +102,14 @@ pub(super) fn loss(figures: &Figures) -> Option<Finding> {
         return None;
     }
     let [each, tolerated] = [lost.share, budget].map(|share| (1.0 / share.max(f64::MIN_POSITIVE)).round());
-    let tolerance = match bbr {
-        true => format!("{congestion} slows down at this loss"),
-        false => format!(
+    let tolerance = if bbr {
+        format!("{congestion} slows down at this loss")
+    } else {
+        format!(
             "{target} at {} with {congestion} tolerates at most 1 loss in {} segments",
             show_duration(figures.base_rtt),
             group_digits(tolerated)
-        ),
+        )
     };
     let summary = format!(
         "1 of {} segments was lost ({} segments, {:.3} %); {tolerance}; RTT {} under load: the queue did not overflow",
@@ -118,19 +118,7 @@ pub(super) fn loss(figures: &Figures) -> Option<Finding> {
         lost.share * 100.0,
         show_duration(figures.rtt_under_load()),
     );
-    let remedy = match figures.needed_in_flight().filter(|_| lost.share < BBR_LOSS_LIMIT) {
-        _ if !bbr && figures.is_tuned && has_bbr_by_default(figures) && !figures.has_flag("congestion") => {
-            figures.repeat_without("tuned")
-        }
-        _ if !bbr => figures.repeat_command("--congestion bbr"),
-        // Window for the data behind a lost segment while it is retransmitted.
-        Some(needed)
-            if figures.kind != LoadKind::Copy && !has_window(figures, needed.0.saturating_mul(BBR_WINDOW_BDPS)) =>
-        {
-            figures.repeat_command(&format!("--window {}", needed.0.saturating_mul(BBR_WINDOW_BDPS)))
-        }
-        _ => figures.repeat_command(&format!("--streams {}", streams.saturating_mul(2))),
-    };
+    let remedy = loss_remedy(figures, lost.share, bbr);
     let flow =
         tcp_model::FlowParameters { streams, congestion: Congestion::Bbr, ..tcp_model::FlowParameters::default() };
     let predicted = figures.path.map(|path| tcp_model::predict_steady(&path, &flow).goodput);
@@ -143,6 +131,24 @@ pub(super) fn loss(figures: &Figures) -> Option<Finding> {
         ("rtt_under_load_seconds", json!(figures.rtt_under_load().as_secs_f64())),
     ]);
     Some(finding)
+}
+
+/// Returns the remedy of a loss: BBR, then a window for the data behind a lost segment while it is retransmitted, then more
+/// streams.
+fn loss_remedy(figures: &Figures, lost_share: f64, bbr: bool) -> Remedy {
+    if !bbr && figures.is_tuned && has_bbr_by_default(figures) && !figures.has_flag("congestion") {
+        return figures.repeat_without("tuned");
+    }
+    if !bbr {
+        return figures.repeat_command("--congestion bbr");
+    }
+    let needed = figures.needed_in_flight().filter(|_| lost_share < BBR_LOSS_LIMIT);
+    match needed.map(|needed| needed.0.saturating_mul(BBR_WINDOW_BDPS)) {
+        Some(window) if figures.kind != LoadKind::Copy && !has_window(figures, window) => {
+            figures.repeat_command(&format!("--window {window}"))
+        }
+        _ => figures.repeat_command(&format!("--streams {}", figures.stream_count().max(1).saturating_mul(2))),
+    }
 }
 
 /// Returns true if the receivers of all streams offer a window of this size, bytes.
@@ -392,11 +398,10 @@ pub(super) fn congestion_control(figures: &Figures) -> Option<Finding> {
     }
     let requester = if by_plan { "chosen by the plan" } else { "requested" };
     let summary = format!("{requested} was {requester}, but {used} is in use on {}", figures.sender.name);
-    let command = match by_plan {
-        false => {
-            "ip route show table all | grep congctl   # a route's congctl overrides the request of a program".into()
-        }
-        true => format!("modprobe tcp_{requested}"),
+    let command = if by_plan {
+        format!("modprobe tcp_{requested}")
+    } else {
+        "ip route show table all | grep congctl   # a route's congctl overrides the request of a program".into()
     };
     let remedy = Remedy { command, host: Some(figures.sender.name.clone()) };
     let mut finding = finding(figures, Cause::CongestionControl, summary, remedy, predicted);

@@ -86,13 +86,14 @@ fn planned(load: &PlannedLoad) -> String {
         (Some(rate), Some(bytes)) => format!("at most {rate} and {}", bytes.decimal()),
         _ => "at the rate that the path carries (limit: --max-load)".to_owned(),
     };
-    let disks = match load.disks.is_zero() {
-        true => String::new(),
-        false => format!(
+    let disks = if load.disks.is_zero() {
+        String::new()
+    } else {
+        format!(
             "; disks: {} more, with a file of at most {} % of the free space",
             show_duration(rounded(load.disks)),
             100 / MAX_SHARE_OF_FREE
-        ),
+        )
     };
     format!("load: {bound}; TCP for {tcp} in each direction, then datagrams; total time about {total}{disks}")
 }
