@@ -261,7 +261,7 @@ pub(super) const RULES: &[Rule] = &[
                 "threshold, window or cwnd of the route or of earlier connections / BDP",
                 MaxShare(thresholds::MAX_THRESHOLD),
             ),
-            of("or MTU of the route in bytes", MaxCount(thresholds::MIN_ROUTE_MTU)),
+            of("or MTU of the route", MaxBytes(Bytes(thresholds::MIN_ROUTE_MTU))),
             of(
                 "or, without HyStart and without a loss: slow-start threshold / BDP",
                 MaxShare(thresholds::MAX_THRESHOLD),
