@@ -52,11 +52,9 @@ impl DiskPathError {
     pub fn hint(&self) -> Option<String> {
         match self {
             DiskPathError::OtherHost { server, .. } => Some(format!("--disk {server}:PATH")),
-            DiskPathError::TwoPaths(_) => Some("run `lfn doctor` once for each path".to_owned()),
+            DiskPathError::TwoPaths(_) => Some("give one --disk for each host".to_owned()),
             DiskPathError::Place(error) => error.hint(),
-            DiskPathError::Location(_) | DiskPathError::NoPath(_) => {
-                Some("--disk PATH for this host, --disk HOST:PATH for the server".to_owned())
-            }
+            DiskPathError::Location(_) | DiskPathError::NoPath(_) => Some("--disk /data".to_owned()),
         }
     }
 }

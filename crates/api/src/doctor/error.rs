@@ -1,7 +1,8 @@
 //! Reasons why an examination has no result.
 
+use std::borrow::Cow;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lfn_base::units::BitRate;
 use lfn_results::report::{CommandError, DoctorDocument, MAX_DOCTOR_BYTES, ReadError};
@@ -42,12 +43,17 @@ pub struct DoctorFailure {
 /// Reasons why an evidence file cannot be diagnosed.
 #[derive(Debug, thiserror::Error)]
 pub enum EvidenceError {
-    #[error("{}: {source}", .file.display())]
+    #[error("{}: {source}", shown_file(.file))]
     Read { file: PathBuf, source: io::Error },
-    #[error("{}: longer than {} MiB", .file.display(), MAX_DOCTOR_BYTES >> 20)]
+    #[error("{}: longer than {} MiB", shown_file(.file), MAX_DOCTOR_BYTES >> 20)]
     TooLong { file: PathBuf },
-    #[error("{}: {source}", .file.display())]
+    #[error("{}: {source}", shown_file(.file))]
     Content { file: PathBuf, source: ReadError },
+}
+
+/// Returns the name of a file for a message.
+fn shown_file(file: &Path) -> Cow<'_, str> {
+    if file == Path::new("-") { Cow::Borrowed("standard input") } else { file.to_string_lossy() }
 }
 
 impl EvidenceError {

@@ -59,7 +59,7 @@ impl DoctorPart {
             DoctorPart::Disk(_) => "a copy may be slower than the path",
             DoctorPart::Load(_) => "the limit of this direction is unknown",
             DoctorPart::Trains(_) | DoctorPart::BothTrains => {
-                "a policer, a shaper, random loss and a short queue look alike in this direction"
+                "a policer, a shaper, random loss and a short queue have the same signs"
             }
         }
     }

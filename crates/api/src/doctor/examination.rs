@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_base::units::BitRate;
 use lfn_measure::facts;
 use lfn_measure::path::{self, MtuTimeLimits};
 use lfn_measure::tester::{Test, TestError, TestProgress};
@@ -21,7 +22,7 @@ use lfn_session::dial::ServerConnection;
 use super::error::{DoctorError, DoctorFailure};
 use super::event::{DoctorEvent, DoctorPart};
 use super::options::{Cost, DoctorOptions, QUICK_HOLE_TIME, Schedule};
-use super::server::ExaminedServer;
+use super::server::{self, ExaminedServer};
 use super::trains::BeforeTrains;
 use crate::error_text::error_chain;
 use crate::test::TestVerbError;
@@ -80,8 +81,10 @@ impl Examination<'_> {
         let schedule = self.options.schedule(rtt);
         let far = self.origin.hosts.far.clone();
         (self.on_event)(&DoctorEvent::Planned { far: &far, rtt, load: &schedule.load });
-        let mut unseen = Vec::new();
-        let Surroundings { facts, path, without_datagrams } = self.hosts_and_path(rtt, &mut unseen);
+        let mut unseen: Vec<Unseen> = self.options.max_load.map(rates_above).into_iter().collect();
+        let hosts_and_path = self.hosts_and_path(rtt, &mut unseen);
+        let Surroundings { facts, path, without_datagrams } =
+            hosts_and_path.map_err(|error| failed(TestError::from(error)))?;
         let schedule = schedule.without_datagrams(self.options.quick && without_datagrams.is_some());
         let (mut loads, mut failure) = (Vec::new(), None);
         for (direction, loads_left) in [(TestDirection::Forward, 2), (TestDirection::Reverse, 1)] {
@@ -151,8 +154,9 @@ impl Examination<'_> {
         }
     }
 
-    /// Reads the facts of both hosts, and searches the path MTU of both directions at the same time.
-    fn hosts_and_path(&mut self, rtt: Duration, unseen: &mut Vec<Unseen>) -> Surroundings {
+    /// Reads the facts of both hosts, and searches the path MTU of both directions at the same time. The error is one that
+    /// each session of this server has.
+    fn hosts_and_path(&mut self, rtt: Duration, unseen: &mut Vec<Unseen>) -> Result<Surroundings, SessionError> {
         (self.on_event)(&DoctorEvent::Begin(DoctorPart::Facts));
         let usual = MtuTimeLimits { search: MTU_TIME, ..MtuTimeLimits::default() };
         let limits = match self.options.quick {
@@ -170,13 +174,17 @@ impl Examination<'_> {
         });
         let facts = match facts {
             Some(Ok(facts)) => Some(Box::new(facts)),
+            Some(Err(error)) if server::refuses_each_session(&error) => return Err(error),
             Some(Err(error)) => {
                 self.add_unseen(unseen, DoctorPart::Facts, &error);
                 self.server.check_after(&error);
                 None
             }
             // The panic of the thread has already been reported on stderr.
-            None => None,
+            None => {
+                self.report_unseen(unseen, DoctorPart::Facts.unseen("the thread of the facts failed".to_owned()));
+                None
+            }
         };
         unseen.extend(facts.iter().flat_map(|facts| unreadable(facts)));
         let without_datagrams = match &mtus {
@@ -184,7 +192,7 @@ impl Examination<'_> {
             _ => None,
         };
         let path = self.path_report(mtus, without_datagrams.as_deref(), unseen);
-        Surroundings { facts, path, without_datagrams }
+        Ok(Surroundings { facts, path, without_datagrams })
     }
 
     /// Returns the result of the search of the path MTU, and lists its failure.
@@ -336,17 +344,28 @@ impl Examination<'_> {
     }
 }
 
+/// Returns the entry of the rates that the limit of the load excludes.
+fn rates_above(max_load: BitRate) -> Unseen {
+    Unseen {
+        part: format!("rates above {max_load}"),
+        reason: "--max-load limits the load".to_owned(),
+        consequence: "a fault above this rate cannot be seen".to_owned(),
+    }
+}
+
 /// Returns the facts of both hosts that could not be read. The same reason at both hosts is one entry.
 fn unreadable(facts: &PerEnd<Option<HostFacts>>) -> Vec<Unseen> {
     let of = |end: &Option<HostFacts>| end.as_ref().map(|facts| facts.unreadable.clone()).unwrap_or_default();
     let (near, far) = (of(&facts.near), of(&facts.far));
     let (both, only_near): (Vec<String>, Vec<String>) = near.into_iter().partition(|reason| far.contains(reason));
-    let only_far = far.into_iter().filter(|reason| !both.contains(reason)).collect();
+    let only_far = far.into_iter().filter(|reason| !both.contains(reason));
     let entry = |host: &str, reason: String| Unseen {
         part: format!("facts of {host}"),
         reason,
         consequence: UNREADABLE.to_owned(),
     };
+    let no_far = facts.far.is_none().then(|| facts::EARLIER_VERSION.to_owned());
+    let only_far = only_far.chain(no_far).collect();
     let hosts = [("both hosts", both.clone()), ("near", only_near), ("far", only_far)];
     hosts.into_iter().flat_map(|(host, reasons)| reasons.into_iter().map(move |reason| entry(host, reason))).collect()
 }

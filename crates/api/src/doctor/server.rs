@@ -8,11 +8,22 @@ use lfn_measure::tester::{self, Test, TestError, TestProgress};
 use lfn_results::evidence::Evidence;
 use lfn_session::SessionError;
 use lfn_session::dial::Target;
+use lfn_session::wire::RefusalCode;
 
 /// Maximum time to connect, with the handshake. A handshake with two lost packets takes 3 s and a few round trips.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time without a message of a running load. Longer outages end the load.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Returns true for an error that each session of this client has: a wrong key or token, or another version of lfn or TLS.
+pub(super) fn refuses_each_session(error: &SessionError) -> bool {
+    let codes = [RefusalCode::WrongToken, RefusalCode::ExpiredToken, RefusalCode::Protocol];
+    match error {
+        SessionError::WrongFingerprint { .. } | SessionError::Tls { .. } => true,
+        SessionError::Refused(refusal) => codes.contains(&refusal.code),
+        _ => false,
+    }
+}
 
 /// Server of an examination.
 pub(super) struct ExaminedServer {

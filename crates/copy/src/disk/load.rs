@@ -151,7 +151,7 @@ impl Load<'_> {
         }
         let bytes = Bytes(shared.moved.load(Ordering::Relaxed));
         if bytes.0 == 0 {
-            let text = format!("no block within {}", show_duration(limits.time));
+            let text = format!("no block of {DEFAULT_BLOCK} finished within {}", show_duration(limits.time));
             return Err(LoadError::File(io::Error::other(text)));
         }
         Ok(DiskRate { file_bytes: self.size.min(bytes), ..DiskRate::new(method, bytes, begun.elapsed(), &rates) })

@@ -73,9 +73,9 @@ pub fn measure_local(path: PathBuf, time: Duration, stop: &Arc<AtomicBool>) -> R
     let ended = Arc::new(AtomicBool::new(false));
     let (stopped, given_up) = (stop.clone(), ended.clone());
     let work = move || {
-        let mut check = || match stopped.load(Ordering::Relaxed) || given_up.load(Ordering::Relaxed) {
-            true => Err(TransferError::Interrupted),
-            false => Ok(()),
+        let mut check = || {
+            let ends = stopped.load(Ordering::Relaxed) || given_up.load(Ordering::Relaxed);
+            if ends { Err(TransferError::Interrupted) } else { Ok(()) }
         };
         let mut limits = Limits { time, limiter: RateLimiter::unlimited(), max_bytes: None, check: &mut check };
         // The receiver may have given up.

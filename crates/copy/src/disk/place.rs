@@ -82,12 +82,11 @@ fn measure_directory(
     limits: &mut Limits<'_>,
     report: &mut DiskReport,
 ) -> Result<(), TransferError> {
-    let written = match access.write {
-        true => write_scratch(directory, access, limits, report)?,
-        false => {
-            report.not_written = Some("this server or this ticket does not allow writing".to_owned());
-            None
-        }
+    let written = if access.write {
+        write_scratch(directory, access, limits, report)?
+    } else {
+        report.not_written = Some("this server or this ticket does not allow writing".to_owned());
+        None
     };
     if !access.read {
         report.not_read = Some("this ticket does not allow reading".to_owned());
@@ -146,7 +145,8 @@ fn read_existing(file: &File, limits: &mut Limits<'_>, report: &mut DiskReport) 
     let stat = fstat(file).map_err(failed)?;
     let size = Bytes(whole_blocks(stat.st_size as u64));
     if size < MIN_FILE {
-        report.not_read = Some(format!("the file has {}, and the minimum is {MIN_FILE}", Bytes(stat.st_size as u64)));
+        report.not_read =
+            Some(format!("the file has {} ({} needed)", Bytes(stat.st_size as u64).decimal(), MIN_FILE.decimal()));
     } else if is_sparse(&stat) {
         report.not_read =
             Some("the file has holes or is compressed, so the rate would not be that of the disk".to_owned());
@@ -178,10 +178,14 @@ fn file_size(free: Option<Bytes>, max_bytes: Option<Bytes>) -> Result<Bytes, Str
     let size = Bytes(whole_blocks(free.0 / MAX_SHARE_OF_FREE)).min(MAX_FILE);
     if size < MIN_FILE {
         let needed = Bytes(MIN_FILE.0 * MAX_SHARE_OF_FREE);
-        return Err(format!("{} free, and a file of a tenth of the free space needs {needed}", free.decimal()));
+        return Err(format!("{} free, {} needed", free.decimal(), needed.decimal()));
     }
     match max_bytes {
-        Some(max) if max < MIN_FILE => Err("too little is left of the byte quota of this client".to_owned()),
+        Some(max) if max < MIN_FILE => Err(format!(
+            "the byte quota of this client permits a file of {} ({} needed)",
+            max.decimal(),
+            MIN_FILE.decimal()
+        )),
         _ => Ok(size),
     }
 }

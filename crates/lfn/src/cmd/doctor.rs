@@ -41,16 +41,16 @@ pub struct DoctorArgs {
     /// Set the capacity of the slowest link of the path, to predict the goodput
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, conflicts_with = "from")]
     rate: Option<String>,
-    /// Measure the disk of PATH too: of this host, or of the server as HOST:PATH; twice for both
+    /// Also measure the disk of PATH, or of HOST:PATH on the server (give the flag once for each host)
     ///
-    /// Reads and writes about 5 s each, after the loads and in addition to their time, as `lfn copy` reads and writes. A directory
-    /// gets a file without a name, of at most a tenth of the free space and 4 GiB. An existing file is only read.
+    /// Reads and writes for 5 s each (2 s with --quick), after the loads and in addition to their time. A directory gets an unnamed
+    /// file of at most a tenth of the free space, and at most 4 GiB. An existing file is only read.
     #[arg(long, value_name = "PATH", conflicts_with = "from")]
     disk: Vec<OsString>,
     /// Diagnose the evidence of FILE again, without a network; - reads standard input
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Replace addresses and names of hosts in the result, so that it can be published
+    /// Replace addresses, names, users, files and tickets in the result before you publish it
     #[arg(long)]
     mask: bool,
     /// List all findings with their thresholds, evidence and sources, and exit
@@ -70,8 +70,8 @@ const EXAMPLES: &str = "Examples:
   lfn doctor --from evidence.json
   lfn emulate --rtt 100ms --rate 50mbit --loss 1% -- lfn doctor far
 
-Exit codes: 0 examined, with or without findings; 1 the server was not reached, no load had a result, or the \
-file of --from is no evidence; 2 usage; 130 \
+Exit codes: 0 examined, with or without findings; 1 the server was not reached, no load had a result, or the file of \
+--from cannot be read; 2 usage; 130 \
 interrupted: the first Ctrl-C ends the load and prints the result so far, the second Ctrl-C ends the command.";
 
 /// Runs `lfn doctor` and returns its exit code.

@@ -12,13 +12,12 @@ use lfn_session::{Control, SessionError, queue};
 
 use super::{Ends, of_this_host};
 
-/// Sentence about a server that does not know the request.
-const EARLIER_VERSION: &str = "facts of the server: its version of lfn does not report them";
+/// Reason for the missing facts of a server that does not know the request.
+pub const EARLIER_VERSION: &str = "lfn on the server is too old to report facts";
 
 /// Reads the facts of this host and of a server, with the interfaces and the routes between them.
 ///
-/// The facts of the server are `None` if its version of lfn does not report them. [`HostFacts::unreadable`] of this host
-/// then has a sentence about this.
+/// The facts of the server are `None` if its version of lfn does not report them ([`EARLIER_VERSION`]).
 pub fn of_both_ends(target: &Target) -> Result<PerEnd<Option<HostFacts>>, SessionError> {
     let connection = ServerConnection::connect(target)?;
     let ends = Ends::of(&**connection.handle());
@@ -31,10 +30,7 @@ pub fn of_both_ends(target: &Target) -> Result<PerEnd<Option<HostFacts>>, Sessio
             Err(error) => return Err(error),
         };
         // A panic of the thread has already been reported on stderr.
-        let mut near = near.join().unwrap_or_default();
-        if far.is_none() {
-            near.unreadable.push(EARLIER_VERSION.into());
-        }
+        let near = near.join().unwrap_or_default();
         Ok(PerEnd { near: Some(near), far })
     })
 }

@@ -11,7 +11,7 @@ mod server;
 mod settings;
 mod sources;
 
-pub use client::{is_answered, of_both_ends};
+pub use client::{EARLIER_VERSION, is_answered, of_both_ends};
 pub use reader::of_this_host;
 pub use server::serve;
 

@@ -69,7 +69,9 @@ fn read(sources: Sources, steps: &'static [Step], timeout: Duration) -> HostFact
         Ok(Err(RecvTimeoutError::Timeout)) => {
             facts.unreadable.push(format!("{step}: no answer from the kernel within {} s", timeout.as_secs_f64()));
         }
-        Ok(Err(RecvTimeoutError::Disconnected)) => facts.unreadable.push(format!("{step}: the reading failed")),
+        Ok(Err(RecvTimeoutError::Disconnected)) => {
+            facts.unreadable.push(format!("{step}: the reading thread failed (its message is on stderr)"))
+        }
         Err(error) => facts.unreadable.push(format!("{step}: {}", reason(&error))),
     }
     facts.unreadable.truncate(MAX_UNREADABLE);

@@ -95,7 +95,7 @@ pub enum Cause {
     HalfDuplex,
     /// Other traffic fills a queue of the path.
     SharedPath,
-    /// The load has too many streams.
+    /// The load has too many or too few streams.
     StreamCount,
     /// A host has too little memory for the buffers of TCP.
     Memory,
@@ -220,9 +220,9 @@ pub const CAUSES: [CauseEntry; 51] = [
         Cause::LostConnection,
         "lost connection",
         "a lost connection",
-        "the connection was lost for a part of the time",
+        "the connection is lost for a part of the time",
     ),
-    entry(Cause::Outage, "outage", "an outage", "nothing arrived for a part of the time, and the connection survived"),
+    entry(Cause::Outage, "outage", "an outage", "nothing arrives for a part of the time, and the connection survives"),
     entry(
         Cause::LockStep,
         "lock-step",
@@ -272,7 +272,7 @@ pub const CAUSES: [CauseEntry; 51] = [
         Cause::Reordering,
         "reordering",
         "reordering on the path",
-        "packets arrive in another order than they were sent",
+        "packets arrive after packets that were sent later",
     ),
     entry(Cause::Duplicates, "duplicate delivery", "duplicate delivery", "the network delivers packets twice"),
     entry(Cause::SilentPeer, "silent peer", "a silent peer", "the receiver stops answering"),
@@ -282,12 +282,7 @@ pub const CAUSES: [CauseEntry; 51] = [
         "an MTU black hole",
         "large packets vanish without a message, and small ones arrive",
     ),
-    entry(
-        Cause::ReturnPath,
-        "return path",
-        "the return path",
-        "acknowledgements are lost or wait in a queue on their way back",
-    ),
+    entry(Cause::ReturnPath, "return path", "the return path", "acknowledgements are lost, or wait in a queue"),
     entry(Cause::EcnMarks, "ECN marks", "ECN marks", "the path marks packets with congestion experienced (ECN)"),
     entry(
         Cause::EcnBleached,
@@ -315,14 +310,14 @@ pub const CAUSES: [CauseEntry; 51] = [
         Cause::StreamCount,
         "stream count",
         "the number of streams",
-        "so many streams share the path that the window of each is too small",
+        "the streams are too many for the windows of the path, or too few for its loss",
     ),
     entry(Cause::Memory, "memory", "the memory of a host", "a host has too little memory for the buffers of TCP"),
     entry(
         Cause::CapturedTwice,
         "captured twice",
         "packets that were captured twice",
-        "packets stand in the capture twice",
+        "the capture has each packet twice",
     ),
     entry(
         Cause::IncompleteCapture,

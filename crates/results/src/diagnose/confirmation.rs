@@ -32,7 +32,7 @@ fn usual_confidence(cause: Cause) -> Confidence {
 /// Returns the step that would increase the confidence in a cause.
 fn confirmation(figures: &Figures, cause: Cause) -> String {
     let repeat = |flags: &str| figures.repeat_command(flags).command;
-    let trains = "datagrams at rates below and above the goodput show the cause";
+    let trains = "send datagrams below and above the goodput";
     match cause {
         Cause::Policer | Cause::Shaper | Cause::ShortQueue if figures.trains.is_none() => {
             format!("{trains}: {}", repeat("--udp --ramp"))
@@ -43,7 +43,8 @@ fn confirmation(figures: &Figures, cause: Cause) -> String {
                 repeat("--udp --ramp --ramp-step-time 2s")
             )
         }
-        Cause::Loss | Cause::RandomLoss | Cause::LossBursts => {
+        // The trains have sent datagrams at these rates.
+        Cause::Loss | Cause::RandomLoss | Cause::LossBursts if figures.trains.is_none() => {
             let half = figures.steady_goodput().0 / 2 / 1000 * 1000;
             let rate = BitRate(half.max(8000)).to_argument();
             format!(
@@ -51,7 +52,7 @@ fn confirmation(figures: &Figures, cause: Cause) -> String {
                 repeat(&format!("--udp --pacing {rate}"))
             )
         }
-        Cause::Reordering | Cause::Duplicates | Cause::Jitter | Cause::Retransmissions => {
+        Cause::Reordering | Cause::Duplicates | Cause::Jitter | Cause::Retransmissions if figures.trains.is_none() => {
             let quarter = figures.steady_goodput().0 / 4 / 1000 * 1000;
             let rate = BitRate(quarter.max(8000)).to_argument();
             format!(
@@ -59,23 +60,20 @@ fn confirmation(figures: &Figures, cause: Cause) -> String {
                 repeat(&format!("--udp --pacing {rate}"))
             )
         }
-        Cause::ReturnPath => {
+        // An examination with trains has loaded both directions.
+        Cause::ReturnPath if figures.trains.is_none() => {
             format!("a test in the other direction loads the return path: {}", other_direction(figures))
         }
         Cause::Outage => {
-            format!("a longer test with short intervals shows more of them: {}", repeat("--time 60 --interval 100ms"))
+            format!("a longer test with short intervals shows more outages: {}", repeat("--time 60 --interval 100ms"))
         }
         Cause::Queueing | Cause::SharedPath => {
             format!("probes during the load show the delay: {}", repeat("--latency"))
         }
-        Cause::Proxy | Cause::Unexplained => format!("the hops of the path show more: {}", repeat("--path")),
+        Cause::Proxy | Cause::Unexplained => format!("list the hops of the path: {}", repeat("--path")),
         Cause::EarlyExit | Cause::RouteMetrics | Cause::CongestionControl => {
-            format!(
-                "the same test with another congestion control does not have this limit: {}",
-                repeat("--congestion bbr")
-            )
+            format!("compare with bbr, which this limit does not affect: {}", repeat("--congestion bbr"))
         }
-        Cause::StreamCount => format!("compare with fewer streams: {}", repeat("--streams 4")),
         Cause::Competing | Cause::SlowReader | Cause::SlowWriter => {
             format!("repeat the test while no other program runs: {}", repeat(""))
         }
@@ -84,8 +82,9 @@ fn confirmation(figures: &Figures, cause: Cause) -> String {
 }
 
 fn other_direction(figures: &Figures) -> String {
-    match figures.has_flag("reverse") {
-        true => figures.repeat_without("reverse").command,
-        false => figures.repeat_command("--reverse").command,
+    if figures.has_flag("reverse") {
+        figures.repeat_without("reverse").command
+    } else {
+        figures.repeat_command("--reverse").command
     }
 }

@@ -39,7 +39,7 @@ impl Cause {
             Reordering => &[LOSSES, &[Retransmissions, Jitter, EarlyExit]],
             // HyStart takes a longer delay for a queue.
             Jitter => &[&[EarlyExit, Queueing, Retransmissions]],
-            // Others fill the queue, so it drops packets at any rate.
+            // Other traffic fills the queue, so the queue drops packets at any rate of the test.
             SharedPath => &[LOSSES, &[Queueing, Retransmissions, ReturnPath]],
             EcnMarks => &[&[CongestionControl, Shaper, SharedPath]],
             // The queue of the acknowledgements delays the data, too.
@@ -53,9 +53,9 @@ impl Cause {
             SilentPeer => &[&[Timeouts, RandomLoss, LossBursts, Outage]],
             // Copies look like retransmissions, and missing packets like losses.
             CapturedTwice => &[&[Duplicates]],
-            // A bucket drops bursts of packets, and slow start overshoots it.
+            // A bucket drops bursts of packets, and slow start sends more than the bucket holds.
             ShortQueue | Shaper => &[LOSS_SIGNS, QUEUES, &[EarlyExit, CongestionControl]],
-            // Its drops end without a queue, so a constant rate is that of the policer.
+            // A policer has no queue: a constant rate without delay is the rate of the policer.
             Policer => &[LOSS_SIGNS, QUEUES, &[EarlyExit, CongestionControl, Shaper]],
             _ => &[],
         }

@@ -140,7 +140,7 @@ impl<'a> Shortfall<'a> {
         let explains_most = (is_path_limited || bottleneck == CopyBottleneck::Cpu)
             && 1.0 - connected >= MIN_DISCONNECTED_SHARE * missing;
         // The times of the answers show when the path is interrupted.
-        let remedy = Remedy { command: format!("ping -D {}", self.figures.far), host: None };
+        let remedy = Remedy { command: format!("ping -D {}", self.figures.far_network_name()), host: None };
         if was_fast_while_connected || explains_most {
             let rest = match was_fast_while_connected {
                 true => "apart from that, the copy was as fast as predicted",

@@ -55,9 +55,10 @@ fn copy_rate(figures: &Figures) -> BitRate {
 
 fn slow(figures: &Figures, cause: Cause) -> Option<Finding> {
     let is_source = cause == Cause::SourceDisk;
-    let (host, other, other_cause) = match is_source {
-        true => (&figures.sender, &figures.receiver, Cause::DestinationDisk),
-        false => (&figures.receiver, &figures.sender, Cause::SourceDisk),
+    let (host, other, other_cause) = if is_source {
+        (&figures.sender, &figures.receiver, Cause::DestinationDisk)
+    } else {
+        (&figures.receiver, &figures.sender, Cause::SourceDisk)
     };
     let rate = rate_of(host, cause)?;
     let goodput = figures.steady_goodput();

@@ -49,7 +49,7 @@ pub(super) fn outage(figures: &Figures) -> Option<Finding> {
     let without = BitRate((figures.goodput.as_f64() / (1.0 - share).max(0.01)) as u64);
     let predicted = figures.possible_goodput().map_or(without, |possible| possible.min(without));
     // The times of the answers show when the path is interrupted.
-    let remedy = Remedy { command: format!("ping -D {}", figures.far), host: None };
+    let remedy = Remedy { command: format!("ping -D {}", figures.far_network_name()), host: None };
     let mut finding = finding(figures, Cause::Outage, summary, remedy, Some(predicted));
     // The gain is over the whole test: the steady part may not contain the outage.
     finding.gain = Some(BitRate(predicted.0.saturating_sub(figures.goodput.0)));

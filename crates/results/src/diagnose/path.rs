@@ -13,6 +13,7 @@ use super::{Cause, Finding, Remedy, figures_map, finding};
 use crate::evidence::LoadKind;
 use crate::evidence::figures::course::MAX_START_UP_ROUND_TRIPS;
 use crate::evidence::figures::{FULL_SHARE, Figures, HostFigures, SendTotals, StreamFigures};
+use crate::measure::TestDirection;
 
 /// Without a known capacity: goodput within this factor of the loss formula is limited by loss.
 pub(super) const FORMULA_FACTOR: f64 = 2.0;
@@ -73,12 +74,11 @@ pub(super) fn loss(figures: &Figures) -> Option<Finding> {
     let congestion = figures.streams.first()?.sender_socket.congestion.clone();
     let bbr = congestion.starts_with("bbr");
     // BBR has no budget: each loss delays the data behind it.
-    let budget = match bbr {
-        true => 0.0,
-        false => {
-            let path = lossless.unwrap_or(PathProfile::new(target, figures.base_rtt));
-            congestion_loss_budget(&path, streams, congestion.parse().unwrap_or_default()).get()
-        }
+    let budget = if bbr {
+        0.0
+    } else {
+        let path = lossless.unwrap_or(PathProfile::new(target, figures.base_rtt));
+        congestion_loss_budget(&path, streams, congestion.parse().unwrap_or_default()).get()
     };
     let is_limited = match &lossless {
         Some(path) => figures.steady_goodput().as_f64() < FULL_SHARE * path.payload_capacity().as_f64(),
@@ -102,13 +102,14 @@ pub(super) fn loss(figures: &Figures) -> Option<Finding> {
         return None;
     }
     let [each, tolerated] = [lost.share, budget].map(|share| (1.0 / share.max(f64::MIN_POSITIVE)).round());
-    let tolerance = match bbr {
-        true => format!("{congestion} slows down at this loss"),
-        false => format!(
+    let tolerance = if bbr {
+        format!("{congestion} slows down at this loss")
+    } else {
+        format!(
             "{target} at {} with {congestion} tolerates at most 1 loss in {} segments",
             show_duration(figures.base_rtt),
             group_digits(tolerated)
-        ),
+        )
     };
     let summary = format!(
         "1 of {} segments was lost ({} segments, {:.3} %); {tolerance}; RTT {} under load: the queue did not overflow",
@@ -117,19 +118,7 @@ pub(super) fn loss(figures: &Figures) -> Option<Finding> {
         lost.share * 100.0,
         show_duration(figures.rtt_under_load()),
     );
-    let remedy = match figures.needed_in_flight().filter(|_| lost.share < BBR_LOSS_LIMIT) {
-        _ if !bbr && figures.is_tuned && has_bbr_by_default(figures) && !figures.has_flag("congestion") => {
-            figures.repeat_without("tuned")
-        }
-        _ if !bbr => figures.repeat_command("--congestion bbr"),
-        // Window for the data behind a lost segment while it is retransmitted.
-        Some(needed)
-            if figures.kind != LoadKind::Copy && !has_window(figures, needed.0.saturating_mul(BBR_WINDOW_BDPS)) =>
-        {
-            figures.repeat_command(&format!("--window {}", needed.0.saturating_mul(BBR_WINDOW_BDPS)))
-        }
-        _ => figures.repeat_command(&format!("--streams {}", streams.saturating_mul(2))),
-    };
+    let remedy = loss_remedy(figures, lost.share, bbr);
     let flow =
         tcp_model::FlowParameters { streams, congestion: Congestion::Bbr, ..tcp_model::FlowParameters::default() };
     let predicted = figures.path.map(|path| tcp_model::predict_steady(&path, &flow).goodput);
@@ -142,6 +131,24 @@ pub(super) fn loss(figures: &Figures) -> Option<Finding> {
         ("rtt_under_load_seconds", json!(figures.rtt_under_load().as_secs_f64())),
     ]);
     Some(finding)
+}
+
+/// Returns the remedy of a loss: BBR, then a window for the data behind a lost segment while it is retransmitted, then more
+/// streams.
+fn loss_remedy(figures: &Figures, lost_share: f64, bbr: bool) -> Remedy {
+    if !bbr && figures.is_tuned && has_bbr_by_default(figures) && !figures.has_flag("congestion") {
+        return figures.repeat_without("tuned");
+    }
+    if !bbr {
+        return figures.repeat_command("--congestion bbr");
+    }
+    let needed = figures.needed_in_flight().filter(|_| lost_share < BBR_LOSS_LIMIT);
+    match needed.map(|needed| needed.0.saturating_mul(BBR_WINDOW_BDPS)) {
+        Some(window) if figures.kind != LoadKind::Copy && !has_window(figures, window) => {
+            figures.repeat_command(&format!("--window {window}"))
+        }
+        _ => figures.repeat_command(&format!("--streams {}", figures.stream_count().max(1).saturating_mul(2))),
+    }
 }
 
 /// Returns true if the receivers of all streams offer a window of this size, bytes.
@@ -344,7 +351,9 @@ pub(super) fn small_mtu(figures: &Figures) -> Option<Finding> {
     let remedy = match figures.probed_mtu {
         None => figures.repeat_command("--path"),
         Some(_) if by_tcp.is_some_and(|mtu| mtu <= path) => {
-            let command = format!("tracepath -n {}   # the hop after which pmtu falls", figures.receiver.name);
+            let is_far = figures.direction == TestDirection::Forward;
+            let receiver = if is_far { figures.far_network_name() } else { figures.receiver.name.as_str() };
+            let command = format!("tracepath -n {receiver}   # the hop after which pmtu falls");
             Remedy { command, host: Some(figures.sender.name.clone()) }
         }
         // TCP sends packets that are too large if it does not know the path MTU.
@@ -389,11 +398,10 @@ pub(super) fn congestion_control(figures: &Figures) -> Option<Finding> {
     }
     let requester = if by_plan { "chosen by the plan" } else { "requested" };
     let summary = format!("{requested} was {requester}, but {used} is in use on {}", figures.sender.name);
-    let command = match by_plan {
-        false => {
-            "ip route show table all | grep congctl   # a route's congctl overrides the request of a program".into()
-        }
-        true => format!("modprobe tcp_{requested}"),
+    let command = if by_plan {
+        format!("modprobe tcp_{requested}")
+    } else {
+        "ip route show table all | grep congctl   # a route's congctl overrides the request of a program".into()
     };
     let remedy = Remedy { command, host: Some(figures.sender.name.clone()) };
     let mut finding = finding(figures, Cause::CongestionControl, summary, remedy, predicted);

@@ -136,7 +136,10 @@ fn tcp_verdict(figures: &Figures, findings: &[Finding], predicted: Option<(&Pred
         return Verdict::new(VerdictLimit::AbovePrediction, summary);
     }
     if is_limited_by_pacing(figures, goodput) {
-        return Verdict::new(VerdictLimit::RequestedRate, "limited by the requested pacing (--pacing)");
+        return Verdict::new(
+            VerdictLimit::RequestedRate,
+            "limited by the requested pacing (--pacing, or --max-load of lfn doctor)",
+        );
     }
     let others = if findings.is_empty() { " (no other bottleneck found)" } else { "" };
     match (figures.path, predicted.map(|(predicted, _)| predicted.limit)) {

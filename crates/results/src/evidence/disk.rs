@@ -101,7 +101,7 @@ pub struct DiskRate {
     /// Median rate of the intervals.
     #[serde(rename = "median_bits_per_second")]
     pub median: BitRate,
-    /// Rate of the slowest interval.
+    /// Rate of the slowest interval, without the final flush of a write: may be above the mean rate.
     #[serde(rename = "min_bits_per_second")]
     pub min: BitRate,
     /// Number of whole intervals, or 1.

@@ -16,7 +16,7 @@ use super::{InterfaceCounters, Qdisc};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct HostFacts {
-    /// Release of the kernel.
+    /// Release of the kernel (`/proc/sys/kernel/osrelease`).
     pub release: String,
     /// Effective user is root, so that remedies need no further rights.
     pub is_root: bool,
@@ -39,7 +39,7 @@ pub struct HostFacts {
     /// Number of processors that this process may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processors: Option<u32>,
-    /// Model of the processors.
+    /// Model of the first processor (`model name` in `/proc/cpuinfo`, or its equivalent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor_model: Option<String>,
     /// Frequency governor of the processors (`performance`, `powersave`).
@@ -48,7 +48,7 @@ pub struct HostFacts {
     /// Clock source of the kernel (`tsc`, `kvm-clock`, `hpet`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_source: Option<String>,
-    /// Memory of the host.
+    /// Physical memory of the host (`MemTotal`).
     #[serde(default, rename = "memory_bytes", skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
     /// Memory that programs can still get (`MemAvailable`).
@@ -77,7 +77,7 @@ pub struct InterfaceFacts {
     /// Type of an interface without hardware: `veth`, `bridge`, `wireguard`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Driver of the device.
+    /// Driver of the device, as `ethtool -i` shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// MTU, in bytes of the IP packet.

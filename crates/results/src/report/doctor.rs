@@ -94,7 +94,7 @@ pub struct DirectedFinding {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Unseen {
-    /// The part: `path MTU`, `datagrams, near to far`.
+    /// Name of the part: `path MTU`, `datagrams from near to far`.
     pub part: String,
     /// Reason in one sentence.
     pub reason: String,

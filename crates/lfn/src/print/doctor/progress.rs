@@ -83,18 +83,19 @@ impl DoctorProgress {
 fn planned(load: &PlannedLoad) -> String {
     let (tcp, total) = (show_duration(rounded(load.tcp)), show_duration(rounded(load.total)));
     let bound = match (load.max_rate, load.max_bytes()) {
-        (Some(rate), Some(bytes)) => format!("at most {rate}, {} in total", bytes.decimal()),
-        _ => "as much as the path carries (--max-load limits this)".to_owned(),
+        (Some(rate), Some(bytes)) => format!("at most {rate} and {}", bytes.decimal()),
+        _ => "at the rate that the path carries (limit: --max-load)".to_owned(),
     };
-    let disks = match load.disks.is_zero() {
-        true => String::new(),
-        false => format!(
-            "; then {} of reads and writes of the disks, with a file of at most {} % of the free space",
+    let disks = if load.disks.is_zero() {
+        String::new()
+    } else {
+        format!(
+            "; disks: {} more, with a file of at most {} % of the free space",
             show_duration(rounded(load.disks)),
             100 / MAX_SHARE_OF_FREE
-        ),
+        )
     };
-    format!("load for {tcp} in each direction, then short trains of datagrams, {bound}; about {total} in all{disks}")
+    format!("load: {bound}; TCP for {tcp} in each direction, then datagrams; total time about {total}{disks}")
 }
 
 fn rounded(time: std::time::Duration) -> std::time::Duration {

@@ -27,11 +27,11 @@ pub fn page(document: &DoctorDocument) -> String {
     for (number, finding) in document.findings.iter().enumerate() {
         add_finding(&mut page, number + 1, finding, document);
     }
-    if !document.hidden.is_empty() {
-        page.commands(wrap(&hidden(document), columns()));
+    for line in hidden(document) {
+        page.commands(wrap(&line, columns()));
     }
-    for unseen in &document.unseen {
-        page.commands(wrap(&unseen_line(unseen), columns()));
+    for parts in document.unseen.chunk_by(|a, b| a.part == b.part && a.consequence == b.consequence) {
+        page.commands(wrap(&unseen_line(parts), columns()));
     }
     for line in missing(document) {
         page.commands(wrap(&line, columns()));
@@ -39,12 +39,11 @@ pub fn page(document: &DoctorDocument) -> String {
     page.text().trim_end().to_owned() + "\n"
 }
 
-/// Returns the line of a part without a result. Missing facts of a host have the same consequence, which is not repeated.
-fn unseen_line(unseen: &Unseen) -> String {
-    match unseen.part.strip_prefix("facts of ") {
-        Some(host) => format!("not read on {host}: {}", unseen.reason),
-        None => format!("not examined: {}. {}. Therefore {}.", unseen.part, unseen.reason, unseen.consequence),
-    }
+/// Returns the line of a part without a result, with all reasons for it.
+fn unseen_line(entries: &[Unseen]) -> String {
+    let Some(Unseen { part, consequence, .. }) = entries.first() else { return String::new() };
+    let reasons: Vec<&str> = entries.iter().map(|unseen| unseen.reason.as_str()).collect();
+    format!("not examined: {part} ({}); {consequence}", reasons.join("; "))
 }
 
 /// Returns the line of a direction: its goodput, the possible goodput, and the limit.
@@ -70,7 +69,7 @@ fn disk_line(host: &str, disk: &DiskEvidence) -> String {
     let rate = |name: &str, rate: &Option<DiskRate>| match rate {
         Some(rate) => {
             let DiskRate { rate, median, min, method, .. } = rate;
-            format!("{name} {rate} (median {median}, minimum {min}, {})", method.name())
+            format!("{name} {rate} (intervals: median {median}, minimum {min}; {})", method.name())
         }
         None => format!("{name} not measured"),
     };
@@ -96,16 +95,29 @@ fn add_finding(page: &mut Page, number: usize, directed: &DirectedFinding, docum
     let title = format!("{number}. {} ({}{confidence})", finding.name, directions.join(" and "));
     page.commands(wrap(&title, columns()));
     page.commands(indented(&finding.summary));
-    if !finding.remedy.command.is_empty() && !is_quiet() {
-        page.commands([format!("hint: {}", finding.remedy)]);
+    let same = document.findings[..number - 1]
+        .iter()
+        .position(|other| !finding.remedy.command.is_empty() && other.finding.remedy == finding.remedy);
+    match same {
+        // One remedy has one gain.
+        Some(other) => page.commands(indented(&format!("same hint and prediction as finding {}", other + 1))),
+        None => add_remedy(page, directed),
+    }
+    if let Some(confirmation) = &finding.confirmation {
+        page.commands(indented(&format!("to confirm: {confirmation}")));
+    }
+    page.gap();
+}
+
+/// Adds the remedy of a finding, and the goodput that is predicted with it.
+fn add_remedy(page: &mut Page, directed: &DirectedFinding) {
+    let remedy = &directed.finding.remedy;
+    if !remedy.command.is_empty() && !is_quiet() {
+        page.commands([format!("hint: {remedy}")]);
     }
     if let Some(afterwards) = afterwards(directed) {
         page.commands(indented(&afterwards));
     }
-    if let Some(confirmation) = &finding.confirmation {
-        page.commands(indented(&format!("more certain: {confirmation}")));
-    }
-    page.gap();
 }
 
 /// Returns the goodput that is predicted without the cause.
@@ -129,11 +141,16 @@ fn indented(text: &str) -> impl Iterator<Item = String> {
     wrap(text, columns().saturating_sub(INDENT.len())).into_iter().map(|line| format!("{INDENT}{line}"))
 }
 
-fn hidden(document: &DoctorDocument) -> String {
-    let behind = document.hidden.first().map(|cause| cause.behind.as_str()).unwrap_or_default();
-    let names: Vec<&str> =
-        document.hidden.iter().filter(|cause| cause.behind == behind).map(|cause| cause.cause.as_str()).collect();
-    format!("cannot be seen behind {behind}: {}. Remove {behind}, then examine again.", names.join(", "))
+/// Returns one line for each finding that hides other causes.
+fn hidden(document: &DoctorDocument) -> Vec<String> {
+    let groups = document.hidden.chunk_by(|a, b| a.behind == b.behind);
+    groups
+        .map(|group| {
+            let names: Vec<&str> = group.iter().map(|cause| cause.cause.as_str()).collect();
+            let behind = &group[0].behind;
+            format!("hidden by the finding {behind}: {}. Apply its remedy, then examine again.", names.join(", "))
+        })
+        .collect()
 }
 
 /// Returns one line for each kind of missing evidence.

@@ -56,7 +56,7 @@ pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
         limiting_plateau(figures).filter(|at| at.dropped_excess >= MIN_DROPPED_EXCESS && !has_queue(figures));
     if let Some(plateau) = by_trains {
         let summary = format!(
-            "{} pass of each train that was sent faster; {:.0} % of the rest was lost, with a delay of {} at most",
+            "{} arrive of each train that is faster; {:.0} % of the excess is lost; maximum delay {}",
             plateau.rate,
             plateau.dropped_excess.min(1.0) * 100.0,
             show_duration(plateau.max_delay),
@@ -70,7 +70,7 @@ pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
     let shortfall = Shortfall::of(figures)?;
     let rate = policed_rate(figures, &shortfall).filter(|rate| !passes_more(figures, *rate))?;
     let summary = format!(
-        "{rate} pass at a constant rate, and the rest is lost although no queue delays the packets: RTT {} without load, {} under load",
+        "the goodput is constant at {rate}, and the excess is lost without a queue: RTT {} without load, {} under load",
         show_duration(figures.base_rtt),
         show_duration(figures.rtt_under_load()),
     );
@@ -88,7 +88,7 @@ pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
             None => String::new(),
         };
         let summary = format!(
-            "{} pass of each train that was sent faster{burst}; the rest waits up to {} in a queue",
+            "{} arrive of each train that is faster{burst}; the excess waits up to {} in a queue",
             plateau.rate,
             show_duration(plateau.max_delay),
         );
@@ -107,7 +107,7 @@ pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "{rate} pass at a constant rate: {:.0} % of the intervals are within 3 % of it, and the data waited up to {} in a queue",
+        "the goodput is constant at {rate} ({:.0} % of the intervals within 3 %), and data waits up to {} in a queue",
         share * 100.0,
         show_duration(delay),
     );

@@ -48,7 +48,7 @@ pub(in crate::diagnose) fn reordering(figures: &Figures) -> Option<Finding> {
         None => String::new(),
     };
     let summary = format!(
-        "packets arrive after later ones: {} times for {} segments; {} of {} retransmissions were not needed{by_trains}",
+        "{} of {} segments arrived after later ones; {} of {} retransmissions were not needed{by_trains}",
         counters.reordered, counters.sent, counters.duplicates, counters.retransmitted,
     );
     let remedy = Remedy {
@@ -117,7 +117,7 @@ pub(in crate::diagnose) fn jitter(figures: &Figures) -> Option<Finding> {
     let seen = Duration::try_from_secs_f64(deviation).unwrap_or_default();
     let summary = match (by_trains, by_idle) {
         (Some(variation), _) => format!(
-            "the delay of datagrams at a low rate changes by {} (median of short times); base RTT {}",
+            "the delay of datagrams at a low rate varies by {} (median of the slices); base RTT {}",
             show_duration(variation),
             show_duration(figures.base_rtt)
         ),

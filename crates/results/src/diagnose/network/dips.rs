@@ -97,8 +97,8 @@ fn by_timeouts(figures: &Figures) -> Option<Finding> {
     let missing: f64 = settled.iter().map(|at| (1.0 - at.goodput.as_f64() / usual).max(0.0) * at.seconds()).sum();
     let lost_time = Duration::try_from_secs_f64(missing).unwrap_or_default();
     let summary = format!(
-        "{} interruptions in {}, about every {}: together they cost {} of sending time, and {} timed out {} times; losses \
-         are rare in between",
+        "{} interruptions in {}, about every {}: together they cost {} of sending time, and {} timed out {} times; the \
+         other intervals keep their goodput",
         starts.len(),
         show_duration(figures.elapsed),
         show_duration(Duration::try_from_secs_f64(period).unwrap_or_default()),
@@ -109,7 +109,7 @@ fn by_timeouts(figures: &Figures) -> Option<Finding> {
     let usual = BitRate(usual as u64);
     // The streams also lose the time in which they grow back.
     let predicted = figures.possible_goodput().unwrap_or(usual);
-    let remedy = Remedy { command: format!("ping -D -i 0.2 {}", figures.far), host: None };
+    let remedy = Remedy { command: format!("ping -D -i 0.2 {}", figures.far_network_name()), host: None };
     let mut finding = finding(figures, Cause::Outage, summary, remedy, Some(predicted));
     let goodput = figures.course.goodput().unwrap_or(figures.goodput);
     finding.gain = Some(BitRate(predicted.0.saturating_sub(goodput.0)));

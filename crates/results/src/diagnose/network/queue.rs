@@ -68,8 +68,8 @@ pub(in crate::diagnose) fn short_queue(figures: &Figures) -> Option<Finding> {
     }
     let size = Bytes((longest.as_secs_f64() * path.capacity.as_f64() / 8.0) as u64).min(Bytes(path.bdp().0));
     let summary = format!(
-        "packets are lost in runs before a queue grows: RTT {} without load, {} at most under load, so the queue holds less \
-         than {} of the {} that are in flight",
+        "packets are lost in bursts before a queue grows: RTT {} without load, at most {} under load; the queue holds at \
+         most {}, and the path needs {} in flight",
         show_duration(figures.base_rtt),
         show_duration(figures.course.max_rtt()),
         path.queue.map_or(size, |queue| queue.max(Bytes(1))),
@@ -169,7 +169,10 @@ fn shared_by_trains(figures: &Figures) -> Option<Finding> {
 }
 
 fn shared(figures: &Figures, shortfall: &Shortfall, summary: String, wait: f64) -> Finding {
-    let remedy = Remedy { command: format!("mtr -n {}   # repeat at another time of day", figures.far), host: None };
+    let remedy = Remedy {
+        command: format!("mtr -n {}   # repeat at another time of day", figures.far_network_name()),
+        host: None,
+    };
     let mut finding = finding(figures, Cause::SharedPath, summary, remedy, figures.possible_goodput());
     finding.confidence = Some(Confidence::Medium);
     finding.evidence = figures_map([

@@ -63,7 +63,7 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
     let time = |seconds: f64| show_duration(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default());
     let waiting = waits.map(|waits| {
         format!(
-            "acknowledgements wait {} on their way back, the data {}",
+            "acknowledgements wait {} in a queue, and data waits {}",
             time(waits.acknowledgements),
             time(waits.data)
         )
@@ -114,7 +114,7 @@ pub(in crate::diagnose) fn proxy(figures: &Figures) -> Option<Finding> {
     let scales = if figures.counters.scales_differ { "the window scales of both ends do not match" } else { "" };
     let times = match is_late {
         true => format!(
-            "the handshake takes {}, and a message and its answer {} at least",
+            "RTT of the handshake {}, time from a message to its answer at least {}",
             show_duration(segment),
             show_duration(message)
         ),

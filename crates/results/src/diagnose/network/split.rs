@@ -31,12 +31,15 @@ pub(in crate::diagnose) fn split_connection(figures: &Figures) -> Option<Finding
     });
     let late_text = late.map(|probe| {
         let segment = show_duration(figures.base_rtt);
-        format!("the RTT of TCP is {segment}, and that of datagrams {} at least", show_duration(probe))
+        format!("RTT of TCP {segment}, RTT of datagrams at least {}", show_duration(probe))
     });
     let signs: Vec<String> = early_text.into_iter().chain(late_text).collect();
     let summary = format!("another host answers for the receiver: {}", signs.join("; "));
     let remedy = Remedy {
-        command: format!("traceroute -T -p 7700 {0}; traceroute -U {0}   # the path of TCP ends sooner", figures.far),
+        command: format!(
+            "sudo traceroute -T -p 7323 {0}; traceroute -U {0}   # a proxy: the path of TCP has fewer hops",
+            figures.far_network_name()
+        ),
         host: None,
     };
     let mut finding = path_finding(figures, Cause::Proxy, summary, remedy);

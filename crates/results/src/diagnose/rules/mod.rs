@@ -2,7 +2,7 @@
 //!
 //! A rule is one function of the figures. It belongs to one kind of load. These tables are the only list: the diagnosis
 //! runs them, and `--list-findings` prints them. The constants of the thresholds are next to the functions that use them.
-//! Each row has every condition of its function.
+//! Each row has the main conditions of its function.
 
 #[cfg(test)]
 mod capture_cases;

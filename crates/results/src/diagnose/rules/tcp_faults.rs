@@ -13,7 +13,7 @@ use lfn_base::units::Bytes;
 /// Condition of a goodput below the prediction.
 const BELOW: Threshold = of("goodput / minimum of the expected range", MaxShare(EQUAL));
 /// Condition of packets that no queue delays.
-const FLAT: Threshold = of("median RTT / base RTT, less 1 ms", MaxFactor(flat_rtt::MAX_FLAT_FACTOR));
+const FLAT: Threshold = of("(median RTT minus 1 ms) / base RTT", MaxFactor(flat_rtt::MAX_FLAT_FACTOR));
 /// Rules that emulated faults have tried, and their sources.
 pub(super) const EMULATED: &str =
     "measured over emulated paths of 10 to 200 Mb/s and 5 to 300 ms with CUBIC, Reno and BBR";
@@ -79,8 +79,8 @@ pub(super) const RULES: &[Rule] = &[
             of("intervals with known waits", MinCount(course::MIN_INTERVALS_WITH_WAITS as u64)),
             BELOW,
         ],
-        needs: &[],
-        needs_one_of: &[TcpInfo],
+        needs: &[TcpInfo],
+        needs_one_of: &[],
         source: EMULATED,
     },
     Rule {
@@ -117,9 +117,9 @@ pub(super) const RULES: &[Rule] = &[
         thresholds: &[
             of("received rate of the trains / payload capacity", MaxShare(bucket::MAX_RATE_SHARE)),
             of("with sent rate / received rate", MinFactor(trains::MIN_OVERLOAD)),
-            of("with a difference of the received rates / largest received rate", MaxShare(trains::MAX_PLATEAU_WIDTH)),
+            of("with range of the received rates / maximum received rate", MaxShare(trains::MAX_PLATEAU_WIDTH)),
             of("with lost share of the excess", MinShare(trains::MIN_DROPPED_EXCESS)),
-            of("with delay in the last third of half of the trains", MaxTime(trains::MIN_QUEUE)),
+            of("with median delay at the end of the trains", MaxTime(trains::MIN_QUEUE)),
             of("or, without trains: goodput / predicted goodput", MaxShare(bucket::MAX_RATE_SHARE)),
             of("trains that passed without loss / goodput", MaxFactor(bucket::MIN_PASSED_FACTOR)),
             BELOW,
@@ -142,7 +142,7 @@ pub(super) const RULES: &[Rule] = &[
             of("received rate of the trains / payload capacity", MaxShare(bucket::MAX_RATE_SHARE)),
             of("with sent rate / received rate", MinFactor(trains::MIN_OVERLOAD)),
             of("with delay / delay of a queue for the excess", MinShare(trains::MIN_QUEUED_DELAY)),
-            of("or, with these trains: delay in the last third of half of them", MinTime(trains::MIN_QUEUE)),
+            of("or, with these trains: median delay at their end", MinTime(trains::MIN_QUEUE)),
             of("and the same delay / variation of the delay at low rates", MinFactor(trains::MIN_QUEUE_FACTOR as f64)),
             of("or, without trains: goodput / predicted goodput", MaxShare(bucket::MAX_RATE_SHARE)),
             of("trains that passed without loss / goodput", MaxFactor(bucket::MIN_PASSED_FACTOR)),
@@ -235,6 +235,8 @@ pub(super) const RULES: &[Rule] = &[
             of("the same variation / base RTT", MinShare(queue::MIN_SHARED_SHARE)),
             of("median deviation of the RTT / the same variation", MaxShare(delivery::MIN_JITTER_SHARE)),
             of("or highest / lowest rate of trains that wait in a queue", MinFactor(trains::MIN_RISING)),
+            of("or, with more deviation: lost share of these trains", MinShare(queue::MIN_SHARED_LOSS)),
+            of("reordered datagrams of trains / datagrams", MaxShare(delivery::MIN_REORDERED_SHARE)),
             of("or, without trains: wait of the data", MinTime(bucket::MIN_DELAY)),
             of("wait of the data / base RTT", MinFactor(bucket::MIN_DELAY_SHARE)),
             of("intervals within 3 % of their median", MaxShare(queue::MAX_CONSTANT_SHARE)),
@@ -327,7 +329,7 @@ pub(super) const RULES: &[Rule] = &[
         cause: Cause::StreamCount,
         find: few_streams::too_few_streams,
         thresholds: &[
-            of("conditions of a finding of loss, without bursts", MinCount(ANY)),
+            of("findings random loss or loss", MinCount(ANY)),
             of("congestion controls of the sender that tolerate loss (BBR)", MaxCount(0)),
             of("predicted goodput with up to 32 streams / goodput", MinFactor(few_streams::MIN_GAIN_FACTOR)),
         ],
@@ -345,8 +347,8 @@ pub(super) const RULES: &[Rule] = &[
             of("and time of a message / RTT under load", MinFactor(return_path::MIN_LOADED_FACTOR)),
             of("or window scales of the ends that do not match", MinCount(ANY)),
         ],
-        needs: &[],
-        needs_one_of: &[TcpInfo],
+        needs: &[TcpInfo],
+        needs_one_of: &[],
         source: "RFC 3135; RFC 7323 section 2.2",
     },
     Rule {
@@ -361,8 +363,8 @@ pub(super) const RULES: &[Rule] = &[
             of("or RTT of datagrams / base RTT", MinFactor(return_path::MIN_MESSAGE_FACTOR)),
             of("and the difference", MinTime(return_path::MIN_MESSAGE_DIFFERENCE)),
         ],
-        needs: &[],
-        needs_one_of: &[TcpInfo],
+        needs: &[TcpInfo],
+        needs_one_of: &[],
         source: "RFC 3135 section 2.1: a proxy acknowledges data before the receiver has it",
     },
 ];

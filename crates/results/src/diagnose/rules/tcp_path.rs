@@ -36,20 +36,19 @@ const LOSS: &[Threshold] = &[
 ];
 /// Conditions of a loss of single packets, with those of [`LOSS`].
 const SINGLE_LOSS: &[Threshold] = &[
-    of("conditions of the finding loss", MinCount(EACH)),
-    of("losses of a recovery, or lost datagrams of trains in a run", MaxFactor(loss_kind::MAX_SINGLE_RUN)),
+    of("findings by the conditions of loss", MinCount(ANY)),
+    of("mean losses of a recovery, or of a burst in the trains", MaxFactor(loss_kind::MAX_SINGLE_RUN)),
 ];
 /// Conditions of losses in runs.
 const LOSS_RUNS: &[Threshold] = &[
-    of("losses of a recovery, or lost datagrams of trains in a run", MinFactor(loss_kind::MIN_RUN)),
-    of("with conditions of the finding loss", MinCount(EACH)),
+    of("mean losses of a recovery, or of a burst in the trains", MinFactor(loss_kind::MIN_RUN)),
+    of("with findings by the conditions of loss", MinCount(ANY)),
     of("or, without BBR: losses of a recovery", MinFactor(loss_kind::MIN_RUN)),
     of("with goodput / minimum of the expected range", MaxShare(EQUAL)),
     of("with intervals with retransmissions", MinShare(loss_kind::MIN_LOSSY_SHARE)),
-    of("with median RTT / base RTT, less 1 ms", MaxFactor(flat_rtt::MAX_FLAT_FACTOR)),
+    of("with (median RTT minus 1 ms) / base RTT", MaxFactor(flat_rtt::MAX_FLAT_FACTOR)),
 ];
-/// Number of conditions that hold together.
-const EACH: u64 = 1;
+
 /// Source of the rules of losses.
 const LOSS_SOURCE: &str = "loss formulas and budget: Mathis et al. 1997, RFC 9438, pathdiag; BBR: measured \
                  (doc/explanation/congestion-control.md); the other bounds are chosen to exclude losses of slow start and \

@@ -78,8 +78,7 @@ pub(super) const RULES: &[Rule] = &[
             of("time in which a thread runs or waits for a CPU", MinShare(processor::MIN_DEMAND)),
             of("or time in which a thread waits for a CPU", MinShare(processor::MIN_WAITING)),
             of(
-                "or the same time, if the queue of the path is shorter than pauses of a host and the goodput is below the \
-                 prediction",
+                "or, with a short queue and a goodput below the prediction: time in which a thread waits for a CPU",
                 MinShare(processor::MIN_WAITING_SHORT_QUEUE),
             ),
             of("or time of a CPU in soft interrupts", MinShare(processor::MIN_SOFTIRQ_SHARE)),

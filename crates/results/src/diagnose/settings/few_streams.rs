@@ -33,7 +33,7 @@ pub(in crate::diagnose) fn too_few_streams(figures: &Figures) -> Option<Finding>
         return None;
     }
     let summary = format!(
-        "the loss of {:.2} % limits a stream to {}, and {} cannot use bbr: {streams} streams share the loss",
+        "the loss of {:.2} % limits each stream to {}, and {} has no bbr: {streams} streams have more goodput together",
         lost * 100.0,
         BitRate(each as u64),
         figures.sender.name

@@ -22,7 +22,7 @@ pub(in crate::diagnose) fn link_rate(figures: &Figures) -> Option<Finding> {
     let best = host.facts.as_ref().and_then(|facts| facts.interface.as_ref()?.max_rate).filter(|max| *max > rate);
     let more = best.map(|max| format!("; the device and its partner support {max}")).unwrap_or_default();
     let summary = format!(
-        "the link of {name} on {} has {rate}, and the path has {}: {goodput} fill the link{more}",
+        "the link {name} on {} has {rate}, less than the path ({}); goodput {goodput}{more}",
         host.name, path.capacity
     );
     let command = match best {

@@ -27,7 +27,7 @@ pub(in crate::diagnose) fn processor_quota(figures: &Figures) -> Option<Finding>
         host.name
     );
     let remedy = Remedy {
-        command: "echo max > /sys/fs/cgroup/cpu.max   # or raise the CPU limit of the container".into(),
+        command: "echo max > /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/cpu.max   # as root, in the same container or service".into(),
         host: Some(host.name.clone()),
     };
     let mut finding = finding(figures, Cause::Processor, summary, remedy, figures.possible_goodput());
@@ -51,7 +51,7 @@ pub(in crate::diagnose) fn memory(figures: &Figures) -> Option<Finding> {
     let summary =
         format!("TCP on {} was short of memory {events} times (net.ipv4.tcp_mem), so buffers did not grow", host.name);
     let remedy = Remedy {
-        command: "sysctl net.ipv4.tcp_mem   # double all three values with sysctl -w".into(),
+        command: "sysctl -w net.ipv4.tcp_mem=\"$(awk '{print 2*$1, 2*$2, 2*$3}' /proc/sys/net/ipv4/tcp_mem)\"".into(),
         host: Some(host.name.clone()),
     };
     let mut finding = finding(figures, Cause::Memory, summary, remedy, figures.possible_goodput());

@@ -9,7 +9,7 @@ use crate::evidence::figures::Figures;
 
 /// Maximum threshold in BDPs of the path, for a threshold that slows the growth down.
 pub(in crate::diagnose) const MAX_THRESHOLD: f64 = 0.6;
-/// MTU of a route below the minimum of IPv6 (RFC 8200), bytes.
+/// Maximum MTU of a route that limits a connection, bytes: one below the minimum of IPv6 (RFC 8200 section 5).
 pub(in crate::diagnose) const MIN_ROUTE_MTU: u64 = 1279;
 /// Metrics of a sender's route that limit a connection.
 const METRICS: [&str; 3] = ["cwnd", "ssthresh", "mtu"];
@@ -18,12 +18,10 @@ const METRICS: [&str; 3] = ["cwnd", "ssthresh", "mtu"];
 pub(in crate::diagnose) fn early_exit(figures: &Figures) -> Option<Finding> {
     let exits = figures.counters.hystart_exits.filter(|exits| *exits > 0)?;
     let (threshold, needed) = low_threshold(figures)?;
-    let summary = format!(
-        "slow start ended at {threshold} without a loss (HyStart); the path holds {needed}, and the growth after slow start \
-         is slow"
-    );
+    let summary =
+        format!("slow start ended at {threshold} without a loss (HyStart); each stream needs {needed} in flight");
     let remedy = Remedy {
-        command: "echo 0 > /sys/module/tcp_cubic/parameters/hystart   # or: --congestion bbr".into(),
+        command: "echo 0 > /sys/module/tcp_cubic/parameters/hystart   # or use bbr on this host".into(),
         host: Some(figures.sender.name.clone()),
     };
     Some(threshold_finding(figures, Cause::EarlyExit, summary, remedy, Confidence::High, threshold).with_exits(exits))
@@ -41,7 +39,7 @@ pub(in crate::diagnose) fn route_metrics(figures: &Figures) -> Option<Finding> {
     if let Some(window) = route_window(figures).filter(|_| is_slow) {
         let name = &figures.receiver.name;
         let summary = format!(
-            "the route to the other end on {name} sets window {}, so {name} offers no more; the path holds {}",
+            "the route to the other end on {name} sets window {}; each stream needs {} in flight",
             window.0,
             needed.unwrap_or_default()
         );
@@ -83,7 +81,7 @@ pub(in crate::diagnose) fn route_metrics(figures: &Figures) -> Option<Finding> {
         None => return None,
     };
     let summary = format!(
-        "a new connection begins with a slow-start threshold of {threshold} that {} stored of an earlier one; the path holds {}",
+        "a new connection starts with ssthresh {threshold}, which {} stored from an earlier connection; each stream needs {} in flight",
         figures.sender.name,
         needed.unwrap_or_default()
     );

@@ -135,6 +135,13 @@ pub struct DatagramFigures {
 }
 
 impl Figures {
+    /// Returns the far host for a program other than `lfn`: the name as typed, without the user of ssh and without the port.
+    pub fn far_network_name(&self) -> &str {
+        let host = self.far.rsplit_once('@').map_or(self.far.as_str(), |(_, host)| host);
+        // An IPv6 address has more than one colon.
+        host.split_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(host, _)| host)
+    }
+
     /// Reduces the evidence to its steady part. The minimum RTT of the handshake and of the data replaces the RTT of the
     /// path.
     pub fn of(evidence: &Evidence) -> Self {

@@ -1,7 +1,7 @@
 //! Masked evidence: a copy without addresses and names, for a public report.
 //!
-//! Addresses, names of hosts and interfaces, users, files, tickets and values of typed flags are replaced. Each address gets
-//! another one from the ranges for documentation (RFC 5737, RFC 3849, RFC 7042), and each name a number. The same address or
+//! Addresses, names of hosts and interfaces, users, files, tickets and values of typed flags are replaced. Each address becomes an
+//! address of the ranges for documentation (RFC 5737, RFC 3849, RFC 7042), and each name a number. The same address or
 //! name has the same replacement in the whole document, so that findings and remedies still fit together.
 
 mod text;
@@ -25,11 +25,13 @@ impl DoctorDocument {
                 disk.iter().for_each(|disk| mask.add_path(&disk.path, replacement));
             }
         }
-        let mut masked = self.clone();
-        masked.origin.command = mask.command(&self.origin.command);
-        let mut document = serde_json::to_value(masked)?;
+        let command = mask.command(&self.origin.command);
+        let mut document = serde_json::to_value(self)?;
         apply(&mut mask, &mut document, "", "");
-        Ok(serde_json::from_value(document)?)
+        let mut masked: DoctorDocument = serde_json::from_value(document)?;
+        // The replacements of the command are not replaced again.
+        masked.origin.command = command;
+        Ok(masked)
     }
 
     /// Returns the names of the hosts, of their kernels and interfaces, and of the hops of the path.
@@ -76,7 +78,7 @@ fn apply(mask: &mut Mask, value: &mut Value, parent: &str, key: &str) {
         Value::String(text) if key == "started" => *text = time(text),
         Value::String(text) if key == "release" => *text = version(text),
         Value::String(text) if is_name(parent, key) => *text = mask.name(text),
-        Value::String(text) if key == "path" => *text = mask.text(text),
+        Value::String(text) if key == "path" || (parent, key) == ("arguments", "text") => *text = mask.text(text),
         // A plain word is a figure or a kind of the document, even if a host has the same name.
         Value::String(text) if text.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) => {}
         Value::String(text) => *text = mask.text(text),
@@ -106,7 +108,7 @@ fn version(release: &str) -> String {
 mod tests {
     use super::*;
     use crate::evidence::disk::DiskEvidence;
-    use crate::evidence::{HostNames, PerEnd};
+    use crate::evidence::{HostNames, PerEnd, TypedArgument};
     use crate::host::Note;
     use crate::measure::{EndReport, Kernel};
     use crate::report::{Origin, PlannedLoad};
@@ -133,6 +135,38 @@ mod tests {
         let note = &masked.runs[0].evidence.near.notes[0].message;
         assert_eq!(note, "cannot reach 192.0.2.2:7323 from 2001:db8::2 (far), then 192.0.2.2");
         assert_eq!(masked.origin.command, ["doctor", "far"]);
+    }
+
+    #[test]
+    fn saved_name_of_the_server_is_replaced_everywhere() {
+        for server in ["labserver1", "labserver1:7323", "me@labserver1"] {
+            let mut document = document();
+            document.origin.hosts.far = server.into();
+            document.origin.command = ["doctor", server].map(str::to_owned).to_vec();
+            let run = &mut document.runs[0];
+            run.evidence.hosts.far = server.into();
+            run.evidence.arguments = vec![TypedArgument { flag: None, text: server.into() }];
+            run.evidence.near.notes = vec![Note::warning("labserver1:7323 and LABSERVER1 are slow")];
+            let masked = document.masked().unwrap();
+            let text = serde_json::to_string(&masked).unwrap().to_lowercase();
+            assert!(!text.contains("labserver1"), "{server}: {text}");
+            assert_eq!(masked.runs[0].evidence.near.notes[0].message, "far:7323 and far are slow");
+        }
+    }
+
+    #[test]
+    fn an_address_has_one_replacement() {
+        let mut document = document();
+        document.origin.hosts.far = "10.9.8.7".into();
+        document.origin.command = ["doctor", "10.9.8.7"].map(str::to_owned).to_vec();
+        document.runs[0].evidence.hosts.far = "10.9.8.7".into();
+        document.runs[0].evidence.arguments = vec![TypedArgument { flag: None, text: "10.9.8.7".into() }];
+        let masked = document.masked().unwrap();
+        let replacement = &masked.origin.hosts.far;
+        assert!(replacement.starts_with("192.0.2."), "{replacement}");
+        assert_eq!(&masked.origin.command[1], replacement);
+        assert_eq!(&masked.runs[0].evidence.arguments[0].text, replacement);
+        assert_eq!(&masked.runs[0].evidence.hosts.far, replacement);
     }
 
     #[test]

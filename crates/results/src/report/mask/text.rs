@@ -16,7 +16,7 @@ const KEPT_DIRECTORIES: [&str; 4] = ["/proc/sys/", "/proc/net/", "/sys/class/", 
 const KEPT_LABELS: [&str; 6] = ["net", "kernel", "vm", "cpu", "memory", "lfn"];
 /// Domain of names that are masked already (RFC 2606).
 const MASKED_DOMAIN: &str = ".example";
-/// Words that the user types and that name nothing.
+/// Typed words that are not names: commands, formats and the masked hosts.
 const KEPT_WORDS: [&str; 6] = ["doctor", "near", "far", "json", "ndjson", "text"];
 
 /// Replacements of addresses and names.
@@ -35,6 +35,8 @@ impl Mask {
     /// Adds a name. The first replacement of a name counts.
     pub(super) fn add_name(&mut self, name: &str, replacement: String) {
         let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
+        // A port follows the only colon of a name.
+        let host = host.split_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(host, _)| host);
         let is_common = ["near", "far", "localhost"].contains(&host);
         if !host.is_empty() && !is_common && host.parse::<IpAddr>().is_err() {
             self.names.entry(host.to_ascii_lowercase()).or_insert(replacement);
@@ -62,7 +64,7 @@ impl Mask {
         }
     }
 
-    /// Keeps the name of a flag. A short flag may have its value behind it.
+    /// Keeps the name of a flag. The value may follow a short flag without a space (`-t10s`).
     fn flag(&mut self, flag: &str) -> String {
         let is_plain = flag.chars().all(|c| c.is_ascii_lowercase() || c == '-');
         match flag.char_indices().nth(2) {
