@@ -1,7 +1,7 @@
 //! Rates of the server's disk: only below its root, with the rights and limits of a copy, and without a trace.
 
 use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +20,7 @@ use lfn_session::limits::{ResourceLimits, ServerLimits};
 use lfn_session::server::{ServerConfig, ServerSession};
 use lfn_session::wire::disk::DiskRequest;
 use lfn_session::wire::{Refusal, RefusalCode, Request};
+use lfn_sys::process;
 use serde_json::json;
 
 use crate::support::{self, TestServer, wait_until};
@@ -241,6 +242,37 @@ fn near_disk_is_measured_and_interrupted() {
     assert!(running.join().unwrap().is_err() && begun.elapsed() < Duration::from_secs(15));
     wait_until(|| !has_open_file(temp.path()));
     assert!(is_empty(temp.path()));
+}
+
+/// An ordinary user measures its own directory and reads what it may read. Nothing stays in either directory.
+#[test]
+fn ordinary_user_measures_what_it_may_use() {
+    let temp = tempfile::tempdir().unwrap();
+    let [own, readable, private] = ["own", "readable", "private"].map(|name| temp.path().join(name));
+    for (path, mode) in [(temp.path(), 0o755), (&own, 0o777), (&readable, 0o755), (&private, 0o700)] {
+        fs::create_dir_all(path).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    write_large_file(&readable.join("file"));
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let measure = |path: &Path| {
+        let path = path.to_owned();
+        let run = || measure_local(path, TIME, &Arc::new(AtomicBool::new(false)));
+        if is_root { process::run_as_user(65_534, run).unwrap() } else { run() }
+    };
+    let report = measure(&own).unwrap();
+    assert!(report.read.is_some() && report.write.is_some(), "{report:?}");
+    assert!(is_empty(&own));
+    // An ordinary user owns all three directories.
+    if !is_root {
+        return;
+    }
+    let report = measure(&readable).unwrap();
+    assert!(report.read.is_some() && report.write.is_none(), "{report:?}");
+    assert!(report.not_written.is_some_and(|reason| reason.contains("permission denied")));
+    let denied = measure(&private).unwrap_err().to_string();
+    assert!(denied.contains("permission denied"), "{denied}");
+    assert!(fs::read_dir(&readable).unwrap().count() == 1 && is_empty(&private));
 }
 
 #[test]

@@ -204,6 +204,13 @@ fn create_scratch(directory: &OwnedFd) -> Result<File, Errno> {
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
         opened => return opened.map(File::from),
     }
+    create_and_remove(directory)
+}
+
+/// Creates a file with a private name, and removes the name. A file system without `O_TMPFILE` needs a name.
+fn create_and_remove(directory: &OwnedFd) -> Result<File, Errno> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o600);
     let number = getrandom::u64().map_err(|_| Errno::IO)?;
     // `lfn copy --clean` finds this name if the process ends between the next two calls.
     let name: OsString = partial_name(format!("lfn-disk-{number:016x}").as_ref());
@@ -254,9 +261,14 @@ mod tests {
     fn file_has_no_name() {
         let directory = tempfile::tempdir().unwrap();
         let opened = BaseDir::Local.open(directory.path(), OFlags::PATH).unwrap();
-        let file = create_scratch(&opened).unwrap();
-        assert_eq!(fstat(&file).unwrap().st_nlink, 0);
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        // The second way is that of a file system without `O_TMPFILE`.
+        for create in [create_scratch, create_and_remove] {
+            let file = create(&opened).unwrap();
+            assert_eq!(fstat(&file).unwrap().st_nlink, 0);
+            std::fs::write(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)), "x").unwrap();
+            assert_eq!(fstat(&file).unwrap().st_size, 1);
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod conventions;
 mod copy;
+mod doctor;
 mod documents;
 mod dry_run;
 mod file_owners;

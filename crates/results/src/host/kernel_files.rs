@@ -15,17 +15,13 @@ pub type CounterTable = BTreeMap<String, i64>;
 const TICK: Duration = Duration::from_millis(10);
 
 /// Parses `/proc/net/snmp` or `/proc/net/netstat`: pairs of lines with names and values, each starting with the name of
-/// a group.
+/// a group. A line without the other line of its pair is skipped.
 pub fn parse_counters(text: &str) -> CounterTable {
     let mut table = CounterTable::new();
-    let mut lines = text.lines();
-    while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
-        let (Some((group, names)), Some((same, values))) = (names.split_once(':'), values.split_once(':')) else {
+    for (names, values) in pairs(text) {
+        let (Some((group, names)), Some((_, values))) = (names.split_once(':'), values.split_once(':')) else {
             continue;
         };
-        if group != same {
-            continue;
-        }
         for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
             if let Ok(value) = value.parse() {
                 table.insert(format!("{group}.{name}"), value);
@@ -35,16 +31,33 @@ pub fn parse_counters(text: &str) -> CounterTable {
     table
 }
 
+/// Returns consecutive lines of one group: the names and their values.
+fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut names = None;
+    text.lines().filter_map(move |line| match names.take() {
+        Some(before) if group(before).is_some() && group(before) == group(line) => Some((before, line)),
+        _ => {
+            names = Some(line);
+            None
+        }
+    })
+}
+
+fn group(line: &str) -> Option<&str> {
+    line.split_once(':').map(|(group, _)| group)
+}
+
 /// Returns these files without the lines of names, which are most of the text and do not change while a kernel runs.
 pub fn counter_values(text: &str) -> String {
-    text.lines().skip(1).step_by(2).flat_map(|line| [line, "\n"]).collect()
+    pairs(text).flat_map(|(_, values)| [values, "\n"]).collect()
 }
 
 /// Parses the output of [`counter_values`] with the names of a whole file of the same kernel.
 pub fn parse_counter_values(values: &str, whole_file: &str) -> CounterTable {
-    let names = whole_file.lines().step_by(2);
-    let pairs: String = names.zip(values.lines()).flat_map(|(names, values)| [names, "\n", values, "\n"]).collect();
-    parse_counters(&pairs)
+    let names = |values: &str| pairs(whole_file).find(|(names, _)| group(names) == group(values));
+    let named = values.lines().filter_map(|values| Some((names(values)?.0, values)));
+    let text: String = named.flat_map(|(names, values)| [names, "\n", values, "\n"]).collect();
+    parse_counters(&text)
 }
 
 /// Parses one value of these files, without a table of all values.
@@ -183,6 +196,25 @@ mod tests {
         assert_eq!(parse_counters("Tcp: A B\nUdp: 1 2\nTcp: A\n"), CounterTable::new());
         assert_eq!(parse_counters("Tcp: A B\nTcp: x 2 3\n").into_iter().collect::<Vec<_>>(), [("Tcp.B".to_owned(), 2)]);
         assert_eq!(parse_counters("nonsense\n\n::\n"), CounterTable::new());
+    }
+
+    #[test]
+    fn missing_lines_hide_only_their_group() {
+        let whole = "Ip: A\nIp: 1\nIcmp: B\nIcmp: 2\nTcp: C D\nTcp: 3 4\nUdp: E\nUdp: 5\n";
+        let lines: Vec<&str> = whole.lines().collect();
+        let all = parse_counters(whole);
+        assert_eq!(all.len(), 5);
+        for missing in 0..lines.len() {
+            let kept = lines.iter().enumerate().filter(|(at, _)| *at != missing);
+            let text: String = kept.flat_map(|(_, line)| [line, "\n"]).collect();
+            let group = lines[missing].split(':').next().unwrap();
+            let mut expected = all.clone();
+            expected.retain(|name, _| !name.starts_with(group));
+            assert_eq!(parse_counters(&text), expected, "without {}", lines[missing]);
+            assert_eq!(parse_counter_values(&counter_values(&text), whole), expected);
+            assert_eq!(parse_counter_values(&counter_values(whole), &text), expected);
+        }
+        assert!(parse_counters("").is_empty() && parse_counters("no colon\nno colon\n").is_empty());
     }
 
     #[test]
