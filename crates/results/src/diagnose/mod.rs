@@ -206,10 +206,14 @@ fn ranked(figures: &Figures, mut findings: Vec<Finding>) -> Vec<Finding> {
         let idle = finding.cause() == Some(Cause::Jitter) && network::delivery::idle_variation(figures).is_some();
         is_fact(finding)
             || (is_rare && finding.cause().is_some_and(is_unfit))
+            // Jitter without load does not explain a wait under load that is much longer.
+            || (finding.cause() == Some(Cause::Queueing)
+                && network::delivery::has_queue_beyond_jitter(figures)
+                && Cause::Queueing.is_root_cause(&found.iter().copied().filter(|cause| *cause != Cause::Jitter).collect::<Vec<_>>()))
             // A bucket has one rate.
             || (finding.cause() == Some(Cause::SharedPath) && figures.trains.as_ref().is_some_and(|at| at.rising.is_some()))
             // No load explains a delay that varies without load.
-            || (idle && !found.iter().any(|cause| DELAYS.contains(cause)))
+            || (idle && !found.iter().any(|cause| DELAYS.contains(cause) && cause.is_root_cause(&found)))
     };
     // Losses at any rate are no consequence of a queue, of a bucket or of the order.
     let independent = [Cause::Policer, Cause::Shaper, Cause::ShortQueue];

@@ -156,6 +156,12 @@ pub(in crate::diagnose) fn idle_variation(figures: &Figures) -> Option<Duration>
     (variation >= MIN_IDLE_VARIATION.max(figures.base_rtt.mul_f64(MIN_IDLE_SHARE))).then_some(variation)
 }
 
+/// Returns true if the RTT under load grows by much more than the RTT varies without load.
+pub(in crate::diagnose) fn has_queue_beyond_jitter(figures: &Figures) -> bool {
+    let wait = figures.rtt_under_load().saturating_sub(figures.base_rtt);
+    figures.idle_rtt.is_some_and(|idle| wait > idle.p90.saturating_sub(idle.min).saturating_mul(2))
+}
+
 /// Returns true if the RTT of TCP changes more from packet to packet than a queue explains.
 pub(in crate::diagnose) fn varies_from_packet_to_packet(figures: &Figures) -> bool {
     let min = MIN_DEVIATION.max(figures.base_rtt.mul_f64(MIN_DEVIATION_SHARE));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lfn_base::units::{BitRate, Bytes, show_duration};
 use serde_json::json;
 
-use super::bucket::{MIN_CONSTANT_SHARE, MIN_DELAY, MIN_DELAY_SHARE, limiting_plateau};
+use super::bucket::{MAX_RATE_SHARE, MIN_CONSTANT_SHARE, MIN_DELAY, MIN_DELAY_SHARE, limiting_plateau};
 use super::delivery::{MIN_REORDERED_SHARE, is_jittery};
 use super::flat_rtt::has_flat_rtt;
 use super::loss_kind::{MIN_LOST_DATAGRAMS, MIN_RUN, is_bbr, lost_run};
@@ -134,23 +134,17 @@ pub(in crate::diagnose) fn shared_path(figures: &Figures) -> Option<Finding> {
         shortfall.goodput,
         shortfall.predicted.goodput,
     );
-    Some(shared(figures, &shortfall, summary, waits.data))
+    Some(shared(figures, shortfall.goodput, summary, waits.data))
 }
 
 /// Finds a queue that delays trains below the goodput of the test: other traffic fills it. Such a queue changes slowly, and
 /// jitter from packet to packet.
 fn shared_by_trains(figures: &Figures) -> Option<Finding> {
-    let shortfall = Shortfall::of(figures)?;
     let trains = figures.trains.as_ref()?;
     if let Some((low, high)) = trains.rising {
-        let summary = format!(
-            "trains of datagrams wait in a queue and pass at {low} to {high}, the faster the more: they displace other traffic; \
-             {} of {} arrive",
-            shortfall.goodput, shortfall.predicted.goodput,
-        );
-        let wait = figures.rtt_under_load().saturating_sub(figures.base_rtt).as_secs_f64();
-        return Some(shared(figures, &shortfall, summary, wait));
+        return shared_by_rising(figures, low, high);
     }
+    let shortfall = Shortfall::of(figures)?;
     let varies = trains.delay_variation?.as_secs_f64();
     let min = MIN_DELAY.as_secs_f64().max(MIN_SHARED_SHARE * figures.base_rtt.as_secs_f64());
     let is_full = trains.quiet.1 >= MIN_LOST_DATAGRAMS && trains.quiet_loss() >= MIN_SHARED_LOSS;
@@ -165,10 +159,32 @@ fn shared_by_trains(figures: &Figures) -> Option<Finding> {
         shortfall.goodput,
         shortfall.predicted.goodput,
     );
-    Some(shared(figures, &shortfall, summary, varies))
+    Some(shared(figures, shortfall.goodput, summary, varies))
 }
 
-fn shared(figures: &Figures, shortfall: &Shortfall, summary: String, wait: f64) -> Finding {
+/// Finds a queue in which faster trains get more, on a path that is not full: a limit of the hosts or of the test may keep its
+/// goodput low too.
+fn shared_by_rising(figures: &Figures, low: BitRate, high: BitRate) -> Option<Finding> {
+    let capacity = figures.path?.payload_capacity();
+    let goodput = figures.steady_goodput();
+    if goodput.as_f64() >= MAX_RATE_SHARE * capacity.as_f64() {
+        return None;
+    }
+    let summary = format!(
+        "trains of datagrams wait in a queue and pass at {low} to {high}, the faster the more: they displace other traffic; \
+         {goodput} of {capacity} arrive"
+    );
+    let wait = figures.rtt_under_load().saturating_sub(figures.base_rtt).as_secs_f64();
+    let shortfall = Shortfall::of(figures);
+    let mut finding = shared(figures, shortfall.as_ref().map_or(goodput, |shortfall| shortfall.goodput), summary, wait);
+    if shortfall.is_none() {
+        finding.predicted = Some(goodput);
+        finding.gain = Some(BitRate(0));
+    }
+    Some(finding)
+}
+
+fn shared(figures: &Figures, goodput: BitRate, summary: String, wait: f64) -> Finding {
     let remedy = Remedy {
         command: format!("mtr -n {}   # repeat at another time of day", figures.far_network_name()),
         host: None,
@@ -177,7 +193,7 @@ fn shared(figures: &Figures, shortfall: &Shortfall, summary: String, wait: f64) 
     finding.confidence = Some(Confidence::Medium);
     finding.evidence = figures_map([
         ("data_wait_seconds", json!(wait)),
-        ("goodput_bits_per_second", json!(shortfall.goodput.0)),
+        ("goodput_bits_per_second", json!(goodput.0)),
         ("rtt_under_load_seconds", json!(figures.rtt_under_load().as_secs_f64())),
     ]);
     finding

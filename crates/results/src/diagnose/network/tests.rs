@@ -361,7 +361,7 @@ fn trains_that_displace_other_traffic_show_it() {
     assert_eq!(causes(&figures), [Cause::Shaper, Cause::SharedPath]);
     let mut full = test("bbr", &FULL, 46.0);
     full.trains = Some(TrainFigures { rising, ..TrainFigures::default() });
-    assert_eq!(causes(&full), [], "no goodput is missing");
+    assert_eq!(causes(&full), [], "the path is full");
 }
 
 #[test]
