@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(size(1 << 50, None), Ok(MAX_FILE));
         assert_eq!(size(160 << 20, None), Ok(MIN_FILE));
         let short = size(100_000_000, None).unwrap_err();
-        assert_eq!(short, "100 MB free, and a file of a tenth of the free space needs 160 MiB");
+        assert_eq!(short, "100 MB free, 167.8 MB needed");
         assert!(size(1 << 40, Some(1 << 20)).is_err() && file_size(None, None).is_err());
     }
 

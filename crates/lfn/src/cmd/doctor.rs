@@ -43,8 +43,8 @@ pub struct DoctorArgs {
     rate: Option<String>,
     /// Also measure the disk of PATH, or of HOST:PATH on the server (give the flag once for each host)
     ///
-    /// Reads and writes for 5 s each (2 s with --quick), after the loads and in addition to their time. A directory gets an unnamed
-    /// file of at most a tenth of the free space, and at most 4 GiB. An existing file is only read.
+    /// Reads and writes for 5 s each (2 s with --quick), after the loads and in addition to their time. A directory gets an
+    /// unnamed file of at most a tenth of the free space, and at most 4 GiB. An existing file is only read.
     #[arg(long, value_name = "PATH", conflicts_with = "from")]
     disk: Vec<OsString>,
     /// Diagnose the evidence of FILE again, without a network; - reads standard input

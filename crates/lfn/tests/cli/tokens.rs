@@ -242,6 +242,9 @@ fn revoked_token_ends_only_its_sessions() {
     assert!(revoked.elapsed() < Duration::from_secs(20), "{:?}", revoked.elapsed());
     assert_refused(&ended, 1, "the token 'gone' was revoked");
     assert_refused(&home.run(&["copy", "zero:1", "@gone:null:"]), 1, "does not know the ticket's token");
+    // No later part of an examination can succeed.
+    let examined = text(&home.run(&["doctor", "@gone"]).stderr);
+    assert_eq!(examined.matches("does not know the ticket's token").count(), 1, "{examined}");
     home.add("short", &["--rate", "50mbit", "--expires", "3s"]);
     let short = long_copy(&home, "short").wait_with_output().unwrap();
     assert_refused(&short, 1, "expired");

@@ -89,6 +89,7 @@ fn black_hole_is_named_in_each_direction() {
 fn load_stays_below_its_maximum() {
     let found = document(&examined(&["--rate", "40mbit", "--rtt", "20ms"], &["--max-load", "4mbit"]));
     assert_eq!(found["planned_load"]["max_rate_bits_per_second"], 4_000_000);
+    assert_eq!(found["unseen"][0]["part"], "rates above 4 Mb/s", "{}", found["unseen"]);
     for run in found["runs"].as_array().unwrap() {
         let goodput = run["steady_goodput_bits_per_second"].as_u64().unwrap();
         assert!((1_000_000..4_200_000).contains(&goodput), "{goodput}");

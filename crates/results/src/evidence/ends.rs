@@ -64,3 +64,10 @@ impl HostNames {
         }
     }
 }
+
+/// Returns the host of a name as typed, without the user of ssh and without the port.
+pub(crate) fn host_of(name: &str) -> &str {
+    let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
+    // A port follows the only colon of a name.
+    host.split_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(host, _)| host)
+}

@@ -30,6 +30,7 @@ use crate::path_report::PathReport;
 pub use copy::{CopyEvidence, CopyHost, ProgressSample, SocketEvidence, StreamTime};
 use copy_ends::CopyEnds;
 use disk::DiskEvidence;
+pub(crate) use ends::host_of;
 pub use ends::{HostNames, PerEnd, Side};
 use trains::TrainEvidence;
 

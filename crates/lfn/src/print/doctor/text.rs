@@ -164,3 +164,59 @@ fn missing(document: &DoctorDocument) -> Vec<String> {
     }
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use lfn_results::diagnose::{Finding, HiddenCause, Remedy};
+    use lfn_results::report::{Origin, PlannedLoad};
+
+    use super::*;
+
+    fn document() -> DoctorDocument {
+        DoctorDocument::new(Origin::default(), PlannedLoad::default(), Vec::new(), Vec::new())
+    }
+
+    /// Returns the page on one line, because the width of the terminal breaks the lines.
+    fn text(document: &DoctorDocument) -> String {
+        page(document).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn hidden_causes_are_listed_for_each_finding() {
+        let cause = |cause: &str, behind: &str| HiddenCause { cause: cause.into(), behind: behind.into() };
+        let hidden =
+            vec![cause("send buffer", "receive window"), cause("policer", "receive window"), cause("loss", "proxy")];
+        let page = text(&DoctorDocument { hidden, ..document() });
+        assert!(page.contains("hidden by the finding receive window: send buffer, policer."), "{page}");
+        assert!(page.contains("hidden by the finding proxy: loss."), "{page}");
+    }
+
+    #[test]
+    fn unseen_part_has_all_reasons_and_one_consequence() {
+        let entry =
+            |reason: &str| Unseen { part: "facts of far".into(), reason: reason.into(), consequence: "so".into() };
+        let page = text(&DoctorDocument { unseen: vec![entry("a"), entry("b")], ..document() });
+        assert_eq!(page, "not examined: facts of far (a; b); so");
+    }
+
+    #[test]
+    fn remedy_of_two_findings_is_printed_once() {
+        let remedy = Remedy { command: "sysctl -w net.core.wmem_max=1".into(), host: None };
+        let finding = Finding {
+            name: "send buffer".into(),
+            summary: String::new(),
+            evidence: BTreeMap::new(),
+            remedy,
+            confidence: None,
+            confirmation: None,
+            predicted: None,
+            gain: None,
+        };
+        let directed = DirectedFinding { directions: vec![TestDirection::Forward], finding };
+        let page = text(&DoctorDocument { findings: vec![directed.clone(), directed], ..document() });
+        assert_eq!(page.matches("sysctl").count(), 1, "{page}");
+        assert!(page.contains("same hint and prediction as finding 1"), "{page}");
+    }
+}

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::bucket::{MIN_DELAY, MIN_DELAY_SHARE};
 use super::delivery::path_finding;
 use crate::diagnose::shortfall::Shortfall;
-use crate::diagnose::{Cause, Confidence, Finding, figures_map};
+use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map};
 use crate::evidence::figures::{Figures, IntervalFigures};
 
 /// Minimum share of lost acknowledgements, without those that may be on their way when the test ends.
@@ -71,10 +71,14 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
     let losing =
         is_lossy.then(|| format!("{lost} of {answered} acknowledgements were lost ({:.0} %)", lost_share * 100.0));
     let summary = losing.into_iter().chain(waiting).collect::<Vec<_>>().join("; ");
-    let remedy = if figures.has_flag("reverse") {
-        figures.repeat_without("reverse")
-    } else {
-        figures.repeat_command("--reverse")
+    let device = figures.receiver.interface.as_ref().map(|interface| format!(" dev {}", interface.name));
+    // The receiver sends the acknowledgements.
+    let remedy = Remedy {
+        command: format!(
+            "tc -s qdisc show{}   # drops or backlog: raise the rate of this link",
+            device.unwrap_or_default()
+        ),
+        host: Some(figures.receiver.name.clone()),
     };
     let mut finding = path_finding(figures, Cause::ReturnPath, summary, remedy);
     finding.confidence = Some(if is_lossy || figures.is_one_host { Confidence::High } else { Confidence::Medium });

@@ -27,7 +27,9 @@ pub(in crate::diagnose) fn processor_quota(figures: &Figures) -> Option<Finding>
         host.name
     );
     let remedy = Remedy {
-        command: "echo max > /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/cpu.max   # as root, in the same container or service".into(),
+        command: "echo max > /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/cpu.max   # as root, in the same \
+                  container or service"
+            .into(),
         host: Some(host.name.clone()),
     };
     let mut finding = finding(figures, Cause::Processor, summary, remedy, figures.possible_goodput());

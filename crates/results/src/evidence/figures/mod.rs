@@ -22,7 +22,7 @@ use lfn_base::tcp_model;
 use lfn_base::units::{BitRate, Bytes};
 
 use crate::evidence::capture::CaptureEvidence;
-use crate::evidence::{CopyEvidence, Evidence, LoadKind, TypedArgument};
+use crate::evidence::{CopyEvidence, Evidence, LoadKind, TypedArgument, host_of};
 use crate::latency::{Latency, RttDistribution};
 use crate::measure::{EndReport, SocketReport, TestDirection};
 use crate::udp::figures::{UdpReceived, UdpSent};
@@ -135,11 +135,9 @@ pub struct DatagramFigures {
 }
 
 impl Figures {
-    /// Returns the far host for a program other than `lfn`: the name as typed, without the user of ssh and without the port.
+    /// Returns the far host for a program other than `lfn`.
     pub fn far_network_name(&self) -> &str {
-        let host = self.far.rsplit_once('@').map_or(self.far.as_str(), |(_, host)| host);
-        // An IPv6 address has more than one colon.
-        host.split_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(host, _)| host)
+        host_of(&self.far)
     }
 
     /// Reduces the evidence to its steady part. The minimum RTT of the handshake and of the data replaces the RTT of the

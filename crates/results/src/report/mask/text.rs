@@ -4,6 +4,8 @@ use core::net::IpAddr;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use crate::evidence::host_of;
+
 /// Address for documentation (RFC 7042 §2.1.1).
 const MASKED_MAC: &str = "00:00:5e:00:53:01";
 /// Replacement of a file or directory.
@@ -34,9 +36,7 @@ pub(super) struct Mask {
 impl Mask {
     /// Adds a name. The first replacement of a name counts.
     pub(super) fn add_name(&mut self, name: &str, replacement: String) {
-        let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
-        // A port follows the only colon of a name.
-        let host = host.split_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(host, _)| host);
+        let host = host_of(name);
         let is_common = ["near", "far", "localhost"].contains(&host);
         if !host.is_empty() && !is_common && host.parse::<IpAddr>().is_err() {
             self.names.entry(host.to_ascii_lowercase()).or_insert(replacement);
@@ -85,7 +85,7 @@ impl Mask {
     /// Replaces a text that is a name or an address as a whole.
     pub(super) fn name(&mut self, name: &str) -> String {
         let is_common = ["", "near", "far", "lo", "localhost"].contains(&name);
-        let known = self.names.get(&name.to_ascii_lowercase()).cloned();
+        let known = self.names.get(&host_of(name).to_ascii_lowercase()).cloned();
         let address = known.or_else(|| self.address(name));
         let is_own_address = name.parse::<IpAddr>().is_ok();
         address.unwrap_or_else(|| if is_common || is_own_address { name.to_owned() } else { "name.example".to_owned() })
