@@ -154,6 +154,21 @@ fn shorten_tcp_info(value: &mut Value) {
     }
 }
 
+/// Nobody gave the capacity: the rate that a line passes is no shaper and no policer.
+#[test]
+fn healthy_path_of_unknown_capacity_has_no_bucket() {
+    let healthy: Vec<Recorded> = recorded().into_iter().filter(|at| at.expected.is_empty()).collect();
+    assert!(!healthy.is_empty());
+    for recorded in healthy {
+        let mut value: Value = serde_json::from_slice(&contents(&recorded)).unwrap();
+        for run in value["runs"].as_array_mut().unwrap() {
+            run.as_object_mut().unwrap().remove("path");
+        }
+        let document = read_doctor(&serde_json::to_vec(&value).unwrap()).unwrap().diagnosed_again();
+        assert_eq!(names(&document), [] as [&str; 0], "{}", recorded.name);
+    }
+}
+
 /// Both ends are older kernels: a healthy path has no finding, and the causes that cannot be found are stated.
 #[test]
 fn short_tcp_info_has_no_false_finding() {

