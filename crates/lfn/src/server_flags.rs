@@ -76,6 +76,7 @@ impl ServerArgs {
         self.host.as_deref()
     }
 
+    /// Returns the options for finding the server.
     pub fn resolver(&self) -> ServerResolver {
         resolver(&self.trust, &self.waiting, &self.ssh)
     }

@@ -154,7 +154,7 @@ fn shorten_tcp_info(value: &mut Value) {
     }
 }
 
-/// Nobody gave the capacity: the rate that a line passes is no shaper and no policer.
+/// Without a given capacity, the rate that a line passes is no shaper and no policer.
 #[test]
 fn healthy_path_of_unknown_capacity_has_no_bucket() {
     let healthy: Vec<Recorded> = recorded().into_iter().filter(|at| at.expected.is_empty()).collect();

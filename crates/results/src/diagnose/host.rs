@@ -6,7 +6,7 @@
 use lfn_base::units::{BitRate, Bytes};
 use serde_json::json;
 
-use super::verdict::is_limited_by_pacing;
+use super::pacing::is_limited_by_pacing;
 use super::{Cause, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::{Figures, StreamFigures, WorkerTime};
 

@@ -29,6 +29,7 @@ mod lockstep;
 mod network;
 mod outage;
 mod own_evidence;
+mod pacing;
 mod path;
 mod processor;
 pub mod random_loss;

@@ -9,7 +9,7 @@ use lfn_base::units::{BitRate, Bytes, show_duration};
 use serde_json::json;
 
 use super::network::dips;
-use super::verdict::requested_pacing;
+use super::pacing::requested_pacing;
 use super::{Cause, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::Figures;
 

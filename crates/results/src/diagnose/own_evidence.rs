@@ -1,4 +1,4 @@
-//! Findings with evidence of their own: they stay beside a finding that would explain the same signs.
+//! Findings with evidence of their own: another finding that explains the same signs does not remove them.
 
 use super::network::delivery;
 use super::settings::congestion_fit;
@@ -16,7 +16,7 @@ const LOSSES: [Cause; 3] = [Cause::Loss, Cause::RandomLoss, Cause::LossBursts];
 /// Returns true if the finding does not follow from the other causes in `found`, although its signs usually do.
 pub(super) fn has_own_evidence(figures: &Figures, finding: &Finding, found: &[Cause]) -> bool {
     let Some(cause) = finding.cause() else { return false };
-    // Returns true if the cause is a root cause beside all others but these.
+    // Returns true if the cause is a root cause without these others.
     let is_root_without = |ignored: &[Cause]| {
         let others: Vec<Cause> = found.iter().copied().filter(|other| !ignored.contains(other)).collect();
         cause.is_root_cause(&others)

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::bottleneck::CopyBottleneck;
 use super::copy::bottleneck;
 use super::datagrams::late_sender;
+use super::pacing::is_limited_by_pacing;
 use super::{Cause, Finding};
 use crate::evidence::LoadKind;
 use crate::evidence::figures::Figures;
@@ -52,8 +53,6 @@ pub enum VerdictLimit {
 
 /// Maximum measurement error: a higher share of the possible goodput means that the given capacity is too low.
 const MAX_MEASUREMENT_ERROR: f64 = 1.05;
-/// Minimum share of the requested pacing in the goodput; headers and clocks take the rest.
-const MIN_SHARE_OF_PACING: f64 = 0.9;
 /// Maximum share of the time in which a window or a buffer stopped the sender, for a path that looks like the limit.
 const MAX_HOST_LIMITED_SHARE: f64 = 0.3;
 
@@ -194,17 +193,6 @@ fn ramp_result(ramp: &RampReport) -> String {
             )
         }
     }
-}
-
-/// Returns true if the sender reached its requested pacing.
-pub(super) fn is_limited_by_pacing(figures: &Figures, goodput: BitRate) -> bool {
-    requested_pacing(figures).is_some_and(|pace| goodput.as_f64() >= MIN_SHARE_OF_PACING * pace.as_f64())
-}
-
-/// Returns the requested pacing of all streams together, if each has one.
-pub(super) fn requested_pacing(figures: &Figures) -> Option<BitRate> {
-    let paces = figures.streams.iter().map(|flow| Some(flow.sender_socket.pacing_requested?.0));
-    paces.sum::<Option<u64>>().filter(|pace| *pace > 0).map(BitRate)
 }
 
 /// Returns true if the kernel of the sender reports that neither a window nor a buffer stopped the sender.
