@@ -47,6 +47,8 @@ const DROPPED_UDP: &str = "UDP is dropped in one direction or in both";
 /// Consequence of a fact that cannot be read.
 const UNREADABLE: &str = "a fault of these settings is found only by its effects";
 
+/// Reason for trains that were skipped.
+const TOO_SLOW: &str = "the path or --max-load is too slow for trains of datagrams";
 /// Reason for a part that was skipped.
 const NO_TIME: &str = "no time left: earlier parts took longer than planned";
 
@@ -257,7 +259,16 @@ impl Examination<'_> {
         path: Option<&PathReport>,
         unseen: &mut Vec<Unseen>,
     ) {
-        let tests: Vec<Test> = loads.iter().map(|load| self.trains_after(load, path)).collect();
+        let (mut examined, mut tests) = (Vec::new(), Vec::new());
+        for load in loads {
+            let Some(test) = self.trains_after(load, path) else {
+                let part = DoctorPart::Trains(load.request.direction);
+                self.report_unseen(unseen, part.unseen(TOO_SLOW.to_owned()));
+                continue;
+            };
+            examined.push(load);
+            tests.push(test);
+        }
         let results: Vec<_> = match <&[Test; 2]>::try_from(&tests[..]) {
             Ok(both) if schedule.trains_at_once => {
                 (self.on_event)(&DoctorEvent::Begin(DoctorPart::BothTrains));
@@ -271,7 +282,7 @@ impl Examination<'_> {
                 })
                 .collect(),
         };
-        for (load, result) in loads.iter_mut().zip(results) {
+        for (load, result) in examined.into_iter().zip(results) {
             match result {
                 Ok(evidence) => load.trains = Some(Box::new(evidence.into_trains())),
                 Err(error) => self.add_unseen(unseen, DoctorPart::Trains(load.request.direction), &error),
@@ -279,8 +290,8 @@ impl Examination<'_> {
         }
     }
 
-    /// Returns the trains for the direction of a load.
-    fn trains_after(&self, load: &Evidence, path: Option<&PathReport>) -> Test {
+    /// Returns the trains for the direction of a load; none if its rates are too low for trains.
+    fn trains_after(&self, load: &Evidence, path: Option<&PathReport>) -> Option<Test> {
         let direction = load.request.direction;
         let before = BeforeTrains {
             goodput: Some(Figures::of(load).steady_goodput()),
@@ -289,7 +300,7 @@ impl Examination<'_> {
             path_mtu: path.and_then(|report| report.probed_mtu(direction).or(report.black_hole(direction))),
             quick: self.options.quick,
         };
-        self.test(before.request(direction))
+        Some(self.test(before.request(direction)?))
     }
 
     fn test(&self, request: TestRequest) -> Test {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use lfn_base::units::BitRate;
+use lfn_base::units::{BitRate, Bytes};
 use lfn_results::measure::{TestDirection, TestLoad, TestRequest, UdpRequest};
 use lfn_results::udp::ramp::RampRequest;
 
@@ -25,8 +25,12 @@ const MAX_RATE: BitRate = BitRate(2_500_000_000);
 const HEADERS: u32 = 48;
 /// Minimum payload of a datagram, bytes.
 const MIN_DATAGRAM: u32 = 64;
-/// Minimum rate of a train.
-const MIN_RATE: BitRate = BitRate(64_000);
+/// IP packets of slow trains, bytes: a train of few large packets shows no course.
+const ETHERNET_MTU: u32 = 1500;
+/// Minimum datagrams of a train, as in a step of a ramp.
+const MIN_DATAGRAMS: u64 = 50;
+/// Maximum send time of a train. A slower train is not sent.
+const MAX_STEP: Duration = Duration::from_secs(1);
 /// Send time of a train: long enough for a bucket of usual size to run empty.
 const STEP: Duration = Duration::from_millis(400);
 const QUICK_STEP: Duration = Duration::from_millis(250);
@@ -46,10 +50,14 @@ pub(super) struct BeforeTrains {
 }
 
 impl BeforeTrains {
-    /// Returns the rates of the trains in ascending order.
-    pub(super) fn rates(&self) -> Vec<BitRate> {
+    /// Returns the rates of the trains in ascending order; none if the maximum rate is too low for a train.
+    fn rates(&self) -> Vec<BitRate> {
         let capacity = self.capacity.map(|capacity| scaled(capacity, ABOVE_CAPACITY));
-        let max = [capacity, self.max_load].into_iter().flatten().fold(MAX_RATE, BitRate::min).max(MIN_RATE);
+        let max = [capacity, self.max_load].into_iter().flatten().fold(MAX_RATE, BitRate::min);
+        let min = slowest(self.datagram_bytes());
+        if max < min {
+            return Vec::new();
+        }
         let wanted: Vec<BitRate> = match self.goodput.filter(|goodput| goodput.0 > 0) {
             Some(goodput) => {
                 let factors = if self.quick { &QUICK_FACTORS[..] } else { &FACTORS[..] };
@@ -62,24 +70,37 @@ impl BeforeTrains {
                 SHARES.iter().map(|share| scaled(max, *share)).collect()
             }
         };
-        let mut rates: Vec<BitRate> = wanted.into_iter().map(|rate| rate.clamp(MIN_RATE, max)).collect();
+        let mut rates: Vec<BitRate> = wanted.into_iter().map(|rate| rate.clamp(min, max)).collect();
         rates.sort_unstable();
         rates.dedup();
         rates
     }
 
-    /// Returns the request for the trains of a direction.
-    pub(super) fn request(&self, direction: TestDirection) -> TestRequest {
+    /// Returns the payload of a datagram: the path MTU, or a packet of Ethernet for trains that are slow.
+    fn datagram_bytes(&self) -> u32 {
+        let payload = |mtu: u32| mtu.saturating_sub(HEADERS).max(MIN_DATAGRAM);
+        let full = payload(self.path_mtu.unwrap_or(ETHERNET_MTU));
+        let is_fast = self.goodput.is_some_and(|goodput| scaled(goodput, FACTORS[0]) >= slowest(full));
+        if is_fast { full } else { full.min(payload(ETHERNET_MTU)) }
+    }
+
+    /// Returns the request for the trains of a direction; none if the maximum rate is too low for a train.
+    pub(super) fn request(&self, direction: TestDirection) -> Option<TestRequest> {
         let rates = self.rates();
-        let (from, to) = (rates.first().copied().unwrap_or(MIN_RATE), rates.last().copied().unwrap_or(MIN_RATE));
+        let (from, to) = (*rates.first()?, *rates.last()?);
         let step = if self.quick { QUICK_STEP } else { STEP };
         let ramp = RampRequest { from, to, step, rates, ..RampRequest::default() };
-        let datagram_bytes = self.path_mtu.map(|mtu| mtu.saturating_sub(HEADERS).max(MIN_DATAGRAM));
+        let datagram_bytes = Some(self.datagram_bytes());
         let udp = UdpRequest { rate: to, ramp: Some(ramp), datagram_bytes, ..UdpRequest::default() };
         // A ramp ends after its last step.
         let load = TestLoad::TimeSeconds(Duration::from_secs(60));
-        TestRequest { direction, load, udp: Some(Box::new(udp)), ..TestRequest::default() }
+        Some(TestRequest { direction, load, udp: Some(Box::new(udp)), ..TestRequest::default() })
     }
+}
+
+/// Returns the rate at which a train of the minimum number of datagrams takes the maximum time.
+fn slowest(datagram_bytes: u32) -> BitRate {
+    Bytes(MIN_DATAGRAMS * u64::from(datagram_bytes)).per(MAX_STEP)
 }
 
 fn scaled(rate: BitRate, factor: f64) -> BitRate {
@@ -100,7 +121,9 @@ mod tests {
             max_load: rate(max_load),
             ..BeforeTrains::default()
         };
-        before.request(TestDirection::Forward).check().unwrap();
+        if let Some(request) = before.request(TestDirection::Forward) {
+            request.check().unwrap();
+        }
         before.rates().iter().map(|rate| rate.0 / 100_000).collect()
     }
 
@@ -115,12 +138,14 @@ mod tests {
     fn trains_stay_below_the_maximum_load() {
         assert_eq!(rates(Some(22), Some(956), Some(30)), [110, 187, 286, 300]);
         assert_eq!(rates(None, Some(956), Some(50)), [10, 50, 250, 500]);
+        assert_eq!(rates(Some(1), Some(1), Some(1)), [5, 8, 10], "the slowest train is above half of the goodput");
+        assert_eq!(rates(Some(0), Some(0), None), [] as [u64; 0], "too slow for trains");
         assert_eq!(rates(Some(9000), None, None), [25000], "hosts lose datagrams above");
     }
 
     #[test]
     fn failed_load_still_has_trains() {
         assert_eq!(rates(None, None, None), [20, 100, 500, 1000]);
-        assert_eq!(rates(Some(0), Some(10), None), [2, 12, 60, 120]);
+        assert_eq!(rates(Some(0), Some(10), None), [5, 12, 60, 120]);
     }
 }

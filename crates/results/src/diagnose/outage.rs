@@ -27,7 +27,7 @@ const MAX_PACED_BURST: Bytes = Bytes(16 * 1500);
 /// Finds a time without arrivals that losses do not explain.
 pub(super) fn outage(figures: &Figures) -> Option<Finding> {
     // Several outages are one finding.
-    if dips::outages(figures).is_some() {
+    if dips::outages(figures).is_some() || dips::searches_mtu(figures) {
         return None;
     }
     let outage = figures.outage?;

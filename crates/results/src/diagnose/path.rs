@@ -328,6 +328,12 @@ pub(super) fn queueing(figures: &Figures) -> Option<Finding> {
     Some(finding)
 }
 
+/// Returns true if TCP of this host searches the path MTU with its own probes.
+fn probes_mtu(host: &HostFigures) -> bool {
+    let facts = host.facts.as_ref();
+    facts.and_then(|facts| facts.sysctls.get("net.ipv4.tcp_mtu_probing")).is_some_and(|value| value.trim() != "0")
+}
+
 /// Finds a path MTU that is smaller than the MTU of both interfaces.
 pub(super) fn small_mtu(figures: &Figures) -> Option<Finding> {
     let mtu = |host: &HostFigures| host.interface.as_ref().filter(|i| !i.loopback).map(|i| i.mtu_bytes);
@@ -354,6 +360,11 @@ pub(super) fn small_mtu(figures: &Figures) -> Option<Finding> {
             let is_far = figures.direction == TestDirection::Forward;
             let receiver = if is_far { figures.far_network_name() } else { figures.receiver.name.as_str() };
             let command = format!("tracepath -n {receiver}   # the hop after which pmtu falls");
+            Remedy { command, host: Some(figures.sender.name.clone()) }
+        }
+        Some(mtu) if probes_mtu(&figures.sender) => {
+            let receiver = figures.far_network_name();
+            let command = format!("ip route show {receiver}   # then add `mtu {mtu}` to this route: ip route change");
             Remedy { command, host: Some(figures.sender.name.clone()) }
         }
         // TCP sends packets that are too large if it does not know the path MTU.

@@ -25,7 +25,16 @@ const RECOVERY: usize = 1;
 /// Finds several outages: intervals with a timeout and a low goodput between intervals without losses, or times in which no
 /// datagram was answered.
 pub(in crate::diagnose) fn outages(figures: &Figures) -> Option<Finding> {
+    if searches_mtu(figures) {
+        return None;
+    }
     by_timeouts(figures).or_else(|| by_silences(figures))
+}
+
+/// Returns true if TCP itself searches the size of packets that a black hole passes (RFC 4821): it times out meanwhile.
+pub(in crate::diagnose) fn searches_mtu(figures: &Figures) -> bool {
+    let passed = |size: u32| figures.streams.iter().any(|flow| flow.pmtu > 0 && flow.pmtu <= size);
+    figures.black_hole.is_some_and(passed)
 }
 
 /// Finds times in which no datagram was answered, in a test that timed out in them.
@@ -45,7 +54,7 @@ fn by_silences(figures: &Figures) -> Option<Finding> {
         figures.counters.timeouts,
     );
     let predicted = figures.possible_goodput();
-    let remedy = Remedy { command: format!("ping -D -i 0.2 {}", figures.far), host: None };
+    let remedy = Remedy { command: format!("ping -D -i 0.2 {}", figures.far_network_name()), host: None };
     let mut finding = finding(figures, Cause::Outage, summary, remedy, predicted);
     finding.gain = predicted.map(|predicted| BitRate(predicted.0.saturating_sub(goodput.0)));
     finding.confidence = Some(Confidence::Medium);
