@@ -133,10 +133,7 @@ fn disks_of_both_ends_are_measured() {
     let output = command.arg(support::lfn_path()).arg(&small).output().unwrap();
     let mut found = document(&output);
     let progress = text(&output.stderr);
-    assert!(
-        progress.contains("8 s of reads and writes of the disks") && progress.contains("disk of far"),
-        "{progress}"
-    );
+    assert!(progress.contains("disks: 8 s more") && progress.contains("disk of far"), "{progress}");
     assert_eq!(found["planned_load"]["disk_seconds"], 8.0);
     let disks = &found["runs"][0]["disks"];
     assert_eq!((&disks["near"]["file_system"], &disks["near"]["write"]), (&"tmpfs".into(), &Value::Null), "{disks}");

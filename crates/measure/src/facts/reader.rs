@@ -188,6 +188,6 @@ mod tests {
     fn failed_reading_is_named() {
         const BROKEN: [Step; 1] = [Step { name: "interface and route", read: |_, _| panic!("a defect of a reader") }];
         let facts = read(Sources { root: "/".into(), ends: None }, &BROKEN, READ_TIMEOUT);
-        assert_eq!(facts.unreadable, ["interface and route: the reading failed"]);
+        assert_eq!(facts.unreadable, ["interface and route: the reading thread failed (its message is on stderr)"]);
     }
 }
