@@ -4,7 +4,7 @@ use super::Cause;
 use super::Cause::*;
 
 /// Losses of the path by their kinds.
-const LOSSES: &[Cause] = &[Loss, RandomLoss, LossBursts];
+pub(super) const LOSSES: &[Cause] = &[Loss, RandomLoss, LossBursts];
 /// Signs of lost packets, whatever lost them.
 const LOSS_SIGNS: &[Cause] = &[Loss, RandomLoss, LossBursts, Timeouts, Overshoot, Retransmissions];
 /// Signs of a queue that is full.

@@ -194,7 +194,6 @@ fn copy_findings(figures: &Figures) -> Vec<Finding> {
 /// come first.
 fn ranked(figures: &Figures, mut findings: Vec<Finding>) -> Vec<Finding> {
     let found: Vec<Cause> = findings.iter().filter_map(Finding::cause).collect();
-    let losses = [Cause::Loss, Cause::RandomLoss, Cause::LossBursts];
     // Losses at any rate are no consequence of a queue, of a bucket or of the order.
     let independent = [Cause::Policer, Cause::Shaper, Cause::ShortQueue];
     let is_independent = |of: Cause| match of {
@@ -202,7 +201,8 @@ fn ranked(figures: &Figures, mut findings: Vec<Finding>) -> Vec<Finding> {
         _ => independent.contains(&of) && network::loss_kind::is_lossy_at_any_rate(figures),
     };
     let others: Vec<Cause> = found.iter().copied().filter(|cause| !is_independent(*cause)).collect();
-    let is_root = |cause: Cause| cause.is_root_cause(if losses.contains(&cause) { &others } else { &found });
+    let is_root =
+        |cause: Cause| cause.is_root_cause(if consequences::LOSSES.contains(&cause) { &others } else { &found });
     findings.retain(|finding| {
         own_evidence::has_own_evidence(figures, finding, &found) || finding.cause().is_none_or(is_root)
     });
@@ -219,7 +219,8 @@ fn ranked(figures: &Figures, mut findings: Vec<Finding>) -> Vec<Finding> {
     // Slow start does not explain a goodput that stays low after it.
     let is_slow_later = Shortfall::of(figures).is_some_and(|at| figures.steady_goodput() < at.expected.min);
     let comes_late = |finding: &Finding| is_slow_later && finding.cause() == Some(Cause::StartUp);
-    let follows = |finding: &Finding| is_rare && finding.cause().is_some_and(|cause| losses.contains(&cause));
+    let follows =
+        |finding: &Finding| is_rare && finding.cause().is_some_and(|cause| consequences::LOSSES.contains(&cause));
     findings.sort_by_key(|finding| {
         let gain = std::cmp::Reverse(finding.gain.unwrap_or(unknown));
         (valid(finding), comes_late(finding), follows(finding), gain)

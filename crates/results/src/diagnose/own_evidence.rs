@@ -1,5 +1,6 @@
 //! Findings with evidence of their own: another finding that explains the same signs does not remove them.
 
+use super::consequences::LOSSES;
 use super::network::delivery;
 use super::settings::congestion_fit;
 use super::{Cause, Finding};
@@ -10,8 +11,6 @@ const VARYING_DELAY: [Cause; 5] =
     [Cause::SharedPath, Cause::Competing, Cause::Processor, Cause::Reordering, Cause::Outage];
 /// Causes on the hosts that explain trains whose rates rise.
 const OTHER_PROGRAMS: [Cause; 2] = [Cause::Competing, Cause::Processor];
-/// Losses of the path by their kinds.
-const LOSSES: [Cause; 3] = [Cause::Loss, Cause::RandomLoss, Cause::LossBursts];
 
 /// Returns true if the finding does not follow from the other causes in `found`, although its signs usually do.
 pub(super) fn has_own_evidence(figures: &Figures, finding: &Finding, found: &[Cause]) -> bool {
@@ -25,7 +24,7 @@ pub(super) fn has_own_evidence(figures: &Figures, finding: &Finding, found: &[Ca
     match cause {
         // Another congestion control does not notice rare losses, so Reno does not fit the path.
         Cause::CongestionControl => {
-            is_fact(finding) || (congestion_fit::has_rare_losses(figures) && is_root_without(&LOSSES))
+            is_fact(finding) || (congestion_fit::has_rare_losses(figures) && is_root_without(LOSSES))
         }
         // Jitter without load does not explain a wait under load that is much longer.
         Cause::Queueing => delivery::has_queue_beyond_jitter(figures) && is_root_without(&[Cause::Jitter]),
