@@ -121,7 +121,8 @@ fn file_text_cannot_control_the_terminal() {
 
 /// Starts a test with a server that becomes silent.
 fn silent(server: &Server, flags: &[&str]) -> (FaultProxy, Command) {
-    let proxy = FaultProxy::start(port(server), FaultPoint::server("\"start_seconds\":0.3"), Fault::Stall);
+    let point = FaultPoint::server("\"message\":\"interval\"").after(3);
+    let proxy = FaultProxy::start(port(server), point, Fault::Stall);
     let mut command = test_command(&at(&proxy), &["--insecure", "--time", "60s", "--interval", "100ms"]);
     command.args(flags).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     (proxy, command)

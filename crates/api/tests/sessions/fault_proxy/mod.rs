@@ -27,25 +27,33 @@ pub enum Side {
     Data(u64),
 }
 
-/// The place of a fault: the first message of one side that contains this text.
+/// The place of a fault: a message of one side that contains this text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPoint {
     pub side: Side,
     text: &'static str,
+    /// The number of such messages that pass before.
+    after: u64,
 }
 
 impl FaultPoint {
     pub const fn client(text: &'static str) -> FaultPoint {
-        FaultPoint { side: Side::Client, text }
+        FaultPoint { side: Side::Client, text, after: 0 }
     }
 
     pub const fn server(text: &'static str) -> FaultPoint {
-        FaultPoint { side: Side::Server, text }
+        FaultPoint { side: Side::Server, text, after: 0 }
     }
 
     /// Returns the place after this number of bytes of a data stream.
     pub const fn data(bytes: u64) -> FaultPoint {
-        FaultPoint { side: Side::Data(bytes), text: "" }
+        FaultPoint { side: Side::Data(bytes), text: "", after: 0 }
+    }
+
+    /// Returns the place behind this number of such messages.
+    #[allow(dead_code, reason = "not all tests use it")]
+    pub const fn after(self, after: u64) -> FaultPoint {
+        FaultPoint { after, ..self }
     }
 
     pub fn is_any_of(&self, messages: &[&str]) -> bool {
@@ -125,6 +133,8 @@ struct State {
     fault: Fault,
     datagram_fault: DatagramFault,
     triggered: AtomicBool,
+    /// Messages that fit the point.
+    matches: AtomicU64,
     over: AtomicBool,
     data: AtomicU64,
     /// Open data streams.
@@ -157,6 +167,7 @@ impl FaultProxy {
             fault,
             datagram_fault,
             triggered: AtomicBool::new(false),
+            matches: AtomicU64::new(0),
             over: AtomicBool::new(false),
             data: AtomicU64::new(0),
             open: Mutex::default(),
@@ -286,7 +297,8 @@ impl State {
     /// Relays a frame. Returns false if the connection ends with it.
     fn forward(&self, side: Side, mut frame: Vec<u8>, to: &mut TlsSide) -> io::Result<bool> {
         let text = String::from_utf8_lossy(&frame[5..]).into_owned();
-        let is_target = side == self.point.side && text.contains(self.point.text);
+        let fits = side == self.point.side && text.contains(self.point.text);
+        let is_target = fits && self.matches.fetch_add(1, Ordering::SeqCst) >= self.point.after;
         if !is_target || self.triggered.swap(true, Ordering::SeqCst) {
             to.write(&frame)?;
             return Ok(true);
