@@ -1,6 +1,6 @@
 //! The disks of an examination: the paths that the user gives, and their measurement after the loads of the path.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,7 +64,10 @@ impl DiskPaths {
     pub fn parse(typed: &[OsString], server: &str) -> Result<Self, DiskPathError> {
         let mut paths = DiskPaths::default();
         for text in typed {
-            let Location { host, resource } = Location::parse_bytes(text.as_bytes())?;
+            let Location { host, resource } = match path_on(server, text.as_bytes()) {
+                Some(path) => Location { host: Some(server.to_owned()), resource: Resource::Path(path) },
+                None => Location::parse_bytes(text.as_bytes())?,
+            };
             let Resource::Path(path) = resource else {
                 return Err(DiskPathError::NoPath(ByteString::from(text.as_bytes())));
             };
@@ -148,13 +151,23 @@ fn unseen(side: Side, part: String, reason: String) -> Unseen {
     Unseen { part, reason, consequence: DoctorPart::Disk(side).consequence().to_owned() }
 }
 
-/// Returns true if both names are the same as typed. A ticket may have a path.
+/// Returns the path of `SERVER:PATH`, where the server is as typed: it may have a port, unlike that of a copy.
+fn path_on(server: &str, typed: &[u8]) -> Option<PathBuf> {
+    let path = typed.strip_prefix(server.as_bytes())?.strip_prefix(b":")?;
+    (!server.is_empty() && !server.starts_with("lfn://")).then(|| PathBuf::from(OsStr::from_bytes(path)))
+}
+
+/// Returns true if both names are the same as typed. A ticket may have a path, and a port need not be repeated.
 fn is_same_server(host: &str, server: &str) -> bool {
     let ticket = |text: &str| match Location::parse(text) {
         Ok(Location { host: Some(host), .. }) if text.starts_with("lfn://") => host,
         _ => text.to_owned(),
     };
-    ticket(host) == ticket(server)
+    let without_port = |name: &str| match name.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => host.to_owned(),
+        _ => name.to_owned(),
+    };
+    ticket(host) == ticket(server) || host == without_port(server)
 }
 
 /// Returns a server for a message, without the secret of a ticket.
@@ -177,6 +190,10 @@ mod tests {
         assert_eq!((both.near, both.far), (Some("/data".into()), Some(ByteString::from("b/c"))));
         assert_eq!(parse(&["me@there:"], "me@there").unwrap().far, Some(ByteString::from("")));
         assert_eq!(parse(&["@/run/t:a"], "@/run/t").unwrap().far, Some(ByteString::from("a")));
+        for typed in ["10.0.0.1:7323:/data", "10.0.0.1:/data"] {
+            assert_eq!(parse(&[typed], "10.0.0.1:7323").unwrap().far, Some(ByteString::from("/data")), "{typed}");
+        }
+        assert_eq!(parse(&["[::1]:7323:a"], "[::1]:7323").unwrap().far, Some(ByteString::from("a")));
         assert_eq!(parse(&[], "far"), Ok(DiskPaths::default()));
         assert!(parse(&["/a", "/b"], "far").unwrap_err().starts_with("two paths on this host"));
         assert!(parse(&["/a", "far:a", "far:b"], "far").unwrap_err().starts_with("two paths on the server"));

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use lfn_base::units::BitRate;
+use lfn_base::units::{BitRate, show_duration};
 use lfn_results::report::{CommandError, DoctorDocument, MAX_DOCTOR_BYTES, ReadError};
 
 use super::disks::DiskPathError;
-use super::options::MIN_MAX_LOAD;
+use super::options::{MAX_TIME, MIN_MAX_LOAD};
 use crate::error_kind::ErrorKind;
 use crate::error_text::error_chain;
 use crate::hosts::HostError;
@@ -20,9 +21,9 @@ pub enum DoctorError {
     /// The server was not reached, or no load had a result.
     #[error(transparent)]
     Test(#[from] TestVerbError),
-    /// The time cannot be zero.
-    #[error("a load of 0 s: the time must be above zero")]
-    Time,
+    /// The time of the load is zero or too long.
+    #[error("a load of {}: the time must be above 0 s and at most {}", show_duration(*.0), show_duration(MAX_TIME))]
+    Time(Duration),
     /// The path of a disk is not valid.
     #[error(transparent)]
     Disk(#[from] DiskPathError),
@@ -75,7 +76,7 @@ impl DoctorError {
             // The hint of a test names its command.
             DoctorError::Test(error) => error.hint().map(|hint| hint.replace("lfn test", "lfn doctor")),
             DoctorError::Disk(error) => error.hint(),
-            DoctorError::Time => Some("--time 10s".to_owned()),
+            DoctorError::Time(_) => Some("--time 10s".to_owned()),
             DoctorError::MaxLoad(_) => Some("--max-load 50mbit".to_owned()),
         }
     }
@@ -84,7 +85,7 @@ impl DoctorError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             DoctorError::Test(error) => error.kind(),
-            DoctorError::Time | DoctorError::Disk(_) | DoctorError::MaxLoad(_) => ErrorKind::Usage,
+            DoctorError::Time(_) | DoctorError::Disk(_) | DoctorError::MaxLoad(_) => ErrorKind::Usage,
         }
     }
 

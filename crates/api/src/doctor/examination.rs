@@ -49,6 +49,8 @@ const UNREADABLE: &str = "a fault of these settings is found only by its effects
 
 /// Reason for trains that were skipped.
 const TOO_SLOW: &str = "the path or --max-load is too slow for trains of datagrams";
+/// Reason for trains of a direction whose load failed.
+const NO_LOAD: &str = "their rates follow from the TCP load, which failed";
 /// Reason for a part that was skipped.
 const NO_TIME: &str = "no time left: earlier parts took longer than planned";
 
@@ -106,6 +108,7 @@ impl Examination<'_> {
                 }
                 Err(error) => {
                     self.add_unseen(&mut unseen, DoctorPart::Load(direction), &error);
+                    self.report_unseen(&mut unseen, DoctorPart::Trains(direction).unseen(NO_LOAD.to_owned()));
                     failure.get_or_insert(error);
                 }
             }

@@ -29,7 +29,7 @@ use crate::show::read_contents;
 use crate::test::path::known_paths;
 use crate::test::server as test_server;
 use examination::Examination;
-use options::MIN_MAX_LOAD;
+use options::{MAX_TIME, MIN_MAX_LOAD};
 use server::ExaminedServer;
 
 /// Examines the path to a server. A set `stop` ends the running part, and the result has the parts so far.
@@ -50,7 +50,7 @@ pub fn doctor(
     let disks = options.disks.clone().at_home(is_over_ssh).map_err(DoctorError::from)?;
     let options = &DoctorOptions { disks, ..options.clone() };
     let arguments = test_server::server_arguments(&options.server, resolver);
-    let server = ExaminedServer::new(&reached.target);
+    let server = ExaminedServer::new(&reached.target, options.quick);
     Examination { options, paths, server: &server, origin, arguments, stop, on_event }.run()
 }
 
@@ -68,8 +68,8 @@ pub fn from_file(file: &Path) -> Result<DoctorDocument, EvidenceError> {
 
 impl DoctorOptions {
     fn check(&self) -> Result<(), DoctorError> {
-        if self.time.is_some_and(|time| time.is_zero()) {
-            return Err(DoctorError::Time);
+        if let Some(time) = self.time.filter(|time| time.is_zero() || *time > MAX_TIME) {
+            return Err(DoctorError::Time(time));
         }
         match self.max_load {
             Some(rate) if rate < MIN_MAX_LOAD => Err(DoctorError::MaxLoad(rate)),

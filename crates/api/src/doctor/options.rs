@@ -42,6 +42,8 @@ const QUICK_START_ROUND_TRIPS: u32 = 20;
 pub(super) const QUICK_HOLE_TIME: Duration = Duration::from_millis(1500);
 /// Minimum rate of `--max-load`: the trains need datagrams, and the control connection needs room.
 pub const MIN_MAX_LOAD: BitRate = BitRate(100_000);
+/// Maximum time of `--time`: the evidence has each sample of the load.
+pub const MAX_TIME: Duration = Duration::from_secs(3600);
 
 /// Maximum RTT of the schedule: a handshake with lost segments takes longer than a round trip.
 const MAX_RTT: Duration = Duration::from_secs(1);
@@ -64,7 +66,7 @@ impl Cost {
 pub struct DoctorOptions {
     /// Server: a saved name, a ticket, USER@HOST for ssh, or `far` inside an emulation.
     pub server: String,
-    /// Time of the TCP load in each direction; none to choose it by the RTT.
+    /// Time of the TCP load in each direction, at most an hour; none to choose it by the RTT.
     pub time: Option<Duration>,
     /// Examine within 15 s, or 30 s on a path with an RTT above 300 ms.
     pub quick: bool,

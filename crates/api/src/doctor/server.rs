@@ -12,8 +12,10 @@ use lfn_session::wire::RefusalCode;
 
 /// Maximum time to connect, with the handshake. A handshake with two lost packets takes 3 s and a few round trips.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const QUICK_CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// Maximum time without a message of a running load. Longer outages end the load.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
+const QUICK_SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns true for an error that each session of this client has: a wrong key or token, or another version of lfn or TLS.
 pub(super) fn refuses_each_session(error: &SessionError) -> bool {
@@ -34,10 +36,14 @@ pub(super) struct ExaminedServer {
 
 impl ExaminedServer {
     /// Shortens the time-outs of a server to those of an examination.
-    pub(super) fn new(target: &Target) -> Self {
+    pub(super) fn new(target: &Target, quick: bool) -> Self {
+        let (connect, silence) = match quick {
+            true => (QUICK_CONNECT_TIMEOUT, QUICK_SILENCE_TIMEOUT),
+            false => (CONNECT_TIMEOUT, SILENCE_TIMEOUT),
+        };
         let mut target = target.clone();
-        target.connect_timeout = target.connect_timeout.min(CONNECT_TIMEOUT);
-        target.silence_timeout = target.silence_timeout.min(SILENCE_TIMEOUT);
+        target.connect_timeout = target.connect_timeout.min(connect);
+        target.silence_timeout = target.silence_timeout.min(silence);
         ExaminedServer { target, is_silent: AtomicBool::new(false) }
     }
 

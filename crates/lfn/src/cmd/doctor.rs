@@ -29,7 +29,7 @@ use crate::typed;
 pub struct DoctorArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Set the time of the TCP load in each direction [default: by the RTT, 8 s to 15 s]
+    /// Set the time of the TCP load in each direction, at most 1h [default: by the RTT, 8 s to 15 s]
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true, conflicts_with_all = ["quick", "from"])]
     time: Option<String>,
     /// Examine within 15 s, or within 30 s if the RTT is above 300 ms
@@ -72,7 +72,7 @@ const EXAMPLES: &str = "Examples:
 
 Exit codes: 0 examined, with or without findings; 1 the server was not reached, no load had a result, or the file of \
 --from cannot be read; 2 usage; 130 \
-interrupted: the first Ctrl-C ends the load and prints the result so far, the second Ctrl-C ends the command.";
+interrupted (SIGINT, SIGTERM, SIGHUP): the first signal ends the load and prints the result so far, the second ends the command.";
 
 /// Runs `lfn doctor` and returns its exit code.
 pub fn run(args: DoctorArgs) -> Result<Exit, Failure> {

@@ -1,15 +1,24 @@
-//! Ctrl-C: the first one ends the load and prints the result, the second one ends the command.
+//! Ctrl-C, SIGTERM and SIGHUP: the first one ends the load and prints the result, the second one ends the command.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use lfn_sys::process::is_ignored;
+use lfn_sys::process::signal::{SIGHUP, SIGINT, SIGTERM};
+
 use crate::exit::{Exit, Failure};
 
 /// Time in which further signals belong to the first one.
 const SAME_INTERRUPT: Duration = Duration::from_millis(250);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Returns the signals that end a command. A SIGHUP that nohup ignores stays ignored.
+pub(super) fn ending_signals() -> impl Iterator<Item = i32> {
+    let hangup = Some(SIGHUP).filter(|&signal| !is_ignored(signal));
+    [SIGINT, SIGTERM].into_iter().chain(hangup)
+}
 
 /// State of interrupts by signals.
 pub(super) struct Interrupt {
@@ -24,7 +33,7 @@ pub(super) struct Interrupt {
 impl Interrupt {
     pub(super) fn listen() -> Result<Self, Failure> {
         let [interrupted, stop, exit_on_next] = [false, false, true].map(|set| Arc::new(AtomicBool::new(set)));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        for signal in ending_signals() {
             let code = i32::from(Exit::Interrupted.code());
             signal_hook::flag::register_conditional_shutdown(signal, code, exit_on_next.clone())?;
             signal_hook::flag::register(signal, interrupted.clone())?;

@@ -45,7 +45,7 @@ impl Cause {
             // The queue of the acknowledgements delays the data, too.
             ReturnPath => &[START, &[Queueing, Shaper, Jitter]],
             // Each end sees the connection to the proxy, and the two ends count different segments.
-            Proxy => &[&[ReturnPath, Duplicates, Retransmissions, SlowReader, ReceiveWindow, SharedPath]],
+            Proxy => &[&[ReturnPath, Duplicates, Retransmissions, SlowReader, ReceiveWindow, SharedPath, Jitter]],
             DelayedAck => &[&[StartUp, SlowWriter, SmallMtu]],
             BlackHole => {
                 &[LOSSES, &[Timeouts, ShortQueue, StartUp, SilentPeer, Outage, SmallMtu, Retransmissions, SlowWriter]]

@@ -193,7 +193,9 @@ fn copy_findings(figures: &Figures) -> Vec<Finding> {
 /// Removes the consequences of other findings, and sorts the rest by gain. Findings of the test itself and of the capture
 /// come first.
 fn ranked(figures: &Figures, mut findings: Vec<Finding>) -> Vec<Finding> {
-    let found: Vec<Cause> = findings.iter().filter_map(Finding::cause).collect();
+    // A limit that is not reached explains no other sign.
+    let explains = |finding: &&Finding| finding.is_limit() || finding.cause() != Some(Cause::ServerLimit);
+    let found: Vec<Cause> = findings.iter().filter(explains).filter_map(Finding::cause).collect();
     // Losses at any rate are no consequence of a queue, of a bucket or of the order.
     let independent = [Cause::Policer, Cause::Shaper, Cause::ShortQueue];
     let is_independent = |of: Cause| match of {
@@ -221,9 +223,12 @@ fn ranked(figures: &Figures, mut findings: Vec<Finding>) -> Vec<Finding> {
     let comes_late = |finding: &Finding| is_slow_later && finding.cause() == Some(Cause::StartUp);
     let follows =
         |finding: &Finding| is_rare && finding.cause().is_some_and(|cause| consequences::LOSSES.contains(&cause));
+    // The delay of the queue that other traffic fills varies too.
+    let shares = findings.iter().any(|finding| finding.cause() == Some(Cause::SharedPath));
+    let varies = |finding: &Finding| shares && finding.cause() == Some(Cause::Jitter);
     findings.sort_by_key(|finding| {
         let gain = std::cmp::Reverse(finding.gain.unwrap_or(unknown));
-        (valid(finding), comes_late(finding), follows(finding), gain)
+        (valid(finding), comes_late(finding), follows(finding), varies(finding), gain)
     });
     findings
 }

@@ -28,6 +28,8 @@ pub(super) fn has_own_evidence(figures: &Figures, finding: &Finding, found: &[Ca
         }
         // Jitter without load does not explain a wait under load that is much longer.
         Cause::Queueing => delivery::has_queue_beyond_jitter(figures) && is_root_without(&[Cause::Jitter]),
+        // The counter of a queueing discipline.
+        Cause::Shaper if finding.evidence.contains_key("overlimits") => !has_root(&[Cause::LocalDrops]),
         // A bucket has one rate.
         Cause::SharedPath => {
             figures.trains.as_ref().is_some_and(|trains| trains.rising.is_some()) && !has_root(&OTHER_PROGRAMS)

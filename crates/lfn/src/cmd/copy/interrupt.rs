@@ -3,18 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lfn_sys::process::is_ignored;
-use lfn_sys::process::signal::SIGHUP;
-use signal_hook::consts::{SIGINT, SIGTERM};
-
+use crate::cmd::interrupt::ending_signals;
 use crate::exit::{Exit, Failure};
 
-/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets. The second signal ends the process. A SIGHUP that
-/// nohup ignores stays ignored.
+/// Returns a flag that the first ending signal sets. The second signal ends the process.
 pub(super) fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    let hangup = Some(SIGHUP).filter(|&signal| !is_ignored(signal));
-    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
+    for signal in ending_signals() {
         let code = i32::from(Exit::Interrupted.code());
         signal_hook::flag::register_conditional_shutdown(signal, code, flag.clone())?;
         signal_hook::flag::register(signal, flag.clone())?;

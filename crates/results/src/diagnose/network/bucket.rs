@@ -8,6 +8,7 @@ use serde_json::json;
 use super::flat_rtt::has_flat_rtt;
 use super::loss_kind::{MIN_QUIET_LOSS, is_bbr, lost_run};
 use crate::diagnose::remedy::rate_below;
+use crate::diagnose::settings::host_shaper::host_shaper;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
 use crate::evidence::figures::trains::MIN_DROPPED_EXCESS;
@@ -38,6 +39,10 @@ pub(in crate::diagnose) const MAX_BBR_SHARE: f64 = 0.77;
 pub(in crate::diagnose) const MAX_BBR_RWND_SHARE: f64 = 0.1;
 /// Minimum rate of trains that pass over the rate of a bucket: the trains show that there is no such bucket.
 pub(in crate::diagnose) const MIN_PASSED_FACTOR: f64 = 1.5;
+/// Maximum goodput of TCP over the rate of a bucket: trains that the hosts send or receive badly show a lower rate.
+pub(in crate::diagnose) const MAX_GOODPUT_FACTOR: f64 = 1.2;
+/// Maximum lost share of the trains below the rate that passes, if only one train shows this rate.
+pub(in crate::diagnose) const MAX_UNCERTAIN_LOSS: f64 = 0.005;
 /// Maximum congestion window of a stream whose bursts the line drops, segments: two initial windows (RFC 6928).
 pub(in crate::diagnose) const MAX_BURST_SEGMENTS: u64 = 20;
 /// Minimum retransmitted share of such a stream.
@@ -52,6 +57,9 @@ pub(in crate::diagnose) const MIN_DELAY: Duration = Duration::from_millis(5);
 /// Finds a bucket without a queue: the trains lose their excess without delay, or the losses of a constant rate come
 /// without a queue.
 pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
+    if host_shaper(figures).is_some() {
+        return None;
+    }
     let by_trains =
         limiting_plateau(figures).filter(|at| at.dropped_excess >= MIN_DROPPED_EXCESS && !has_queue(figures));
     if let Some(plateau) = by_trains {
@@ -81,6 +89,9 @@ pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
 /// Finds a bucket with a queue: the trains wait and are lost only then, or a constant rate below the capacity fills a
 /// queue.
 pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
+    if host_shaper(figures).is_some() {
+        return None;
+    }
     let by_trains = limiting_plateau(figures).filter(|_| has_queue(figures));
     if let Some(plateau) = by_trains {
         let burst = match plateau.burst_bytes {
@@ -114,9 +125,10 @@ pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
     Some(bucket(figures, Cause::Shaper, summary, rate, Confidence::Medium))
 }
 
-/// Returns true if trains pass at a rate above the rate of a bucket, longer than its burst.
+/// Returns true if trains pass at a rate above the rate of a bucket, longer than its burst. A capacity from trains is such a rate.
 fn passes_more(figures: &Figures, rate: BitRate) -> bool {
-    figures.trains.as_ref().is_some_and(|trains| trains.max_passed.as_f64() >= MIN_PASSED_FACTOR * rate.as_f64())
+    figures.is_capacity_measured
+        || figures.trains.as_ref().is_some_and(|trains| trains.max_passed.as_f64() >= MIN_PASSED_FACTOR * rate.as_f64())
 }
 
 fn has_queue(figures: &Figures) -> bool {
@@ -125,12 +137,18 @@ fn has_queue(figures: &Figures) -> bool {
 
 /// Returns the rate that trains show, if it is below the capacity and limits the test.
 pub(super) fn limiting_plateau(figures: &Figures) -> Option<TrainPlateau> {
-    let plateau = figures.trains.as_ref()?.plateau.filter(|plateau| !drops_bursts(figures, plateau))?;
+    let trains = figures.trains.as_ref()?;
+    let plateau = trains.plateau.filter(|plateau| !drops_bursts(figures, plateau))?;
+    // A bucket does not pass more than its rate, and one train says little about a path that loses datagrams at any rate.
+    let is_exceeded = figures.steady_goodput().as_f64() > MAX_GOODPUT_FACTOR * plateau.rate.as_f64();
+    if is_exceeded || (plateau.trains == 1 && trains.quiet_loss() >= MAX_UNCERTAIN_LOSS) {
+        return None;
+    }
     let capacity = figures.path.map(|path| path.payload_capacity().as_f64());
     let is_below = match capacity {
         Some(capacity) => plateau.rate.as_f64() < MAX_RATE_SHARE * capacity,
-        // Without a known capacity, a burst above the rate shows that the line is faster.
-        None => plateau.burst_bytes.is_some(),
+        // Without a known capacity, a burst above the rate shows that the line is faster, and each line has a queue.
+        None => plateau.burst_bytes.is_some() || plateau.lacks_queue,
     };
     is_below.then_some(plateau)
 }

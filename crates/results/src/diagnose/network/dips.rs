@@ -5,9 +5,10 @@ use std::time::Duration;
 use lfn_base::units::{BitRate, show_duration};
 use serde_json::json;
 
+use super::loss_kind::MAX_SINGLE_RUN;
 use crate::diagnose::shortfall::Shortfall;
 use crate::diagnose::{Cause, Confidence, Finding, Remedy, figures_map, finding};
-use crate::evidence::figures::{Figures, IntervalFigures};
+use crate::evidence::figures::{Figures, IntervalFigures, TrainFigures};
 
 /// Minimum number of outages.
 pub(in crate::diagnose) const MIN_OUTAGES: usize = 2;
@@ -19,13 +20,15 @@ pub(in crate::diagnose) const MAX_LOSSY_SHARE: f64 = 0.5;
 pub(in crate::diagnose) const MAX_SILENT_SHARE: f64 = 0.01;
 /// Minimum number of intervals without a part of an outage.
 pub(in crate::diagnose) const MIN_OTHER_INTERVALS: usize = 2;
+/// Minimum lost share of single datagrams below the rate that passes, for timeouts without an outage.
+pub(in crate::diagnose) const MIN_TIMEOUT_LOSS: f64 = 0.05;
 /// Intervals after an outage in which the streams repair its losses.
 const RECOVERY: usize = 1;
 
 /// Finds several outages: intervals with a timeout and a low goodput between intervals without losses, or times in which no
 /// datagram was answered.
 pub(in crate::diagnose) fn outages(figures: &Figures) -> Option<Finding> {
-    if searches_mtu(figures) {
+    if searches_mtu(figures) || loses_single_packets(figures) {
         return None;
     }
     by_timeouts(figures).or_else(|| by_silences(figures))
@@ -35,6 +38,12 @@ pub(in crate::diagnose) fn outages(figures: &Figures) -> Option<Finding> {
 pub(in crate::diagnose) fn searches_mtu(figures: &Figures) -> bool {
     let passed = |size: u32| figures.streams.iter().any(|flow| flow.pmtu > 0 && flow.pmtu <= size);
     figures.black_hole.is_some_and(passed)
+}
+
+/// Returns true if the trains lose so many single datagrams that TCP loses retransmissions too: it times out at any time.
+fn loses_single_packets(figures: &Figures) -> bool {
+    let is_single = |trains: &&TrainFigures| trains.mean_loss_run.is_some_and(|run| run <= MAX_SINGLE_RUN);
+    figures.trains.as_ref().filter(is_single).is_some_and(|trains| trains.quiet_loss() >= MIN_TIMEOUT_LOSS)
 }
 
 /// Finds times in which no datagram was answered, in a test that timed out in them.

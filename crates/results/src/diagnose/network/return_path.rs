@@ -37,7 +37,8 @@ pub(in crate::diagnose) fn return_path(figures: &Figures) -> Option<Finding> {
     let (answered, arrived) = figures.counters.answers.unwrap_or_default();
     let lost = answered.saturating_sub(arrived);
     let lost_share = lost as f64 / answered.max(1) as f64;
-    let certain = lost.saturating_sub(on_their_way(figures, answered));
+    let early = figures.counters.early_answers.unwrap_or_default().saturating_sub(arrived);
+    let certain = lost.saturating_sub(on_their_way(figures, answered)).max(early);
     let certain_share = certain as f64 / answered.max(1) as f64;
     // A path that loses as many data packets has no fault of its return path alone.
     let data_share = figures.counters.retransmitted as f64 / figures.counters.sent.max(1) as f64;

@@ -68,6 +68,7 @@ fn plateau(dropped_excess: f64, delay_of_excess: f64, burst_bytes: Option<u64>) 
         max_delay: Duration::from_millis(2),
         usual_delay: Duration::from_millis(2),
         burst_bytes,
+        ..TrainPlateau::default()
     };
     TrainFigures { plateau: Some(plateau), quiet: (500, 0), ..TrainFigures::default() }
 }
@@ -242,6 +243,27 @@ fn late_messages_show_a_proxy() {
 }
 
 #[test]
+fn goodput_above_a_rate_excludes_its_bucket() {
+    let with = |rate: f64| {
+        let trains = Some(plateau(0.95, 0.0, None));
+        causes(&Figures { trains, ..test("bbr", &[rate; 10], FLAT) }).contains(&Cause::Policer)
+    };
+    let limit = plateau(0.95, 0.0, None).plateau.unwrap().rate.as_f64() / 1e6;
+    assert!(with(limit) && !with(1.3 * limit));
+}
+
+#[test]
+fn acknowledgements_before_the_last_round_trip_are_certainly_lost() {
+    let mut figures = test("bbr", &[30.0, 30.0, 30.0], 60.0);
+    (figures.base_rtt, figures.streams[0].rtt) = (SECOND, SECOND);
+    figures.course.intervals.iter_mut().for_each(|at| at.rtt = SECOND);
+    figures.counters.answers = Some((7000, 4700));
+    assert!(!causes(&figures).contains(&Cause::ReturnPath));
+    figures.counters.early_answers = Some(6700);
+    assert!(causes(&figures).contains(&Cause::ReturnPath));
+}
+
+#[test]
 fn a_queue_that_is_soon_full_is_a_shaper() {
     let with = |usual_delay, variation| {
         let mut figures = test("bbr", &POLICED, 60.0);
@@ -345,6 +367,9 @@ fn outages_between_calm_losses_are_found() {
         figures.course.intervals[number].timeouts = 1;
     }
     assert!(causes(&figures).contains(&Cause::Outage));
+    let lossy = Some(TrainFigures { quiet: (150, 43), mean_loss_run: Some(1.4), ..TrainFigures::default() });
+    let of_trains = causes(&Figures { trains: lossy, ..figures.clone() });
+    assert!(!of_trains.contains(&Cause::Outage), "{of_trains:?}");
     // Random losses cause timeouts at any time.
     figures.course.intervals.iter_mut().for_each(|at| at.timeouts = 1);
     assert!(!causes(&figures).contains(&Cause::Outage));
@@ -396,7 +421,8 @@ fn a_delay_that_varies_without_load_is_jitter() {
     let shared = Figures { idle_rtt: idle(40, 47, 53), ..test("bbr", &POLICED, 46.0) };
     let rising = Some((BitRate(12_000_000), BitRate(35_000_000)));
     let trains = Some(TrainFigures { rising, max_passed: BitRate(35_000_000), ..TrainFigures::default() });
-    assert!(causes(&Figures { trains, ..shared }).contains(&Cause::SharedPath), "other traffic varies the delay");
+    let found = causes(&Figures { trains, ..shared });
+    assert_eq!(found.first(), Some(&Cause::SharedPath), "other traffic varies the delay: {found:?}");
 }
 
 #[test]

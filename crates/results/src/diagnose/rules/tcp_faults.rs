@@ -4,7 +4,7 @@
 use super::rule::Bound::{MaxBytes, MaxCount, MaxFactor, MaxShare, MaxTime, MinCount, MinFactor, MinShare, MinTime};
 use super::rule::{ANY, EQUAL, NOT_FULL, Rule, TESTS, TESTS_AND_COPIES, Threshold, of};
 use crate::diagnose::network::{bucket, delivery, ecn, flat_rtt, loss_kind, queue, return_path, split};
-use crate::diagnose::settings::{congestion_fit, few_streams, growth, link, quota, thresholds};
+use crate::diagnose::settings::{congestion_fit, few_streams, growth, host_shaper, link, quota, thresholds};
 use crate::diagnose::{Cause, path};
 use crate::evidence::figures::EvidenceKind::*;
 use crate::evidence::figures::{course, trains};
@@ -117,6 +117,8 @@ pub(super) const RULES: &[Rule] = &[
         thresholds: &[
             of("received rate of the trains / payload capacity", MaxShare(bucket::MAX_RATE_SHARE)),
             of("with sent rate / received rate", MinFactor(trains::MIN_OVERLOAD)),
+            of("with goodput / received rate", MaxFactor(bucket::MAX_GOODPUT_FACTOR)),
+            of("with one such train: lost share of slower trains", MaxShare(bucket::MAX_UNCERTAIN_LOSS)),
             of("with range of the received rates / maximum received rate", MaxShare(trains::MAX_PLATEAU_WIDTH)),
             of("with lost share of the excess", MinShare(trains::MIN_DROPPED_EXCESS)),
             of("with median delay at the end of the trains", MaxTime(trains::MIN_QUEUE)),
@@ -137,10 +139,28 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         loads: TESTS_AND_COPIES,
         cause: Cause::Shaper,
+        find: host_shaper::host_shaper,
+        thresholds: &[
+            NOT_FULL,
+            of(
+                "waits for the rate of a queueing discipline of the sender (tbf, htb, hfsc, cake) / sent packets",
+                MinShare(host_shaper::MIN_DELAYED_SHARE),
+            ),
+            of("the same quotient, for a finding that limits the goodput", MinShare(host_shaper::MIN_LIMITING_SHARE)),
+        ],
+        needs: &[],
+        needs_one_of: &[SenderCounters],
+        source: "tc-tbf(8), tc-stab(8): overlimits; measured with injected faults (bench/doctor)",
+    },
+    Rule {
+        loads: TESTS,
+        cause: Cause::Shaper,
         find: bucket::shaper,
         thresholds: &[
             of("received rate of the trains / payload capacity", MaxShare(bucket::MAX_RATE_SHARE)),
             of("with sent rate / received rate", MinFactor(trains::MIN_OVERLOAD)),
+            of("with goodput / received rate", MaxFactor(bucket::MAX_GOODPUT_FACTOR)),
+            of("with one such train: lost share of slower trains", MaxShare(bucket::MAX_UNCERTAIN_LOSS)),
             of("with delay / delay of a queue for the excess", MinShare(trains::MIN_QUEUED_DELAY)),
             of("or, with these trains: median delay at their end", MinTime(trains::MIN_QUEUE)),
             of("and the same delay / variation of the delay at low rates", MinFactor(trains::MIN_QUEUE_FACTOR as f64)),

@@ -82,6 +82,7 @@ pub(super) const RULES: &[Rule] = &[
             of("other intervals with retransmissions", MaxShare(dips::MAX_LOSSY_SHARE)),
             of("other intervals", MinCount(dips::MIN_OTHER_INTERVALS as u64)),
             of("or times without any answer to datagrams, with a timeout", MinCount(dips::MIN_OUTAGES as u64)),
+            of("single losses of trains below the rate that passes", MaxShare(dips::MIN_TIMEOUT_LOSS)),
         ],
         needs: &[Intervals, TcpInfo],
         needs_one_of: &[],

@@ -34,7 +34,11 @@ pub(super) const RULES: &[Rule] = &[
         loads: TESTS,
         cause: Cause::ServerLimit,
         find: limit::server_limit,
-        thresholds: &[of("goodput / rate limit of the server", MinShare(limit::MIN_SHARE_OF_LIMIT))],
+        thresholds: &[
+            of("goodput / rate limit of the server", MinShare(limit::MIN_SHARE_OF_LIMIT)),
+            of("or, for a limit that another cause hides: limit / capacity", MaxShare(limit::MAX_SHARE_OF_CAPACITY)),
+            of("and goodput / limit", MaxShare(limit::MAX_SHARE_OF_HIDDEN_LIMIT)),
+        ],
         needs: &[],
         needs_one_of: &[],
         source: "comparison of two figures; 95 % is chosen: retransmissions and the ends of a test take the rest",

@@ -3,6 +3,7 @@
 pub(super) mod congestion_fit;
 pub(super) mod few_streams;
 pub(super) mod growth;
+pub(super) mod host_shaper;
 pub(super) mod link;
 pub(super) mod quota;
 pub(super) mod thresholds;

@@ -11,6 +11,7 @@ use crate::diagnose::window::tests::half_bdp_window;
 use crate::diagnose::{Cause, Finding, diagnose_figures};
 use crate::evidence::figures::{Figures, SendTotals, SteadyPart, WorkerTime};
 use crate::host::facts::{ControlGroup, Duplex, HostFacts, InterfaceFacts, RouteFacts, TcpMetrics};
+use crate::host::{Interface, QdiscCounters};
 
 /// A test at half of the capacity of its path, 135 Mb/s at 539 ms, without a sign of a cause.
 fn slow(congestion: &str) -> Figures {
@@ -217,4 +218,20 @@ fn a_window_of_the_receivers_route_is_no_small_buffer() {
     // The route of the sender does not limit its own data.
     figures.sender.facts = figures.receiver.facts.take();
     assert_eq!(causes(&figures)[0], Cause::ReceiveWindow);
+}
+
+#[test]
+fn rate_of_the_own_queueing_discipline_is_a_shaper() {
+    let with = |kind: &str, overlimits| {
+        let mut figures = with_goodput(30, 100);
+        let counters = QdiscCounters { sent_packets: 10_000, overlimits, ..QdiscCounters::default() };
+        figures.sender.qdisc = Some((kind.to_owned(), counters));
+        figures.sender.interface = Some(Interface { name: "eth0".into(), ..Interface::default() });
+        diagnose_figures(&figures).findings.into_iter().find(|finding| finding.cause() == Some(Cause::Shaper))
+    };
+    let found = with("tbf", 9000).unwrap();
+    assert!(found.is_limit() && found.remedy.command.starts_with("tc qdisc replace dev eth0"), "{found:?}");
+    assert!(!with("htb", 1000).unwrap().is_limit(), "only bursts wait");
+    assert_eq!(with("tbf", 100), None);
+    assert_eq!(with("fq", 9000), None, "fq paces");
 }

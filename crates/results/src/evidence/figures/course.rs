@@ -21,6 +21,9 @@ pub const MIN_INTERVALS_WITH_WAITS: usize = 3;
 /// Maximum retransmitted share of an interval whose packets have known waits: data behind a hole is not in order.
 const MAX_RETRANSMITTED_OF_WAITS: f64 = 0.001;
 
+/// Maximum quotient of the lengths of the intervals of both ends.
+const MAX_PAUSED_FACTOR: f64 = 1.5;
+
 /// The intervals of a test with the figures of all streams together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Course {
@@ -200,8 +203,11 @@ fn waits(totals: &Totals, sent: &Interval, receiver: &EndReport, interval: &Inte
     let infos =
         receiver.streams.iter().map(|stream| sample(interval, stream.stream)?.tcp_info.as_ref()?.received_bytes);
     let received: u64 = infos.sum::<Option<u64>>()?;
-    let per_second = interval.bytes as f64 / length(interval).as_secs_f64().max(f64::MIN_POSITIVE);
-    if per_second <= 0.0 {
+    let (seconds, sent_seconds) = (length(interval).as_secs_f64(), length(sent).as_secs_f64());
+    let per_second = interval.bytes as f64 / seconds.max(f64::MIN_POSITIVE);
+    // A process that pauses takes its samples late, and the rate between them is not constant.
+    let has_paused = seconds.max(sent_seconds) > MAX_PAUSED_FACTOR * seconds.min(sent_seconds);
+    if per_second <= 0.0 || has_paused {
         return None;
     }
     // The two ends are sampled at slightly different times.

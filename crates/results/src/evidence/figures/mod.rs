@@ -42,6 +42,10 @@ pub use trains::{TrainFigures, TrainPlateau};
 /// Minimum share of the possible goodput for a full path: bursts and interval edges cost the rest.
 pub const FULL_SHARE: f64 = 0.97;
 
+/// Minimum rate of a train that passed, over the goodput of TCP, for a path that TCP does not fill although no train shows its
+/// capacity.
+const MIN_UNUSED_FACTOR: f64 = 1.25;
+
 /// Figures of a finished test that the rules examine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figures {
@@ -51,7 +55,7 @@ pub struct Figures {
     pub direction: TestDirection,
     /// Path with its capacity, if known, and the measured RTT.
     pub path: Option<PathProfile>,
-    /// The capacity is unknown, and trains of datagrams measured the one in `path`.
+    /// The capacity is unknown, and trains of datagrams measured the one in `path`, or a minimum of it.
     pub is_capacity_measured: bool,
     /// Minimum RTT that either end measured.
     pub base_rtt: Duration,
@@ -155,7 +159,11 @@ impl Figures {
         let facts = |side| evidence.facts.as_ref().and_then(|facts| facts.get(side).clone());
         let disk = |side| evidence.disks.as_ref().and_then(|disks| disks.get(side).clone());
         let trains = evidence.trains.as_deref().map(TrainFigures::of);
-        let measured = trains.as_ref().and_then(|trains| trains.line_capacity).filter(|_| evidence.path.is_none());
+        let goodput = steady.map_or(Bytes(receiver.bytes).per(receiver.elapsed), |steady| steady.goodput);
+        let is_unused = |min: &BitRate| min.as_f64() >= MIN_UNUSED_FACTOR * goodput.as_f64();
+        let measured = trains.as_ref().filter(|_| evidence.path.is_none());
+        let measured =
+            measured.and_then(|trains| trains.line_capacity.or_else(|| trains.min_capacity.filter(is_unused)));
         let path = evidence.path.or_else(|| measured.map(|capacity| PathProfile::new(capacity, base_rtt)));
         Figures {
             kind: evidence.kind(),

@@ -30,6 +30,8 @@ pub struct PathCounters {
     pub without_ecn: Option<u64>,
     /// Segments that the receiver sent, and segments that arrived at the sender: almost all are acknowledgements.
     pub answers: Option<(u64, u64)>,
+    /// Segments that the receiver had sent a round trip before the end of the test: those that arrive do so within the test.
+    pub early_answers: Option<u64>,
     /// Times at which the sender began to repair losses, over all connections of its host.
     pub recoveries: Option<u64>,
     /// First slow-start threshold that a stream had without a loss, bytes.
@@ -69,6 +71,7 @@ impl PathCounters {
             without_ecn: unmarked_arrivals(&received),
             // The ends of a copy report at different times.
             answers: answered.zip(arrived).filter(|_| is_complete && evidence.copy.is_none()),
+            early_answers: early_answers(evidence).filter(|_| is_complete),
             recoveries: counter("TcpExt.TCPSackRecovery").and_then(known),
             threshold_without_loss: threshold_without_loss(sender),
             hystart_exits: HYSTART.iter().map(|name| counter(name)).sum::<Option<i64>>().and_then(known),
@@ -79,6 +82,14 @@ impl PathCounters {
                 }),
         }
     }
+}
+
+/// Returns the segments that the receiver sent until its last sample before the last round trip of the sender.
+fn early_answers(evidence: &Evidence) -> Option<u64> {
+    let (_, end) = evidence.sender().intervals.last()?.placed();
+    let last = end.checked_sub(evidence.base_rtt())?;
+    let sample = evidence.receiver().intervals.iter().rfind(|interval| interval.placed().1 <= last)?;
+    sample.streams.iter().map(|stream| Some(u64::from(stream.tcp_info.as_ref()?.sent_segments?))).sum()
 }
 
 /// Returns the data segments of the streams with ECN whose receiver saw no ECN codepoint; none if a stream has no ECN.

@@ -37,6 +37,12 @@ pub const MIN_MORE_SENT: f64 = 1.5;
 /// Minimum growth of the received rate of trains that wait in the same queue, for a queue that others fill too.
 pub const MIN_RISING: f64 = 1.3;
 
+/// Minimum trains above the rate that passes, and minimum lost share of their excess, for a rate without any queue.
+pub const MIN_TRAINS_WITHOUT_QUEUE: usize = 2;
+pub const MIN_ALL_DROPPED: f64 = 0.9;
+/// Minimum time of a datagram at the rate that passes, for delays that the clocks of hosts show: 100 Mb/s with 1500 bytes.
+pub const MIN_VISIBLE_DELAY: Duration = Duration::from_micros(100);
+
 /// Headers of Ethernet, IPv4 and UDP in a datagram, bytes.
 const DATAGRAM_HEADERS: u64 = 42;
 
@@ -49,6 +55,8 @@ pub struct TrainFigures {
     pub max_passed: BitRate,
     /// Capacity of the line, counted with the Ethernet header, if the trains passed at the rate of a line and not of a bucket.
     pub line_capacity: Option<BitRate>,
+    /// Minimum capacity, counted likewise: the rate of the fastest train that passed, if no train shows the capacity.
+    pub min_capacity: Option<BitRate>,
     /// Lowest and highest received rate of trains that waited in a queue, if the rate grows with the sent rate: the trains
     /// displace other traffic. A line, a shaper and a policer have one rate.
     pub rising: Option<(BitRate, BitRate)>,
@@ -79,6 +87,8 @@ pub struct TrainPlateau {
     pub usual_delay: Duration,
     /// Bytes that arrived before a line of this rate had sent them: the size of a bucket.
     pub burst_bytes: Option<u64>,
+    /// The excess of several trains is lost without a delay of one datagram: no line has so short a queue.
+    pub lacks_queue: bool,
 }
 
 impl TrainFigures {
@@ -103,6 +113,7 @@ impl TrainFigures {
         TrainFigures {
             plateau,
             line_capacity: plateau.zip(bytes).and_then(|(plateau, bytes)| plateau.line_capacity(bytes)),
+            min_capacity: bytes.filter(|_| plateau.is_none()).map(|bytes| on_wire(BitRate(max_passed), bytes)),
             max_passed: BitRate(max_passed),
             rising: rising(&evidence.trains, bytes),
             quiet,
@@ -145,8 +156,7 @@ impl TrainPlateau {
 
     /// Returns the capacity of a line that has this rate; none for a bucket, which passes a burst.
     fn line_capacity(&self, datagram_bytes: u64) -> Option<BitRate> {
-        let wire = datagram_bytes.checked_add(DATAGRAM_HEADERS)? as f64 / datagram_bytes.max(1) as f64;
-        self.burst_bytes.is_none().then(|| BitRate((self.rate.as_f64() * wire) as u64))
+        (self.burst_bytes.is_none() && !self.lacks_queue).then(|| on_wire(self.rate, datagram_bytes))
     }
 
     /// Returns the rate of trains that were sent faster, if it is the same for all of them.
@@ -183,6 +193,12 @@ impl TrainPlateau {
         plateau.delay_of_excess = lfn_base::stats::median(&delayed).unwrap_or_default();
         let burst = lfn_base::stats::median(&bursts).unwrap_or_default();
         plateau.burst_bytes = (burst > 0.0).then_some(burst as u64);
+        let datagram = datagram_bytes.unwrap_or_default() as f64 * 8.0 / plateau.rate.as_f64().max(1.0);
+        let datagram = Duration::try_from_secs_f64(datagram).unwrap_or_default();
+        plateau.lacks_queue = above.len() >= MIN_TRAINS_WITHOUT_QUEUE
+            && plateau.dropped_excess >= MIN_ALL_DROPPED
+            && datagram >= MIN_VISIBLE_DELAY
+            && plateau.usual_delay < datagram;
         Some(plateau)
     }
 }
@@ -200,6 +216,12 @@ fn burst_bytes(train: &StepReport, datagram_bytes: u64) -> f64 {
         sent_at += train.slices.width.as_secs_f64();
     }
     if burst >= (MIN_BURST_SHARE * arrived).max(rate * MIN_BURST.as_secs_f64()) { burst } else { 0.0 }
+}
+
+/// Returns the rate of datagrams with their headers.
+fn on_wire(payload: BitRate, datagram_bytes: u64) -> BitRate {
+    let wire = datagram_bytes.saturating_add(DATAGRAM_HEADERS) as f64 / datagram_bytes.max(1) as f64;
+    BitRate((payload.as_f64() * wire) as u64)
 }
 
 /// Returns the payload rate that passed at the end of a train.
@@ -283,6 +305,7 @@ mod tests {
     use lfn_base::figure::Figure;
 
     use super::*;
+    use crate::udp::figures::UdpSent;
     use crate::udp::ramp::StepSlices;
 
     const BYTES: u64 = 1250;
@@ -319,6 +342,29 @@ mod tests {
         // Trains that get more the faster they are meet other traffic.
         let more = train(70, &[(160, 50.0); 12]);
         assert_eq!(rate(&[train(20, &[(48, 20.0); 12]), train(60, &[(130, 50.0); 12]), more]), None);
+    }
+
+    #[test]
+    fn trains_without_a_limit_show_a_minimum_of_the_capacity() {
+        let of = |trains: Vec<StepReport>| {
+            let sent = Some(UdpSent { datagram_bytes: BYTES, ..UdpSent::default() });
+            TrainFigures::of(&TrainEvidence { trains, sent, ..TrainEvidence::default() })
+        };
+        let passed = of(vec![train(10, &[(32, 0.0); 12]), train(50, &[(160, 0.0); 12])]);
+        assert_eq!((passed.line_capacity, passed.min_capacity), (None, Some(BitRate(51_680_000))));
+        let limited = of(vec![train(50, &[(160, 0.0); 12]), train(100, &[(160, 100.0); 12])]);
+        assert!(limited.line_capacity.is_some() && limited.min_capacity.is_none());
+    }
+
+    #[test]
+    fn excess_that_is_lost_without_delay_meets_no_line() {
+        let of = |delay: f64| {
+            let trains = [train(50, &[(32, delay); 12]), train(70, &[(32, delay); 12])];
+            TrainPlateau::of(&trains, Some(BYTES)).unwrap()
+        };
+        assert!(of(0.0).lacks_queue && of(0.0).line_capacity(BYTES).is_none());
+        // A datagram takes 1 ms at 10 Mb/s.
+        assert!(!of(4.0).lacks_queue && of(4.0).line_capacity(BYTES).is_some());
     }
 
     #[test]

@@ -25,6 +25,9 @@ impl DoctorDocument {
                 disk.iter().for_each(|disk| mask.add_path(&disk.path, replacement));
             }
         }
+        for (path, is_far) in typed_disks(&self.origin.command) {
+            mask.add_path(path, if is_far { "FAR-PATH" } else { "NEAR-PATH" });
+        }
         let command = mask.command(&self.origin.command);
         let mut document = serde_json::to_value(self)?;
         apply(&mut mask, &mut document, "", "");
@@ -71,6 +74,21 @@ impl Evidence {
     }
 }
 
+/// Returns the paths of `--disk` as they were typed, and whether they are on the server. A disk that was not measured is
+/// only in the command and in the reason.
+fn typed_disks(command: &[String]) -> impl Iterator<Item = (&str, bool)> {
+    let next = command.iter().skip(1).map(Some).chain([None]);
+    let values = command.iter().zip(next).filter_map(|(word, next)| match word.strip_prefix("--disk=") {
+        Some(value) => Some(value),
+        None if word == "--disk" => next.map(String::as_str),
+        None => None,
+    });
+    values.map(|value| match value.rsplit_once(':') {
+        Some((host, path)) if !host.contains('/') => (path, true),
+        _ => (value, false),
+    })
+}
+
 /// Replaces all texts of a value. Keys stay, because they are names of figures.
 fn apply(mask: &mut Mask, value: &mut Value, parent: &str, key: &str) {
     match value {
@@ -111,7 +129,7 @@ mod tests {
     use crate::evidence::{HostNames, PerEnd, TypedArgument};
     use crate::host::Note;
     use crate::measure::{EndReport, Kernel};
-    use crate::report::{Origin, PlannedLoad};
+    use crate::report::{Origin, PlannedLoad, Unseen};
 
     fn document() -> DoctorDocument {
         let hosts = HostNames { near: "lab3".into(), far: "far.example.org".into() };
@@ -180,6 +198,19 @@ mod tests {
         let disks = masked.runs[0].evidence.disks.clone().unwrap();
         assert_eq!((disks.near.unwrap().path, disks.far.unwrap().path), ("NEAR-PATH".into(), "FAR-PATH".into()));
         assert_eq!(masked.origin.command[..4], ["--disk", "NEAR-PATH", "--disk", "far:FAR-PATH"]);
+    }
+
+    #[test]
+    fn path_of_a_disk_without_result_is_replaced() {
+        let mut document = document();
+        let command = ["--disk", "ann/raw data", "--disk=far.example.org:ann/set 7", "--disk"];
+        document.origin.command = command.map(str::to_owned).to_vec();
+        let unseen = |reason: &str| Unseen { part: "disk".into(), reason: reason.into(), consequence: String::new() };
+        document.unseen = vec![unseen("cannot open ann/raw data: denied"), unseen("ann/set 7: no such directory")];
+        let masked = document.masked().unwrap();
+        assert_eq!(masked.origin.command, ["--disk", "NEAR-PATH", "--disk=far:FAR-PATH", "--disk"]);
+        let reasons = masked.unseen.iter().map(|unseen| unseen.reason.as_str()).collect::<Vec<_>>();
+        assert_eq!(reasons, ["cannot open NEAR-PATH: denied", "FAR-PATH: no such directory"]);
     }
 
     #[test]

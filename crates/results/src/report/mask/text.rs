@@ -10,6 +10,11 @@ use crate::evidence::host_of;
 const MASKED_MAC: &str = "00:00:5e:00:53:01";
 /// Replacement of a file or directory.
 const MASKED_FILE: &str = "/FILE";
+/// Replacement of a server with its token.
+const MASKED_TICKET: &str = "lfn://TICKET";
+const MASKED_USER: &str = "user";
+/// Replacements that do not depend on the document, and the names that stay.
+const COMMON_REPLACEMENTS: [&str; 5] = [MASKED_FILE, MASKED_TICKET, MASKED_USER, "near", "far"];
 /// Replacement of a value that the user typed.
 const MASKED_VALUE: &str = "VALUE";
 /// Directories of the kernel, and of settings that a remedy names.
@@ -79,7 +84,19 @@ impl Mask {
             && value.chars().all(|c| c.is_ascii_alphanumeric() || ".%".contains(c));
         let masked = self.text(value);
         let is_number = is_number && masked == value;
-        if is_number || KEPT_WORDS.contains(&value) || masked != value { masked } else { MASKED_VALUE.to_owned() }
+        if is_number || KEPT_WORDS.contains(&value) || self.is_masked(&masked) {
+            masked
+        } else {
+            MASKED_VALUE.to_owned()
+        }
+    }
+
+    /// Returns true if a typed value consists of replacements, and perhaps a port.
+    fn is_masked(&self, value: &str) -> bool {
+        let names = self.names.values().chain(self.other_hosts.values()).chain(self.addresses.values());
+        let known = names.chain(self.paths.iter().map(|(_, replacement)| replacement)).map(String::as_str);
+        let rest = known.chain(COMMON_REPLACEMENTS).fold(value.to_owned(), |rest, known| rest.replace(known, ""));
+        rest.chars().all(|c| c.is_ascii_digit() || "@:[]".contains(c))
     }
 
     /// Replaces a text that is a name or an address as a whole.
@@ -124,7 +141,7 @@ impl Mask {
     /// Replaces a part of a text without spaces and quotes.
     fn part(&mut self, part: &str) -> String {
         if let Some(at) = part.find("lfn://") {
-            return part[..at].to_owned() + "lfn://TICKET";
+            return part[..at].to_owned() + MASKED_TICKET;
         }
         if let Some(start) = start_of_file(part) {
             let (before, file) = part.split_at(start);
@@ -134,7 +151,7 @@ impl Mask {
             return self.words(before) + masked + &file[bare.len()..];
         }
         match part.rsplit_once('@') {
-            Some((user, host)) if user.ends_with(is_name_character) => "user@".to_owned() + &self.words(host),
+            Some((user, host)) if user.ends_with(is_name_character) => format!("{MASKED_USER}@{}", self.words(host)),
             _ => self.words(part),
         }
     }
@@ -307,11 +324,11 @@ mod tests {
     fn flags_and_numbers_of_a_command_stay() {
         let mut mask = Mask::default();
         mask.add_name("me@lab3", "far".into());
-        let typed =
-            "doctor me@lab3 --quick -t10s --max-load 5mbit --report=mine.json --key secret -oname --ssh-port 22";
+        let typed = "doctor me@lab3 --quick -t10s --max-load 5mbit --report=mine.json --key secret -oname --ssh-port 22 --via me@jump lab3:7323";
         let words: Vec<String> = typed.split(' ').map(str::to_owned).collect();
-        let masked =
-            "doctor user@far --quick -t10s --max-load 5mbit --report=name1.example --key VALUE -oVALUE --ssh-port 22";
+        let masked = "doctor user@far --quick -t10s --max-load 5mbit --report=name1.example --key VALUE -oVALUE --ssh-port 22 --via VALUE far:7323";
         assert_eq!(mask.command(&words).join(" "), masked);
+        let ssh = ["--ssh", "ssh -i /home/ann/key -J jump lab3"].map(str::to_owned);
+        assert_eq!(mask.command(&ssh), ["--ssh", "VALUE"]);
     }
 }
