@@ -45,8 +45,8 @@ impl Shortfall {
     /// Returns true if the findings explain most of the shortfall. A finding without a known gain explains all of it.
     pub(super) fn is_explained(&self, figures: &Figures, findings: &[Finding]) -> bool {
         let missing = self.expected.min.0.saturating_sub(self.goodput.0);
-        // Slow start explains a low start of a test whose steady part is in the range.
-        if figures.steady_goodput() >= self.expected.min
+        // Slow start explains a low start of a test whose steady part is in the range, and a test that ends before such a part.
+        if (figures.steady.is_none() || figures.steady_goodput() >= self.expected.min)
             && findings.iter().any(|finding| finding.cause() == Some(Cause::StartUp))
         {
             return true;

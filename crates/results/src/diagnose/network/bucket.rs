@@ -217,16 +217,17 @@ fn paced_goodput(figures: &Figures, paced: BitRate) -> BitRate {
 
 fn bucket(figures: &Figures, cause: Cause, summary: String, rate: BitRate, confidence: Confidence) -> Finding {
     let paced = rate_below(rate);
+    // Both fq and TCP pace each stream by itself.
+    let of_stream = BitRate((paced.0 / u64::from(figures.stream_count().max(1))).max(1)).to_argument();
     let remedy = match &figures.sender.interface {
         Some(interface) => Remedy {
             command: format!(
-                "tc qdisc replace dev {} root fq maxrate {}   # or order a higher rate",
-                interface.name,
-                paced.to_argument()
+                "tc qdisc replace dev {} root fq maxrate {of_stream}   # or order a higher rate",
+                interface.name
             ),
             host: Some(figures.sender.name.clone()),
         },
-        None => figures.repeat_command(&format!("--pacing {}", paced.to_argument())),
+        None => figures.repeat_command(&format!("--pacing {of_stream}")),
     };
     // The gain is the goodput that the bucket costs. Pacing keeps the rate of the bucket, without losses.
     let mut finding = finding(figures, cause, summary, remedy, figures.possible_goodput());
