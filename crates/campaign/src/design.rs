@@ -131,8 +131,7 @@ impl Part {
             if self.factors[..at].iter().any(|earlier| earlier.factor == *factor) {
                 return Err(DesignError::FactorTwice(*factor));
             }
-            check_duplicates(*factor, values)
-                .map_err(|source| DesignError::Values { factor: *factor, source })?;
+            check_duplicates(*factor, values).map_err(|source| DesignError::Values { factor: *factor, source })?;
         }
         let has = |factor: Factor| self.factors.iter().any(|given| given.factor == factor);
         let windows = [
@@ -186,10 +185,9 @@ mod tests {
     use crate::values::parse_values;
 
     fn part(factors: &[(Factor, &str)]) -> Part {
-        let factors = factors.iter().map(|(factor, text)| FactorValues {
-            factor: *factor,
-            values: parse_values(*factor, text).unwrap(),
-        });
+        let factors = factors
+            .iter()
+            .map(|(factor, text)| FactorValues { factor: *factor, values: parse_values(*factor, text).unwrap() });
         Part { name: String::new(), factors: factors.collect() }
     }
 

@@ -208,7 +208,8 @@ impl SweepDocument {
             "limit",
         ];
         let names = factors.iter().map(|factor| factor.name().replace('-', "_"));
-        let head: Vec<String> = ["point".to_owned()].into_iter().chain(names).chain(figures.map(str::to_owned)).collect();
+        let head: Vec<String> =
+            ["point".to_owned()].into_iter().chain(names).chain(figures.map(str::to_owned)).collect();
         let mut table = head.join(",") + "\r\n";
         for point in &self.points {
             let value = |factor| {

@@ -17,10 +17,7 @@ pub struct MeanGoodput {
 /// interval. `None` without runs.
 pub fn mean_goodput<'a>(runs: impl Iterator<Item = &'a SweepRun>) -> Option<MeanGoodput> {
     let mut own = None;
-    let rates: Vec<f64> = runs
-        .inspect(|run| own = run.half_width)
-        .map(|run| run.goodput.as_f64())
-        .collect();
+    let rates: Vec<f64> = runs.inspect(|run| own = run.half_width).map(|run| run.goodput.as_f64()).collect();
     if rates.len() < 2 {
         return rates.first().map(|&mean| MeanGoodput { mean, half_width: own.map(|own| own.get()) });
     }

@@ -40,13 +40,12 @@ pub fn find_optimum(part: &Part, points: &[&PointSummary]) -> Option<Optimum> {
     let plateau: Vec<(&PointSummary, f64)> =
         measured.iter().copied().filter(|(point, goodput)| is_level(point, *goodput)).collect();
     let cost = |point: &PointSummary| ranks(part, point).into_iter().sum::<usize>();
-    let (chosen, goodput) = plateau.iter().min_by(|a, b| {
-        cost(a.0).cmp(&cost(b.0)).then(b.1.total_cmp(&a.1))
-    })?;
+    let (chosen, goodput) = plateau.iter().min_by(|a, b| cost(a.0).cmp(&cost(b.0)).then(b.1.total_cmp(&a.1)))?;
     let varied = part.varied();
     let named: Vec<Level> = named_levels(part, &varied, chosen);
     let goodput = BitRate(goodput.round() as u64);
-    let sentence = format!("{} {} {goodput}{}", phrases(&named), verb(&named), beyond(part, chosen, &plateau, &measured));
+    let sentence =
+        format!("{} {} {goodput}{}", phrases(&named), verb(&named), beyond(part, chosen, &plateau, &measured));
     Some(Optimum {
         point: chosen.point,
         goodput,
@@ -152,8 +151,7 @@ mod tests {
             .collect();
         let design = Design { parts: vec![Part { name: String::new(), factors }] };
         let points = design.points().unwrap();
-        let runs: Vec<_> =
-            megabits.iter().enumerate().map(|(point, rate)| run(point, rate * 1_000_000)).collect();
+        let runs: Vec<_> = megabits.iter().enumerate().map(|(point, rate)| run(point, rate * 1_000_000)).collect();
         let planned = PlannedPoint::default();
         let summaries: Vec<_> = points
             .levels

@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn a_file_may_have_several_parts() {
-        let text = "[[part]]\nname = \"shift\"\nwindow = 9095625\nwindow-scale = \"4..8:+1\"\n[[part]]\nstreams = [1,2]";
+        let text =
+            "[[part]]\nname = \"shift\"\nwindow = 9095625\nwindow-scale = \"4..8:+1\"\n[[part]]\nstreams = [1,2]";
         let file = parse_settings(text).unwrap();
         assert_eq!((file.design.parts.len(), file.design.parts[0].name.as_str()), (2, "shift"));
         assert_eq!(file.design.parts[0].factors[0].values, [Value::Number(9_095_625)]);

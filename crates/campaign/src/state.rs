@@ -44,6 +44,9 @@ pub struct StateHeader {
     pub seed: u64,
     /// Load of each test.
     pub load: TestLoad,
+    /// The tests use the settings of the plan.
+    #[serde(default)]
+    pub tuned: bool,
     /// Factors and values.
     pub design: Design,
 }
@@ -129,7 +132,7 @@ impl StateLine {
 impl StateHeader {
     /// Returns the usual name of the file: the same for the same server, values and load.
     pub fn file_name(&self) -> String {
-        let text = serde_json::to_string(&(&self.server, &self.load, &self.design)).unwrap_or_default();
+        let text = serde_json::to_string(&(&self.server, &self.load, self.tuned, &self.design)).unwrap_or_default();
         // FNV-1a, 32 bits: the name tells sweeps apart, and the contents decide.
         let hash = text.bytes().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
         format!("lfn-sweep-{hash:08x}.ndjson")
@@ -141,6 +144,7 @@ impl StateHeader {
             ("the server", self.server != stored.server),
             ("the set of values", self.design != stored.design),
             ("the load of a test", self.load != stored.load),
+            ("--tuned", self.tuned != stored.tuned),
             ("the seed", seed.is_some_and(|seed| seed != stored.seed)),
         ];
         match differs.into_iter().find(|(_, differs)| *differs) {
@@ -168,6 +172,7 @@ mod tests {
             server: "far".to_owned(),
             seed: 7,
             load: TestLoad::TimeSeconds(Duration::from_secs(10)),
+            tuned: false,
             design: satellite_design(),
         }
     }

@@ -135,11 +135,9 @@ fn parse_number(factor: Factor, text: &str) -> Result<u64, ValuesError> {
             .ok()
             .filter(|scale| *scale <= MAX_WINDOW_SCALE)
             .ok_or_else(|| ValuesError::WindowScale(text.to_owned())),
-        Unit::Number | Unit::Name => text
-            .parse()
-            .ok()
-            .filter(|number| *number > 0)
-            .ok_or_else(|| ValuesError::NotANumber(text.to_owned())),
+        Unit::Number | Unit::Name => {
+            text.parse().ok().filter(|number| *number > 0).ok_or_else(|| ValuesError::NotANumber(text.to_owned()))
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use lfn_results::report::{CommandError, Origin};
 use lfn_sys::clock;
 
 pub use error::{StateFileError, SweepError, SweepFailure};
-pub use options::{RETRY_TIME, SweepOptions};
+pub use options::{RETRY_FOR, SweepOptions};
 
 use crate::resolve::{ServerResolver, server_argument};
 use crate::test::path::{KnownPaths, known_paths};
@@ -119,6 +119,7 @@ pub fn state_header(options: &SweepOptions) -> StateHeader {
         server: server_argument(&options.test.server, false),
         seed: options.seed.unwrap_or_default(),
         load: options.test.request.load,
+        tuned: options.test.tuned,
         design: options.design.clone(),
     }
 }
@@ -129,8 +130,7 @@ impl<'a> PreparedSweep<'a> {
         if options.test.directions.len() != 1 || options.test.bidirectional {
             return Err(SweepError::Directions);
         }
-        let tests: Vec<TestOptions> =
-            points.levels.iter().map(|levels| point_options(&options.test, levels)).collect();
+        let tests: Vec<TestOptions> = points.levels.iter().map(|levels| point_options(&options.test, levels)).collect();
         for (levels, test) in points.levels.iter().zip(&tests) {
             let invalid = |source| SweepError::Point { point: phrases(levels), source };
             test.check(&resolver.environment).map_err(invalid)?;
@@ -138,8 +138,7 @@ impl<'a> PreparedSweep<'a> {
         let environment = &resolver.environment;
         let paths = known_paths(options.test.rate, environment)
             .map_err(|error| SweepError::Test(crate::test::TestVerbError::Host(error)))?;
-        let planned =
-            tests.iter().map(|test| predict::plan_point(test, paths.get(predict::direction(test)))).collect();
+        let planned = tests.iter().map(|test| predict::plan_point(test, paths.get(predict::direction(test)))).collect();
         let far = server::preliminary_name(&options.test.server);
         let origin = server::origin_of(options.test.command.clone(), far);
         Ok(PreparedSweep { options, origin, points, tests, planned, paths })

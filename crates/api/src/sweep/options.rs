@@ -13,7 +13,7 @@ use lfn_results::measure::{MAX_STREAMS, TestDirection, TestLoad};
 use crate::test::TestOptions;
 
 /// Maximum time without a finished run before a sweep ends, if the options give no other.
-pub const RETRY_TIME: Duration = Duration::from_secs(600);
+pub const RETRY_FOR: Duration = Duration::from_secs(600);
 
 /// Options of a sweep.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct SweepOptions {
     /// Plan the sweep only.
     pub dry_run: bool,
     /// Maximum time without a finished run, in which failed runs are repeated.
-    pub retry_time: Duration,
+    pub retry_for: Duration,
 }
 
 /// Returns the options of the test of one point.

@@ -100,9 +100,8 @@ impl<'a> RunningSweep<'a> {
             Ok(ended) => (ended, None),
             Err(error) => (SweepEnd::Failed, Some(error)),
         };
-        let command_error = error
-            .as_ref()
-            .map(|error| CommandError { message: error_chain(error), hint: error.hint() });
+        let command_error =
+            error.as_ref().map(|error| CommandError { message: error_chain(error), hint: error.hint() });
         let document = self.prepared.document(&self.schedule, self.seed, ended, &self.errors, command_error);
         match error {
             None => Ok(document),
@@ -200,7 +199,7 @@ impl<'a> RunningSweep<'a> {
         let (since, failures) = self.outage.get_or_insert((Instant::now(), 0));
         *failures += 1;
         let wait = FIRST_WAIT.saturating_mul(1 << (*failures - 1).min(6)).min(MAX_WAIT);
-        let left = self.prepared.options.retry_time.saturating_sub(since.elapsed());
+        let left = self.prepared.options.retry_for.saturating_sub(since.elapsed());
         if left.is_zero() {
             return Err(SweepError::ServerLost { waited: since.elapsed(), source: error });
         }

@@ -8,7 +8,7 @@ use lfn_campaign::run::SweepRun;
 use lfn_campaign::state::{MAX_STATE_BYTES, StateHeader, StateLine, StoredState, read_state};
 use rustix::fs::{FlockOperation, flock};
 
-use super::error::{SweepError, StateFileError};
+use super::error::{StateFileError, SweepError};
 
 /// An open state file.
 #[derive(Debug)]

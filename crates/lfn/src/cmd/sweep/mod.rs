@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lfn_api::sweep::{RETRY_TIME, SweepFailure, SweepOptions, SweepProgress, state_header};
+use lfn_api::sweep::{RETRY_FOR, SweepFailure, SweepOptions, SweepProgress, state_header};
 use lfn_api::test::{TestEvent, TestOptions};
 use lfn_base::units::Ratio;
 use lfn_campaign::design::Design;
@@ -68,10 +68,16 @@ pub struct SweepArgs {
     state: Option<PathBuf>,
     /// Repeat failed runs until no run has finished for this long [default: 10min]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    retry_time: Option<String>,
+    retry_for: Option<String>,
     /// Set the capacity of the bottleneck, if known; used for the predictions and the findings
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
+    /// Use the congestion control and the buffers of the plan, except where a factor sets them
+    ///
+    /// The plan is for the capacity of --rate, or for the emulated path. See `lfn plan`. --acts implies --tuned on a known
+    /// path.
+    #[arg(long)]
+    tuned: bool,
     /// Print the plan with its predictions and its time, and run no test
     #[arg(long)]
     dry_run: bool,
@@ -162,14 +168,16 @@ impl SweepArgs {
             ..TestRequest::default()
         };
         let command = typed::without_secrets(typed::words());
+        let is_known = rate.is_some() || emulator().path()?.is_some();
+        let tuned = self.tuned || (self.acts && is_known);
         let mut options = SweepOptions {
-            test: TestOptions { request, rate, command, ..TestOptions::new(server) },
+            test: TestOptions { request, rate, tuned, command, ..TestOptions::new(server) },
             design,
             goals: self.goals()?,
             seed: self.seed()?,
             state: PathBuf::new(),
             dry_run: self.dry_run,
-            retry_time: duration("retry-time", &self.retry_time)?.unwrap_or(RETRY_TIME),
+            retry_for: duration("retry-for", &self.retry_for)?.unwrap_or(RETRY_FOR),
         };
         options.state = self.state.clone().unwrap_or_else(|| state_header(&options).file_name().into());
         Ok(options)
@@ -233,7 +241,11 @@ impl SweepArgs {
         };
         let repeat = count("repeat", &self.repeat, "--repeat 5")?.unwrap_or(usual);
         if repeat > MAX_REPEAT {
-            return Err(value_error("repeat", format!("{repeat} runs: at most {MAX_REPEAT} are allowed"), "--repeat 5"));
+            return Err(value_error(
+                "repeat",
+                format!("{repeat} runs: at most {MAX_REPEAT} are allowed"),
+                "--repeat 5",
+            ));
         }
         let repeat = u32::try_from(repeat).unwrap_or(u32::MAX);
         Ok(Goals { until, repeat, budget: budget.or(self.acts.then_some(ACTS_BUDGET)) })

@@ -72,14 +72,15 @@ impl SweepPrinter {
             SweepEvent::Start { seed, points, resumed_runs, .. } => {
                 let resumed = match resumed_runs {
                     0 => String::new(),
-                    runs => format!(", {runs} runs are finished already"),
+                    1 => ", 1 run is finished".to_owned(),
+                    runs => format!(", {runs} runs are finished"),
                 };
                 self.line(&format!("{points} points, seed {seed}{resumed}"));
             }
             SweepEvent::Run { run, finished, remaining_runs, remaining } => {
                 let left = match remaining_runs {
-                    0 => "the last one".to_owned(),
-                    more => format!("about {more} more in {}", show_duration(whole_seconds(*remaining))),
+                    0 => "the last run".to_owned(),
+                    more => format!("{more} more, ETA {}", show_duration(whole_seconds(*remaining))),
                 };
                 let text = format!("run {finished}: {}: {}; {left}", self.running, figures(run));
                 self.line(&text);
@@ -103,7 +104,8 @@ impl SweepPrinter {
 
     fn draw(&mut self, figure: &str) {
         if self.redraws {
-            let text: String = format!("{}{figure}", self.running).chars().take(terminal::stderr_columns() - 1).collect();
+            let text: String =
+                format!("{}{figure}", self.running).chars().take(terminal::stderr_columns() - 1).collect();
             print::draw_stderr(format_args!("\r{text}\x1b[K"));
             self.is_drawn = true;
         }
@@ -120,4 +122,3 @@ fn figures(run: &SweepRun) -> String {
 fn whole_seconds(time: Duration) -> Duration {
     Duration::from_secs(time.as_secs_f64().round() as u64)
 }
-

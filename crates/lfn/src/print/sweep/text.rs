@@ -71,10 +71,13 @@ fn columns<'a>(part: &'a SweepPart, is_plan: bool) -> Vec<Column<'a>> {
         columns.push(("± 95 %".to_owned(), Box::new(interval)));
     }
     columns.push(("predicted".to_owned(), Box::new(|point| point.predicted.map(|rate| rate.to_string()))));
-    columns.push(("published".to_owned(), Box::new(move |point| {
-        let known = part.published.iter().find(|known| known.point == point.point)?;
-        Some(known.goodput.to_string())
-    })));
+    columns.push((
+        "published".to_owned(),
+        Box::new(move |point| {
+            let known = part.published.iter().find(|known| known.point == point.point)?;
+            Some(known.goodput.to_string())
+        }),
+    ));
     if is_plan {
         let time = |point: &PointSummary| {
             let time = Duration::try_from_secs_f64(point.expected_time?.get()).ok()?;
@@ -152,7 +155,11 @@ fn end(document: &SweepDocument) -> String {
                 .filter_map(|point| Duration::try_from_secs_f64(point.expected_time?.get()).ok())
                 .sum();
             let unknown = document.points.iter().filter(|point| point.expected_time.is_none()).count();
-            let more = if unknown > 0 { format!(" and the time of {unknown} points, which is not known") } else { String::new() };
+            let more = if unknown > 0 {
+                format!(" and the time of {unknown} points, which is not known")
+            } else {
+                String::new()
+            };
             return format!(
                 "{} points; one run of each takes {}{more}; the sweep takes about {remaining}\n",
                 document.points.len(),
@@ -165,8 +172,9 @@ fn end(document: &SweepDocument) -> String {
         SweepEnd::Interrupted => "interrupted; the same command resumes",
         SweepEnd::Failed => "incomplete; the same command resumes",
     };
-    let file = document.state_file.as_deref().map(|file| format!("runs in {file}\n")).unwrap_or_default();
-    format!("{runs} runs in {spent}, seed {}: {ended}\n{file}", document.seed)
+    let file = document.state_file.as_deref().map(|file| format!("state      {file}\n")).unwrap_or_default();
+    let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+    format!("{runs} in {spent}, seed {}: {ended}\n{file}", document.seed)
 }
 
 fn rounded(time: Duration) -> Duration {

@@ -1,19 +1,19 @@
-//! Published figures of the ACTS experiment, 1995: the parts of `lfn sweep --acts` and the goodput that the reports give.
+//! The sweeps of Figures 16 to 21, and the goodput that the reports give.
 //!
-//! Each figure names its report. Report 000 is "High-performance TCP over the ACTS satellite" (NCAR and OSC), report 004
-//! its companion about window scales. The rates are nettest's `write` lines, in 10⁶ bit/s. The curves of Figures 16 to 21
-//! have no printed numbers. These runs are the data of the same tests.
+//! The curves of the figures have no printed numbers. The published points are the runs of the same tests in the text of
+//! the reports.
 
 use lfn_base::units::BitRate;
 
+use super::windows::WINDOWS;
 use crate::design::{Design, FactorValues, Part};
 use crate::factor::{Factor, Level, Value};
 
 /// Window of one BDP: 135 Mb/s · 539 ms (report 000).
-pub const OPTIMAL_WINDOW: u64 = 9_095_625;
+const OPTIMAL_WINDOW: u64 = 9_095_625;
 
 /// Record of the runs over the operations (report 000).
-pub const RECORD: u64 = 3_000_000;
+const RECORD: u64 = 3_000_000;
 
 /// A published goodput of one setting.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,8 +53,7 @@ pub fn satellite_design() -> Design {
         factor: Factor::Direction,
         values: ["forward", "reverse"].map(|name| Value::Name(name.to_owned())).to_vec(),
     };
-    let windows =
-        [1_136_953, 2_273_906, 4_547_813, 6_821_719, OPTIMAL_WINDOW, 11_369_531, 13_643_438, 16_776_960];
+    let windows = [1_136_953, 2_273_906, 4_547_813, 6_821_719, OPTIMAL_WINDOW, 11_369_531, 13_643_438, 16_776_960];
     let operations = [(Factor::Window, &[10_000_000u64][..]), (Factor::WindowScale, &[8]), (Factor::Record, &[RECORD])];
     let counted = |name, counts| part(name, &[operations[0], operations[1], operations[2], (Factor::Count, counts)]);
     let mut end_to_end = counted(FIGURE_19, &[100, 300]);
@@ -88,18 +87,15 @@ pub fn published_runs() -> Vec<PublishedRun> {
         run(part, vec![number(Factor::Window, window), number(Factor::WindowScale, scale)], goodput)
     };
     let counted = |count, goodput| run(FIGURE_18, vec![number(Factor::Count, count)], goodput);
-    let end_to_end = |count, way: &str, goodput| {
-        run(FIGURE_19, vec![number(Factor::Count, count), direction(way)], goodput)
-    };
-    let segment = |window, way: &str, goodput| {
-        run(FIGURE_21, vec![number(Factor::Window, window), direction(way)], goodput)
-    };
-    vec![
-        // Report 000, "Batteries of nettest/nettestd suites". A window of half the BDP is what shift 7 can announce.
-        scaled(FIGURE_16, OPTIMAL_WINDOW, 8, 111_094_000),
-        scaled(FIGURE_17, 4_547_813, 8, 64_044_000),
-        scaled(FIGURE_17, OPTIMAL_WINDOW, 8, 111_094_000),
-        scaled(FIGURE_17, 13_643_438, 8, 60_848_000),
+    let end_to_end =
+        |count, way: &str, goodput| run(FIGURE_19, vec![number(Factor::Count, count), direction(way)], goodput);
+    let segment =
+        |window, way: &str, goodput| run(FIGURE_21, vec![number(Factor::Window, window), direction(way)], goodput);
+    // Report 000, "Batteries of nettest/nettestd suites". Shift 7 can announce the smallest of these windows too.
+    let windows = WINDOWS.iter().map(|window| scaled(FIGURE_17, window.bytes.0, 8, window.goodput.0));
+    let optimal = WINDOWS.iter().filter(|window| window.bytes.0 == OPTIMAL_WINDOW);
+    let shifts = optimal.map(|window| scaled(FIGURE_16, OPTIMAL_WINDOW, window.scale, window.goodput.0));
+    let others = [
         // Report 000, aztec to echo in loopback over the satellite: 100 and 1000 records of 3,000,000 bytes.
         counted(100, 82_921_000),
         counted(1000, 121_634_000),
@@ -112,7 +108,8 @@ pub fn published_runs() -> Vec<PublishedRun> {
         segment(65_535, "forward", 71_429_000),
         segment(37_500, "reverse", 44_444_000),
         segment(65_535, "reverse", 64_431_000),
-    ]
+    ];
+    windows.chain(shifts).chain(others).collect()
 }
 
 /// Returns the published goodput of a point of a part, if there is one.
@@ -120,7 +117,6 @@ pub fn published_goodput(part: &str, levels: &[Level]) -> Option<BitRate> {
     let fits = |run: &PublishedRun| run.part == part && run.levels.iter().all(|level| levels.contains(level));
     published_runs().into_iter().find(fits).map(|run| run.goodput)
 }
-
 
 #[cfg(test)]
 mod tests {
