@@ -10,8 +10,8 @@ fuzz_target!(|bytes: &[u8]| {
     match read_state(bytes) {
         Ok(Some(stored)) => {
             // A written file can be read again.
-            let lines = stored.runs.iter().map(|run| StateLine::Run(Box::new(run.clone())));
-            let lines = [StateLine::Design(stored.header.clone())].into_iter().chain(lines);
+            let lines = stored.runs.iter().map(|run| StateLine::of_run(run));
+            let lines = [StateLine::of_header(&stored.header)].into_iter().chain(lines);
             let text: String = lines.map(|line| line.text().unwrap()).collect();
             let again = read_state(text.as_bytes()).unwrap().unwrap();
             assert_eq!((again.header, again.runs.len()), (stored.header, stored.runs.len()));

@@ -4,11 +4,11 @@
 //! line at worst, which a reader drops. Goals (`--until`, `--repeat`, `--budget`) are not in the file: the same sweep may
 //! resume with other goals.
 
+use lfn_results::measure::TestLoad;
 use serde::{Deserialize, Serialize};
 
-use crate::design::{Design, MAX_POINTS};
+use crate::design::Design;
 use crate::run::SweepRun;
-use lfn_results::measure::TestLoad;
 
 /// Maximum length of a state file, bytes.
 pub const MAX_STATE_BYTES: u64 = 256 << 20;
@@ -21,18 +21,24 @@ const SCHEMA: &str = "lfn.sweep.state/";
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum StateLine {
-    /// First line: the design.
-    Design(StateHeader),
+    /// First line: the sweep of the file.
+    Design {
+        /// Name and version of the schema.
+        schema: StateSchema,
+        /// Everything that must be the same when the sweep resumes.
+        header: Box<StateHeader>,
+    },
     /// Each other line: a finished run.
-    Run(Box<SweepRun>),
+    Run {
+        /// Figures of the run.
+        run: Box<SweepRun>,
+    },
 }
 
-/// First line of a state file: everything that must be the same when the sweep resumes.
+/// The sweep of a state file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct StateHeader {
-    /// Name and version of the schema.
-    pub schema: StateSchema,
     /// Version of the lfn that started the sweep.
     pub lfn_version: String,
     /// Start of the sweep: RFC 3339, UTC.
@@ -100,9 +106,9 @@ pub fn read_state(bytes: &[u8]) -> Result<Option<StoredState>, StateError> {
     for (at, line) in bytes[first_end + 1..complete_length].split_inclusive(|byte| *byte == b'\n').enumerate() {
         let damaged = |reason: String| StateError::Damaged { line: at + 2, reason };
         match serde_json::from_slice(line).map_err(|error| damaged(error.to_string()))? {
-            StateLine::Run(run) if run.point < points.levels.len().min(MAX_POINTS) => runs.push(*run),
-            StateLine::Run(run) => return Err(damaged(format!("the sweep has no point {}", run.point))),
-            StateLine::Design(_) => return Err(damaged("a second design".to_owned())),
+            StateLine::Run { run } if run.point < points.levels.len() => runs.push(*run),
+            StateLine::Run { run } => return Err(damaged(format!("the sweep has no point {}", run.point))),
+            StateLine::Design { .. } => return Err(damaged("a second design".to_owned())),
         }
     }
     Ok(Some(StoredState { header, runs, complete_length }))
@@ -116,13 +122,23 @@ fn read_header(line: &[u8]) -> Result<StateHeader, StateError> {
         return Err(StateError::Newer(schema.chars().filter(|c| c.is_ascii_graphic()).take(40).collect()));
     }
     match serde_json::from_value(value) {
-        Ok(StateLine::Design(header)) => Ok(header),
-        Ok(StateLine::Run(_)) => Err(StateError::NotAState),
+        Ok(StateLine::Design { header, .. }) => Ok(*header),
+        Ok(StateLine::Run { .. }) => Err(StateError::NotAState),
         Err(error) => Err(StateError::Damaged { line: 1, reason: error.to_string() }),
     }
 }
 
 impl StateLine {
+    /// Returns the first line of a file.
+    pub fn of_header(header: &StateHeader) -> Self {
+        StateLine::Design { schema: StateSchema::V1, header: Box::new(header.clone()) }
+    }
+
+    /// Returns the line of a finished run.
+    pub fn of_run(run: &SweepRun) -> Self {
+        StateLine::Run { run: Box::new(run.clone()) }
+    }
+
     /// Returns the line with its line feed.
     pub fn text(&self) -> serde_json::Result<String> {
         serde_json::to_string(self).map(|text| text + "\n")
@@ -166,7 +182,6 @@ mod tests {
 
     fn header() -> StateHeader {
         StateHeader {
-            schema: StateSchema::V1,
             lfn_version: "0.1.0".to_owned(),
             started: "2026-11-27T14:00:00Z".to_owned(),
             server: "far".to_owned(),
@@ -178,8 +193,8 @@ mod tests {
     }
 
     fn file(runs: usize) -> String {
-        let lines = (0..runs).map(|point| StateLine::Run(Box::new(run(point, 100))));
-        let lines = [StateLine::Design(header())].into_iter().chain(lines);
+        let lines = (0..runs).map(|point| StateLine::of_run(&run(point, 100)));
+        let lines = [StateLine::of_header(&header())].into_iter().chain(lines);
         lines.map(|line| line.text().unwrap()).collect()
     }
 

@@ -20,7 +20,7 @@ use lfn_campaign::document::{SweepDocument, SweepEvent, SweepSchema, summarize_p
 use lfn_campaign::factor::{Level, phrases};
 use lfn_campaign::run::SweepRun;
 use lfn_campaign::schedule::{Schedule, SweepEnd};
-use lfn_campaign::state::{StateHeader, StateSchema};
+use lfn_campaign::state::StateHeader;
 use lfn_campaign::summary::{PlannedPoint, PointSummary};
 use lfn_results::measure::TestDirection;
 use lfn_results::report::{CommandError, Origin};
@@ -113,7 +113,6 @@ pub fn sweep(
 /// Returns the header that names the sweep of these options. Its hash is part of the usual name of the state file.
 pub fn state_header(options: &SweepOptions) -> StateHeader {
     StateHeader {
-        schema: StateSchema::V1,
         lfn_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: rfc3339(clock::since_1970()),
         server: server_argument(&options.test.server, false),

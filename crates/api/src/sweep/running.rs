@@ -12,6 +12,8 @@ use lfn_campaign::schedule::{Next, Schedule, SweepEnd};
 use lfn_measure::tester::TestError;
 use lfn_results::evidence::EndReason;
 use lfn_results::report::{CommandError, Run};
+use lfn_session::SessionError;
+use lfn_session::wire::{Refusal, RefusalCode};
 use lfn_sys::clock;
 
 use super::error::{SweepError, SweepFailure};
@@ -215,6 +217,14 @@ impl<'a> RunningSweep<'a> {
 
 /// Returns true if the settings of the point cause the error, so that the same run would fail again.
 fn is_of_the_point(error: &TestVerbError) -> bool {
+    let TestVerbError::Test(TestError::Session(SessionError::Refused(Refusal { code, .. }))) = error else {
+        return is_of_this_host(error);
+    };
+    *code == RefusalCode::Limit
+}
+
+/// Returns true if this host refuses the settings of the point.
+fn is_of_this_host(error: &TestVerbError) -> bool {
     matches!(
         error,
         TestVerbError::Options(_)

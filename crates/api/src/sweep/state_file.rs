@@ -55,7 +55,7 @@ impl StateFile {
         let file = OpenOptions::new().read(true).append(true).create_new(true).open(path).map_err(failed)?;
         lock(&file, path)?;
         let mut state = StateFile { file, path: path.to_owned() };
-        state.write(&StateLine::Design(header.clone()))?;
+        state.write(&StateLine::of_header(header))?;
         // Without a synced directory, the file may be missing after a power failure. The sweep itself needs no more.
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let _ = File::open(directory).and_then(|directory| directory.sync_all());
@@ -64,7 +64,7 @@ impl StateFile {
 
     /// Adds a finished run, and syncs the file.
     pub(super) fn add(&mut self, run: &SweepRun) -> Result<(), SweepError> {
-        self.write(&StateLine::Run(Box::new(run.clone())))
+        self.write(&StateLine::of_run(run))
     }
 
     fn write(&mut self, line: &StateLine) -> Result<(), SweepError> {
@@ -87,7 +87,7 @@ impl ExistingState {
             cut.map_err(|error| state_error(&self.file.path, StateFileError::Io(error)))?;
         }
         if self.stored.is_none() {
-            self.file.write(&StateLine::Design(header.clone()))?;
+            self.file.write(&StateLine::of_header(header))?;
         }
         Ok((self.file, is_cut))
     }

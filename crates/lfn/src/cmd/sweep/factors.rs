@@ -32,7 +32,7 @@ pub(super) struct FactorArgs {
     length: Option<String>,
     /// Transmit this many records in each test instead of --time
     #[arg(short = 'k', long, value_name = "VALUES", allow_hyphen_values = true)]
-    pub(super) count: Option<String>,
+    count: Option<String>,
     /// Run N parallel streams
     #[arg(short = 'P', long, value_name = "VALUES", allow_hyphen_values = true)]
     streams: Option<String>,

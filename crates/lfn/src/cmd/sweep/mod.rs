@@ -11,8 +11,9 @@ use std::time::Duration;
 use lfn_api::sweep::{RETRY_FOR, SweepFailure, SweepOptions, SweepProgress, state_header};
 use lfn_api::test::{TestEvent, TestOptions};
 use lfn_base::units::Ratio;
-use lfn_campaign::design::Design;
+use lfn_campaign::design::{Design, Part};
 use lfn_campaign::document::SweepDocument;
+use lfn_campaign::factor::Factor;
 use lfn_campaign::published;
 use lfn_campaign::schedule::{Goals, SweepEnd};
 use lfn_measure::tester::TestProgress;
@@ -95,7 +96,7 @@ const EXAMPLES: &str = "Examples:
   lfn sweep far.example --file sweep.toml --dry-run
   lfn emulate --profile acts -- lfn sweep far --acts
 
-Exit codes: 0 measured, also if the budget ended the sweep; 1 the sweep failed, or the server did not come back (the same \
+Exit codes: 0 measured, also if the budget ended the sweep; 1 a point failed, or the server did not come back (the same \
 command resumes); 2 usage, also if the budget is too short for one run of each combination; 130 interrupted (the same \
 command resumes).";
 
@@ -139,7 +140,12 @@ pub fn run(mut args: SweepArgs) -> Result<Exit, Failure> {
     let failure = unprinted.map(Failure::from).or(failure);
     let printed = print_result(&document, output);
     failure.map_or(printed, |failure| Err(interrupt.with_exit_code(failure)))?;
-    Ok(if document.ended == SweepEnd::Interrupted { Exit::Interrupted } else { Exit::Ok })
+    let has_failed = document.points.iter().any(|point| point.error.is_some());
+    Ok(match document.ended {
+        SweepEnd::Interrupted => Exit::Interrupted,
+        _ if has_failed => Exit::Failed,
+        _ => Exit::Ok,
+    })
 }
 
 /// Prints the result in the format of the output.
@@ -217,7 +223,8 @@ impl SweepArgs {
     }
 
     fn test_time(&self, design: &Design) -> Result<Duration, Failure> {
-        if self.time.is_some() && self.factors.count.is_some() {
+        let is_counted = |part: &Part| part.factors.iter().any(|given| given.factor == Factor::Count);
+        if self.time.is_some() && design.parts.iter().all(is_counted) {
             return Err(Failure::usage("--time and --count cannot be combined").hint("remove one of the two"));
         }
         let usual = match (self.acts, design.parts.len()) {

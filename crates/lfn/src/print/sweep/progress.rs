@@ -86,9 +86,10 @@ impl SweepPrinter {
                 self.line(&text);
             }
             SweepEvent::Retry { error, wait, .. } => {
-                let next = match wait.is_zero() {
-                    true => "this point is given up".to_owned(),
-                    false => format!("next run in {}", show_duration(whole_seconds(*wait))),
+                let next = if wait.is_zero() {
+                    "this point is given up".to_owned()
+                } else {
+                    format!("next run in {}", show_duration(whole_seconds(*wait)))
                 };
                 let text = format!("{}: {error}; {next}", self.running);
                 self.line(&text);

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use lfn_base::units::{BitRate, show_duration};
+use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_campaign::design::FactorValues;
 use lfn_campaign::document::{SweepDocument, SweepPart};
-use lfn_campaign::factor::{Factor, phrases};
+use lfn_campaign::factor::{Factor, Unit, Value, phrases};
 use lfn_campaign::schedule::SweepEnd;
 use lfn_campaign::summary::PointSummary;
 
@@ -34,7 +35,7 @@ pub fn page(document: &SweepDocument) -> String {
 
 fn table(document: &SweepDocument, part: &SweepPart, is_plan: bool) -> String {
     let points: Vec<&PointSummary> = part.points.iter().filter_map(|point| document.points.get(*point)).collect();
-    let columns = columns(part, is_plan);
+    let columns = columns(part, &points, is_plan);
     let mut rows: Vec<Vec<String>> = vec![columns.iter().map(|(head, _)| head.clone()).collect()];
     for point in &points {
         rows.push(columns.iter().map(|(_, cell)| cell(point).unwrap_or_else(|| "-".to_owned())).collect());
@@ -55,27 +56,35 @@ fn table(document: &SweepDocument, part: &SweepPart, is_plan: bool) -> String {
     text
 }
 
-fn columns<'a>(part: &'a SweepPart, is_plan: bool) -> Vec<Column<'a>> {
+fn columns<'a>(part: &'a SweepPart, points: &[&PointSummary], is_plan: bool) -> Vec<Column<'a>> {
     let mut columns: Vec<Column<'a>> = Vec::new();
     for given in &part.grid.factors {
-        let factor = given.factor;
         let cell = move |point: &PointSummary| {
-            let level = point.levels.iter().find(|level| level.factor == factor)?;
-            Some(factor.show(&level.value))
+            let level = point.levels.iter().find(|level| level.factor == given.factor)?;
+            Some(value_in_column(given, &level.value))
         };
-        columns.push((head(factor).to_owned(), Box::new(cell)));
+        columns.push((head(given.factor).to_owned(), Box::new(cell)));
     }
+    let published = part.published.iter().map(|known| known.goodput);
+    let rates = points.iter().flat_map(|point| [point.goodput, point.predicted]).flatten().chain(published);
+    let (least, most) =
+        rates.fold((BitRate(u64::MAX), BitRate(0)), |(least, most), rate| (least.min(rate), most.max(rate)));
+    // Figures that a reader compares have the same unit.
+    let show = move |rate: BitRate| {
+        let [text, _, _] = BitRate::in_common_unit([rate, least, most]);
+        text
+    };
     if !is_plan {
         columns.push(("runs".to_owned(), Box::new(|point| Some(point.runs.to_string()))));
-        columns.push(("goodput".to_owned(), Box::new(|point| point.goodput.map(|rate| rate.to_string()))));
+        columns.push(("goodput".to_owned(), Box::new(move |point| point.goodput.map(show))));
         columns.push(("± 95 %".to_owned(), Box::new(interval)));
     }
-    columns.push(("predicted".to_owned(), Box::new(|point| point.predicted.map(|rate| rate.to_string()))));
+    columns.push(("predicted".to_owned(), Box::new(move |point| point.predicted.map(show))));
     columns.push((
         "published".to_owned(),
         Box::new(move |point| {
             let known = part.published.iter().find(|known| known.point == point.point)?;
-            Some(known.goodput.to_string())
+            Some(show(known.goodput))
         }),
     ));
     if is_plan {
@@ -87,6 +96,24 @@ fn columns<'a>(part: &'a SweepPart, is_plan: bool) -> Vec<Column<'a>> {
     }
     columns.push(("limit".to_owned(), Box::new(limit)));
     columns
+}
+
+/// Returns a value in the unit of all values of its factor.
+fn value_in_column(given: &FactorValues, value: &Value) -> String {
+    let numbers = || {
+        given.values.iter().filter_map(|value| match value {
+            Value::Number(number) => Some(*number),
+            Value::Name(_) => None,
+        })
+    };
+    let is_binary = numbers().all(|bytes| Bytes(bytes).to_string().ends_with("iB"));
+    match (given.factor.unit(), value, numbers().min(), numbers().max()) {
+        (Unit::Bytes, Value::Number(bytes), Some(least), Some(most)) if !is_binary => {
+            let [text, _, _] = Bytes::in_common_decimal_unit([Bytes(*bytes), Bytes(least), Bytes(most)]);
+            text
+        }
+        _ => given.factor.show(value),
+    }
 }
 
 fn head(factor: Factor) -> &'static str {
@@ -112,7 +139,12 @@ fn limit(point: &PointSummary) -> Option<String> {
         return Some(format!("failed: {error}"));
     }
     let predicted = || serde_json::to_value(point.predicted_limit?).ok()?.as_str().map(str::to_owned);
-    let limit = point.limit.as_ref().map(|limit| limit.strip_prefix("limited by ").unwrap_or(limit).to_owned());
+    // The remark in brackets is the same for all points.
+    let short = |limit: &String| {
+        let limit = limit.strip_prefix("limited by ").unwrap_or(limit);
+        limit.split_once(" (").map_or(limit, |(limit, _)| limit).to_owned()
+    };
+    let limit = point.limit.as_ref().map(short);
     let limit = limit.or_else(predicted)?;
     Some(if point.differs { format!("{limit} *") } else { limit })
 }
