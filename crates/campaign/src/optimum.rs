@@ -1,7 +1,7 @@
 //! The optimum of a part, and its plateau: the points that reach as much.
 //!
-//! A point is on the plateau if its goodput and that of the best point differ by at most [`PLATEAU_SHARE`], or if their
-//! intervals overlap. The optimum is the point of the plateau with the smallest values: more of a setting gains nothing.
+//! A point is on the plateau if its goodput and that of the best point differ by at most [`PLATEAU_SHARE`], or by at most
+//! [`MAX_NOISE_SHARE`] if their intervals overlap. Wide intervals alone do not widen the plateau. The optimum is the point of the plateau with the smallest values: more of a setting gains nothing.
 
 use lfn_base::units::BitRate;
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,9 @@ use crate::summary::PointSummary;
 
 /// Maximum difference between a point of the plateau and the best point, as a share of the best goodput.
 pub const PLATEAU_SHARE: f64 = 0.03;
+
+/// Maximum difference if the intervals of the two points overlap.
+pub const MAX_NOISE_SHARE: f64 = 0.05;
 
 /// Optimum of a part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,7 +38,9 @@ pub fn find_optimum(part: &Part, points: &[&PointSummary]) -> Option<Optimum> {
     let (best, most) = measured.iter().max_by(|a, b| a.1.total_cmp(&b.1)).copied()?;
     let margin = |point: &PointSummary| point.half_width.map_or(0.0, |half| half.get());
     let is_level = |point: &PointSummary, goodput: f64| {
-        goodput >= most * (1.0 - PLATEAU_SHARE) || goodput + margin(point) >= most - margin(best).min(most * 0.1)
+        let overlaps = goodput + margin(point) >= most - margin(best);
+        let share = if overlaps { MAX_NOISE_SHARE } else { PLATEAU_SHARE };
+        goodput >= most * (1.0 - share)
     };
     let plateau: Vec<(&PointSummary, f64)> =
         measured.iter().copied().filter(|(point, goodput)| is_level(point, *goodput)).collect();
@@ -79,7 +84,7 @@ fn beyond(
     let own = ranks(part, chosen);
     let is_larger = |point: &PointSummary| {
         let ranks = ranks(part, point);
-        point.point != chosen.point && ranks.iter().zip(&own).all(|(rank, own)| rank >= own)
+        ranks != own && ranks.iter().zip(&own).all(|(rank, own)| rank >= own)
     };
     let larger: Vec<_> = measured.iter().filter(|(point, _)| is_larger(point)).collect();
     let is_on_plateau = |point: &PointSummary| plateau.iter().any(|(level, _)| level.point == point.point);

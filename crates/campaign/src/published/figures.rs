@@ -56,7 +56,7 @@ pub fn satellite_design() -> Design {
     let windows = [1_136_953, 2_273_906, 4_547_813, 6_821_719, OPTIMAL_WINDOW, 11_369_531, 13_643_438, 16_776_960];
     let operations = [(Factor::Window, &[10_000_000u64][..]), (Factor::WindowScale, &[8]), (Factor::Record, &[RECORD])];
     let counted = |name, counts| part(name, &[operations[0], operations[1], operations[2], (Factor::Count, counts)]);
-    let mut end_to_end = counted(FIGURE_19, &[100, 300]);
+    let mut end_to_end = counted(FIGURE_19, &[30, 100]);
     end_to_end.factors.push(both);
     Design {
         parts: vec![

@@ -55,10 +55,10 @@ pub struct SweepArgs {
     /// Run a combination until its 95 % interval is within this percentage of its mean, such as 5%
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
     until: Option<String>,
-    /// Run each combination at most N times [default: 3; with --until or --budget 100; with --acts 2]
+    /// Run each combination at most N times [default: 3; with --until or --budget 100]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     repeat: Option<String>,
-    /// End the sweep before it takes longer than this [default: no limit; with --acts 20min]
+    /// End the sweep before it takes longer than this [default: no limit; with --acts 25min]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     budget: Option<String>,
     /// Set the seed of the random order [default: random; a resumed sweep keeps its seed]
@@ -103,7 +103,7 @@ command resumes).";
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
 const ACTS_TIME: Duration = Duration::from_secs(20);
 const TERRESTRIAL_TIME: Duration = Duration::from_secs(5);
-const ACTS_BUDGET: Duration = Duration::from_secs(20 * 60);
+const ACTS_BUDGET: Duration = Duration::from_secs(25 * 60);
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 /// Runs of a point, if another goal ends the sweep.
 const MANY_RUNS: u64 = 100;
@@ -241,11 +241,7 @@ impl SweepArgs {
             return Err(value_error("until", "the minimum is 0.1 %", "--until 5%"));
         }
         let budget = duration("budget", &self.budget)?;
-        let usual = match (self.acts, until.is_some() || budget.is_some()) {
-            (_, true) => MANY_RUNS,
-            (true, false) => 2,
-            (false, false) => 3,
-        };
+        let usual = if until.is_some() || budget.is_some() { MANY_RUNS } else { 3 };
         let repeat = count("repeat", &self.repeat, "--repeat 5")?.unwrap_or(usual);
         if repeat > MAX_REPEAT {
             return Err(value_error(
