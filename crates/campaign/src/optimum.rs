@@ -66,7 +66,8 @@ fn named_levels(part: &Part, varied: &[Factor], point: &PointSummary) -> Vec<Lev
     let named = |level: &&Level| {
         varied.contains(&level.factor) || part.factors.len() == 1 || (has_window && is_window(level.factor))
     };
-    point.levels.iter().filter(named).cloned().collect()
+    let levels: Vec<Level> = point.levels.iter().filter(named).cloned().collect();
+    if levels.is_empty() { point.levels.clone() } else { levels }
 }
 
 fn verb(levels: &[Level]) -> &'static str {
