@@ -62,7 +62,7 @@ pub enum DesignError {
     FactorTwice(Factor),
     #[error("--{}: {source}", .factor.name())]
     Values { factor: Factor, source: ValuesError },
-    /// The second setting has no effect beside the first, or both set the same thing.
+    /// The second setting has no effect next to the first, or both set the same thing.
     #[error("--{} and --{} cannot be combined: both set the receive window", .0.name(), .1.name())]
     BothSetWindow(Factor, Factor),
     #[error("--far-window has no effect in the direction reverse, in which the client receives")]

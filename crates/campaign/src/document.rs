@@ -16,7 +16,7 @@ use crate::run::SweepRun;
 use crate::schedule::{Goals, SweepEnd};
 use crate::summary::PointSummary;
 
-/// Result of `lfn sweep`: every point beside its prediction, the optimum of each part, and all runs.
+/// Result of `lfn sweep`: every point next to its prediction, the optimum of each part, and all runs.
 ///
 /// A key ends with its SI unit, and an unknown value is null. Later versions of `lfn.sweep/1` only add keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ pub struct SweepPart {
 pub struct PublishedPoint {
     /// Number of the point.
     pub point: usize,
-    /// Published goodput.
+    /// Goodput in the report.
     #[serde(rename = "goodput_bits_per_second")]
     pub goodput: BitRate,
 }
@@ -129,14 +129,14 @@ pub enum SweepEvent {
         origin: Origin,
         /// Seed of the random order.
         seed: u64,
-        /// Factors and values.
+        /// Factors with all their values.
         design: Design,
-        /// Number of points.
+        /// Number of all points.
         points: usize,
         /// Number of finished runs in the state file.
         resumed_runs: usize,
     },
-    /// A run finished.
+    /// A run has a result.
     Run {
         /// Figures of the run.
         run: Box<SweepRun>,
@@ -158,9 +158,9 @@ pub enum SweepEvent {
         #[serde(rename = "wait_seconds", with = "seconds")]
         wait: Duration,
     },
-    /// The sweep ended.
+    /// The sweep has ended.
     End {
-        /// The complete result.
+        /// Result with all runs.
         result: Box<SweepDocument>,
     },
 }

@@ -52,9 +52,9 @@ pub enum Unit {
     Bytes,
     /// Bits per second with a unit, such as 100mbit.
     Rate,
-    /// An integer.
+    /// An integer without a unit.
     Number,
-    /// A name.
+    /// A name without spaces.
     Name,
 }
 

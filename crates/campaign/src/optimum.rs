@@ -59,7 +59,7 @@ pub fn find_optimum(part: &Part, points: &[&PointSummary]) -> Option<Optimum> {
     })
 }
 
-/// Returns the levels that the sentence names: those that vary, and a window beside its scale.
+/// Returns the levels that the sentence names: those that vary, and a window next to its scale.
 fn named_levels(part: &Part, varied: &[Factor], point: &PointSummary) -> Vec<Level> {
     let is_window = |factor: Factor| matches!(factor, Factor::Window | Factor::FarWindow | Factor::WindowScale);
     let has_window = varied.iter().any(|factor| is_window(*factor));

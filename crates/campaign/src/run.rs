@@ -47,7 +47,7 @@ pub struct SweepRun {
     pub base_rtt: Option<Duration>,
     /// Window scale that the receiver announced.
     pub window_scale: Option<u8>,
-    /// Retransmitted segments.
+    /// Retransmitted segments of the test.
     pub retransmits: Option<u64>,
     /// Limit of the goodput.
     pub verdict: Verdict,

@@ -246,7 +246,7 @@ impl Schedule {
         let fewest = |of: &dyn Fn(usize) -> bool| {
             (0..active.len()).filter(|point| active[*point] && of(*point)).map(|point| self.count(point)).min()
         };
-        // A point with failed runs does not hold back the others.
+        // The other points do not wait for a point with failed runs.
         let works = |point: usize| self.failures[point].count == 0;
         let Some(block) = fewest(&works).or_else(|| fewest(&|_| true)) else { return false };
         self.block = block;

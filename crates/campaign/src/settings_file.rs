@@ -15,13 +15,13 @@ const MAX_PARTS: usize = 100;
 /// Settings of a file. Goals and times are texts, which the flags of the same names parse.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SettingsFile {
-    /// Factors and values.
+    /// Factors with all their values.
     pub design: Design,
     /// Values of flags that are not factors, by the name of the flag.
     pub flags: Vec<(&'static str, String)>,
 }
 
-/// Flags that a file may have beside its factors.
+/// Flags that a file may have next to its factors.
 const FLAGS: [&str; 6] = ["time", "until", "repeat", "budget", "seed", "rate"];
 
 /// Reasons why a text is no settings file.

@@ -53,7 +53,7 @@ pub struct StateHeader {
     /// The tests use the settings of the plan.
     #[serde(default)]
     pub tuned: bool,
-    /// Factors and values.
+    /// Factors with all their values.
     pub design: Design,
 }
 
@@ -69,9 +69,9 @@ pub enum StateSchema {
 /// Contents of a state file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredState {
-    /// First line.
+    /// The sweep of the file.
     pub header: StateHeader,
-    /// Finished runs.
+    /// Finished runs in their order.
     pub runs: Vec<SweepRun>,
     /// Length of the complete lines, bytes. The rest of the file is an incomplete line.
     pub complete_length: usize,
@@ -149,7 +149,7 @@ impl StateHeader {
     /// Returns the usual name of the file: the same for the same server, values and load.
     pub fn file_name(&self) -> String {
         let text = serde_json::to_string(&(&self.server, &self.load, self.tuned, &self.design)).unwrap_or_default();
-        // FNV-1a, 32 bits: the name tells sweeps apart, and the contents decide.
+        // FNV-1a, 32 bits: different sweeps have different names, and the contents decide.
         let hash = text.bytes().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
         format!("lfn-sweep-{hash:08x}.ndjson")
     }

@@ -1,4 +1,4 @@
-//! The summary of a point: its mean goodput with interval beside the prediction, and the finding of a difference.
+//! The summary of a point: its mean goodput with interval next to the prediction, and the finding of a difference.
 
 use lfn_base::figure::Figure;
 use lfn_base::tcp_model::GoodputLimit;
@@ -29,7 +29,7 @@ pub struct PointSummary {
     pub point: usize,
     /// Value of each factor.
     pub levels: Vec<Level>,
-    /// Number of runs.
+    /// Number of finished runs.
     pub runs: u32,
     /// Mean goodput of the runs; null without a run.
     #[serde(rename = "goodput_bits_per_second")]

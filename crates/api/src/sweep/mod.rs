@@ -43,7 +43,7 @@ pub enum SweepProgress<'a> {
     Line(&'a SweepEvent),
     /// The last line of the state file was incomplete, and was removed.
     LineRemoved(&'a PathBuf),
-    /// A run begins.
+    /// A run of a point begins.
     Begin {
         /// Number of the point.
         point: usize,

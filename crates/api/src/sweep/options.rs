@@ -20,7 +20,7 @@ pub const RETRY_FOR: Duration = Duration::from_secs(600);
 pub struct SweepOptions {
     /// Server, load and other options of all tests. The factors override them.
     pub test: TestOptions,
-    /// Factors and values.
+    /// Factors with all their values.
     pub design: Design,
     /// Goals that end the sweep.
     pub goals: Goals,

@@ -13,7 +13,7 @@ use lfn_results::prediction::{MSS_HEADERS, in_flight};
 
 use crate::test::TestOptions;
 
-/// Round trips of a run beside its load: the control connection, the streams, and the report of the server.
+/// Round trips of a run next to its load: the control connection, the streams, and the report of the server.
 const ROUND_TRIPS: u32 = 4;
 
 /// Returns the direction of the test of a point.

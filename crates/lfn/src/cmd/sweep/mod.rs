@@ -32,8 +32,8 @@ use crate::typed;
 /// Run a set of tests over lists of settings, and find the best values
 ///
 /// Runs a test for each combination of the values, in random order. A block runs every combination once, so that a slow
-/// drift of the path affects all combinations alike. Prints the goodput of each combination with its 95 % interval beside
-/// the prediction, and the optimum. An interrupted sweep resumes: run the same command again.
+/// drift of the path affects all combinations alike. Prints each combination with its goodput, the 95 % interval, the
+/// prediction and the limit, and the optimum. An interrupted sweep resumes: run the same command again.
 ///
 /// VALUES are a list (1,4,16), a geometric range (1MB..16MB:x2) or a range with a step (1..9:+2).
 #[derive(clap::Args, Debug)]

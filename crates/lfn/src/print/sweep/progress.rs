@@ -27,7 +27,7 @@ pub struct SweepPrinter {
 }
 
 impl SweepPrinter {
-    /// Creates a printer.
+    /// Creates a printer of the progress.
     pub fn new(format: OutputFormat) -> Self {
         SweepPrinter { format, redraws: terminal::can_redraw_stderr(), running: String::new(), is_drawn: false }
     }
