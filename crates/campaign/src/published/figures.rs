@@ -94,7 +94,7 @@ pub fn published_runs() -> Vec<PublishedRun> {
     // Report 000, "Batteries of nettest/nettestd suites". Shift 7 can announce the smallest of these windows too.
     let windows = WINDOWS.iter().map(|window| scaled(FIGURE_17, window.bytes.0, 8, window.goodput.0));
     let optimal = WINDOWS.iter().filter(|window| window.bytes.0 == OPTIMAL_WINDOW);
-    let shifts = optimal.map(|window| scaled(FIGURE_16, OPTIMAL_WINDOW, window.scale, window.goodput.0));
+    let shifts = optimal.map(|window| scaled(FIGURE_16, OPTIMAL_WINDOW, window.scale.into(), window.goodput.0));
     let others = [
         // Report 000, aztec to echo in loopback over the satellite: 100 and 1000 records of 3,000,000 bytes.
         counted(100, 82_921_000),
