@@ -3,6 +3,7 @@
 //! A point is on the plateau if its goodput and that of the best point differ by at most [`PLATEAU_SHARE`], or by at most
 //! [`MAX_NOISE_SHARE`] if their intervals overlap. Wide intervals alone do not widen the plateau. The optimum is the point of the plateau with the smallest values: more of a setting gains nothing.
 
+use lfn_base::tcp_model::GoodputLimit;
 use lfn_base::units::BitRate;
 use serde::{Deserialize, Serialize};
 
@@ -93,11 +94,15 @@ fn beyond(
     if !has_order {
         return match plateau.len() {
             0 | 1 => "; no other point reaches this".to_owned(),
+            2 => "; one other point reaches as much".to_owned(),
             more => format!("; {} other points reach as much", more - 1),
         };
     }
     if larger.is_empty() && needs_no_larger_scale(part, chosen) {
         return "; the window needs no larger scale".to_owned();
+    }
+    if larger.is_empty() && chosen.predicted_limit == Some(GoodputLimit::Capacity) {
+        return "; the path carries no more".to_owned();
     }
     if larger.is_empty() {
         return "; this is the end of the range, and larger values may gain more".to_owned();
