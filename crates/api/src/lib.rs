@@ -25,6 +25,7 @@ pub mod service;
 pub mod show;
 pub mod ssh;
 pub mod stamp;
+pub mod sweep;
 pub mod test;
 pub mod trace;
 
@@ -37,5 +38,6 @@ pub use plan::plan;
 pub use serve::serve;
 pub use show::show;
 pub use stamp::stamp;
+pub use sweep::sweep;
 pub use test::test;
 pub use trace::trace;

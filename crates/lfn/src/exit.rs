@@ -16,6 +16,7 @@ use lfn_api::serve::ServeStartError;
 use lfn_api::show::ShowError;
 use lfn_api::ssh::SshError;
 use lfn_api::stamp::StampVerbError;
+use lfn_api::sweep::SweepError;
 use lfn_api::test::TestVerbError;
 use lfn_api::trace::TraceError;
 use lfn_session::identity::IdentityError;
@@ -184,6 +185,7 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
         DryRunError,
         ServeStartError,
         StampVerbError,
+        SweepError,
         TestVerbError,
         DoctorError,
         EvidenceError,

@@ -70,7 +70,7 @@ const LOCKSTEP_WAKE_UPS: Duration = Duration::from_millis(1);
 const BBR_LOCKSTEP_BELOW: f64 = 0.15;
 const BBR_LOCKSTEP_ABOVE: f64 = 0.2;
 /// Headers of IPv4 and TCP, bytes, which an MSS does not include.
-pub(crate) const MSS_HEADERS: u32 = 40;
+pub const MSS_HEADERS: u32 = 40;
 
 /// Predicts the steady goodput of a test and the range around it; `None` if the capacity of its path is unknown.
 ///
@@ -83,7 +83,6 @@ pub fn predict_test(figures: &Figures) -> Option<(Prediction, ExpectedRange)> {
     // The window of a receive buffer is the offered window: the kernel's ratio of payload to buffer changes, so
     // it cannot be computed.
     let offered = stream.snd_wnd.map_or(receiving.rcvbuf_granted_bytes, |window| Bytes(window.median));
-    let in_flight = |granted: Bytes| Bytes((granted.0 as f64 * IN_FLIGHT_PER_GRANTED) as u64);
     // A server's rate limit is for all streams together.
     let allowed = figures.rate_limit.map(|limit| BitRate(limit.0 / u64::from(figures.stream_count().max(1))));
     let flow = FlowParameters {
@@ -102,6 +101,11 @@ pub fn predict_test(figures: &Figures) -> Option<(Prediction, ExpectedRange)> {
     let time = figures.steady.map_or(figures.elapsed, |steady| steady.end.saturating_sub(steady.start));
     let prediction = tcp_model::predict_steady(&path, &flow);
     Some((prediction, expected_range(&path, &flow, &prediction, time)))
+}
+
+/// Returns the bytes in flight that a granted send buffer allows.
+pub fn in_flight(granted: Bytes) -> Bytes {
+    Bytes((granted.0 as f64 * IN_FLIGHT_PER_GRANTED) as u64)
 }
 
 /// Computes the range around `prediction` for a measured steady time of `steady`.

@@ -9,6 +9,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use lfn_campaign::document::{SweepDocument, SweepEvent};
+use lfn_campaign::state::StateLine;
 use lfn_measure::proto::stamp::report::StampDocument;
 use lfn_results::diagnose::FindingsDocument;
 use lfn_results::report::{Comparison, DoctorDocument, ErrorDocument, TestDocument, TestEvent, TuningDocument};
@@ -113,6 +115,9 @@ fn all_schemas() -> Vec<DocumentSchema> {
         schema::<TuningDocument>("lfn.test.compare.1", "Result of lfn test --compare, lfn.test.compare/1", Forbidden),
         schema::<Comparison>("lfn.show.2", "Comparison of lfn show --json, lfn.show/2", Forbidden),
         schema::<DoctorDocument>("lfn.doctor.1", "Result of lfn doctor, lfn.doctor/1", Forbidden),
+        schema::<SweepDocument>("lfn.sweep.1", "Result of lfn sweep, lfn.sweep/1", Forbidden),
+        schema::<SweepEvent>("lfn.sweep.event.1", "A line of lfn sweep --output ndjson, lfn.sweep.event/1", Forbidden),
+        schema::<StateLine>("lfn.sweep.state.1", "A line of lfn sweep --state FILE, lfn.sweep.state/1", Forbidden),
         schema::<StampDocument>("lfn.stamp.2", "Result of lfn test --stamp --json, lfn.stamp/2", Forbidden),
         schema::<ErrorDocument>("lfn.error.1", "Error of any command under JSON output, lfn.error/1", Forbidden),
         schema::<FindingsDocument>(

@@ -30,7 +30,7 @@ pub use event::TestEvent;
 pub use option_error::{Iperf3Limit, TcpOption, TestOptionsError};
 pub use options::{Iperf3Options, PathDiscovery, TestOptions};
 
-use crate::resolve::ServerResolver;
+use crate::resolve::{ReachedServer, ServerResolver};
 use path::known_paths;
 use recorder::TestRecorder;
 
@@ -39,6 +39,17 @@ use recorder::TestRecorder;
 pub fn test(
     options: &TestOptions,
     resolver: &ServerResolver,
+    stop: &Arc<AtomicBool>,
+    on_event: &mut dyn FnMut(&TestEvent<'_>),
+) -> Result<TestDocument, TestFailure> {
+    test_on(options, resolver, None, stop, on_event)
+}
+
+/// Runs the tests as [`test()`] does. `reached` is the server if it is reached already.
+pub(crate) fn test_on(
+    options: &TestOptions,
+    resolver: &ServerResolver,
+    reached: Option<&ReachedServer>,
     stop: &Arc<AtomicBool>,
     on_event: &mut dyn FnMut(&TestEvent<'_>),
 ) -> Result<TestDocument, TestFailure> {
@@ -58,7 +69,7 @@ pub fn test(
         None => {
             let origin = server::origin(options, server::preliminary_name(&options.server));
             let mut recorder = TestRecorder::new(origin, arguments, on_event);
-            let tested = run::run_tests(options, resolver, paths, stop, &mut recorder);
+            let tested = run::run_tests(options, resolver, reached, paths, stop, &mut recorder);
             (recorder, tested)
         }
     };

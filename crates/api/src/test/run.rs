@@ -17,21 +17,29 @@ use super::path::{self, KnownPaths, with_tcp_mtu};
 use super::recorder::TestRecorder;
 use super::server;
 use super::settings::settings;
-use crate::resolve::ServerResolver;
+use crate::resolve::{ReachedServer, ServerResolver};
 
 /// Interval at which the caller's flag is read during two tests at the same time.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs all tests with an lfn server.
+/// Runs all tests with an lfn server, which is reached first if it is not reached yet.
 pub(super) fn run_tests(
     options: &TestOptions,
     resolver: &ServerResolver,
+    reached: Option<&ReachedServer>,
     paths: KnownPaths,
     stop: &Arc<AtomicBool>,
     recorder: &mut TestRecorder<'_>,
 ) -> Result<(), TestVerbError> {
-    let server = server::reach(options, resolver, stop)?;
-    recorder.set_far_name(server::far_name(&options.server, &server));
+    let found;
+    let server = match reached {
+        Some(server) => server,
+        None => {
+            found = server::reach(options, resolver, stop)?;
+            &found
+        }
+    };
+    recorder.set_far_name(server::far_name(&options.server, server));
     let target = &server.target;
     let path = path::discover(options, target)?;
     if options.bidirectional {

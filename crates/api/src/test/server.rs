@@ -20,7 +20,7 @@ use crate::resolve::{ReachedServer, ServerResolver, is_ticket, server_argument};
 const UNREAD_TICKET: &str = "the server";
 
 /// Resolves the server of a test.
-pub(super) fn reach(
+pub(crate) fn reach(
     options: &TestOptions,
     resolver: &ServerResolver,
     stop: &AtomicBool,

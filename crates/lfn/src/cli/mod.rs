@@ -41,6 +41,7 @@ pub enum Command {
     Emulate(Box<cmd::emulate::EmulateArgs>),
     Serve(Box<cmd::serve::ServeArgs>),
     Test(Box<cmd::test::TestArgs>),
+    Sweep(Box<cmd::sweep::SweepArgs>),
     Doctor(Box<cmd::doctor::DoctorArgs>),
     Trace(Box<cmd::trace::TraceArgs>),
     Show(cmd::show::ShowArgs),

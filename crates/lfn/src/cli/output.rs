@@ -77,6 +77,19 @@ impl FormatSet for TestFormats {
     ];
 }
 
+/// Formats of a sweep.
+#[derive(Clone, Debug)]
+pub struct SweepFormats;
+
+impl FormatSet for SweepFormats {
+    const FORMATS: &'static [(OutputFormat, &'static str)] = &[
+        (OutputFormat::Text, "Lines for a person"),
+        (OutputFormat::Json, "One JSON object at the end"),
+        (OutputFormat::Ndjson, "One JSON object per line for each run; the last one is the complete result"),
+        (OutputFormat::Csv, "A table with one row for each point"),
+    ];
+}
+
 /// Flags for the result of a command.
 #[derive(clap::Args, Debug)]
 pub struct OutputArgs<S: FormatSet> {

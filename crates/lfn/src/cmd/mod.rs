@@ -14,6 +14,7 @@ pub mod plan;
 pub mod reference;
 pub mod serve;
 pub mod show;
+pub mod sweep;
 pub mod test;
 pub mod token;
 pub mod trace;
@@ -33,6 +34,7 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Emulate(args) => emulate::run(*args, &Cli::command()),
         Command::Serve(args) => serve::run(*args, &Cli::command()),
         Command::Test(args) => test::run(*args),
+        Command::Sweep(args) => sweep::run(*args),
         Command::Doctor(args) => doctor::run(*args),
         Command::Trace(args) => trace::run(*args),
         Command::Show(args) => show::run(args),

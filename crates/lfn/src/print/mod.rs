@@ -18,6 +18,7 @@ pub mod settings;
 pub mod show;
 pub mod stamp;
 pub mod svg;
+pub mod sweep;
 pub mod terminal;
 pub mod test;
 pub mod trace;

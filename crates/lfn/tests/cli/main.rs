@@ -17,6 +17,7 @@ mod serve_limits;
 mod skips;
 #[path = "../support/mod.rs"]
 mod support;
+mod sweep;
 mod test;
 mod tokens;
 mod trace;

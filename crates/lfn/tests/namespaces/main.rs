@@ -28,6 +28,7 @@ mod other_programs;
 mod path;
 #[path = "../support/mod.rs"]
 mod support;
+mod sweep;
 mod test_emulated;
 mod trace_live;
 mod trace_mptcp;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         copy_faults::tests(),
         copy_emulated::tests(),
         findings::tests(),
+        sweep::tests(),
         test_emulated::tests(),
         other_programs::tests(),
         docs::tests(),

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use lfn_base::units::BitRate;
+use lfn_campaign::published;
 use serde_json::Value;
-
-use super::published;
 
 /// Length of the compared intervals: two round trips. The sender transmits one window in each round trip. An interval
 /// that is not a multiple of the RTT would contain one window more or less.

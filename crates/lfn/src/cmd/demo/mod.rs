@@ -2,12 +2,11 @@
 //! measured figures.
 //!
 //! The parent process ([`run`]) plans, starts the emulated path and prints the table. The process inside the path
-//! ([`stage`]) runs the same commands as a user. [`published`] has the figures of the reports, [`report`] the table and
-//! its explanations, [`mod@chart`] the chart.
+//! ([`stage`]) runs the same commands as a user. [`lfn_campaign::published`] has the figures of the reports, [`report`] the
+//! table and its explanations, [`mod@chart`] the chart.
 
 mod chart;
 mod measured;
-mod published;
 mod report;
 mod stage;
 
@@ -28,6 +27,7 @@ use lfn_api::documents::{
 use lfn_api::emulate;
 use lfn_base::plan::{Plan, PlanOptions, plan, predict_goodput};
 use lfn_base::units::{Bytes, show_duration};
+use lfn_campaign::published;
 use lfn_emulate::{AccuracyReport, CommandExit, EmulatedPath, RunOutcome, Setup};
 use lfn_session::atomic_file::AtomicFile;
 

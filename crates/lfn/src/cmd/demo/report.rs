@@ -12,10 +12,10 @@ use lfn_base::path::PathProfile;
 use lfn_base::plan::{Plan, minimal_window_scale, predict_goodput};
 use lfn_base::tcp_model::{FlowParameters, transfer_time};
 use lfn_base::units::{BitRate, Bytes, show_duration};
+use lfn_campaign::published::{self, Window};
 use serde_json::Value;
 
 use super::measured::{self, base_rtt, steady_intervals, window_scale};
-use super::published::{self, Window};
 
 /// Compares the run with the settings of this host with the runs at one BDP.
 pub fn compare_hosts(measured: &DemoResults) -> Option<HostComparison> {

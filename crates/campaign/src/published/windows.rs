@@ -1,7 +1,4 @@
-//! Published figures of the ACTS satellite path, 1995.
-//!
-//! Each figure names its report. Report 000 is "High-performance TCP over the ACTS satellite" (NCAR and OSC). Report
-//! 004 is its companion about window scales. Goodput figures are nettest's `write` lines, in 10⁶ bit/s.
+//! The path of the report, and its runs with three windows.
 
 use std::time::Duration;
 

@@ -1,0 +1,7 @@
+//! Printers of `lfn sweep`: its progress on stderr, its events as JSON lines, and its result as text.
+
+mod progress;
+mod text;
+
+pub use progress::SweepPrinter;
+pub use text::page;
