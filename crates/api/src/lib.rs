@@ -16,6 +16,7 @@ mod error_kind;
 pub mod error_text;
 pub mod hosts;
 pub mod open_file_limit;
+pub mod pictures;
 pub mod plan;
 pub mod prediction;
 pub mod resolve;

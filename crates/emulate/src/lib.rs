@@ -64,7 +64,8 @@ pub use network::{MissingFeature, NamespaceError, NamespaceRef, bridge_mtu, name
 pub use outcome::{CommandExit, RunOutcome};
 pub use setup::{FarSide, Placement, Setup};
 pub use watch::{
-    LiveDirection, LiveFigures, LiveOptions, LogError, LogFiles, LogFormat, LogSummary, OutputFile, WatchOptions,
+    CourseSample, DirectionCourse, LiveDirection, LiveFigures, LiveOptions, LogError, LogFiles, LogFormat, LogSummary,
+    OutputFile, PathCourse, WatchOptions,
 };
 
 /// Signals that the caller forwards to CMD. SIGCHLD reports the end of the child process.

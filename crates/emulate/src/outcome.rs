@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::accuracy::AccuracyReport;
 use super::error::EmulateError;
-use super::watch::LogSummary;
+use super::watch::{CourseSample, LogSummary};
 
 /// Result of an emulation run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,6 +23,9 @@ pub struct RunOutcome {
     /// Present if a log was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogSummary>,
+    /// Throughput, queue and drops over time; absent unless pictures were requested (`--plot`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub course: Vec<CourseSample>,
 }
 
 /// Exit of a command: an exit status or a signal.

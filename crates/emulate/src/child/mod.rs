@@ -110,14 +110,14 @@ fn run_emulation(setup: &Setup, command: &[OsString], context: ChildContext, sig
         let reports = threads.into_iter().map(|pair| pair.map(|thread| thread.join().unwrap_or(Err(panicked()))));
         Ok::<_, EmulateError>((exits, reports.collect::<Vec<_>>(), control.join().unwrap_or_default()))
     })?;
-    let log = watchers.finish();
+    let (log, course) = watchers.finish();
     let (near, far) = exits?;
     let (mut accuracy_report, failure) = build_report(setup, reports)?;
     accuracy_report.paths.iter_mut().zip(changes).for_each(|(path, changes)| path.changes = changes);
     let link_failure =
         failure.map(|error| sides.iter().find_map(SideNetwork::interface_failure).unwrap_or_else(|| error.to_string()));
     let accuracy_report = AccuracyReport { calibration, ..accuracy_report };
-    let mut outcome = RunOutcome { near, far, link_failure, accuracy_report, log };
+    let mut outcome = RunOutcome { near, far, link_failure, accuracy_report, log, course };
     let counted = add_interface_drops(&mut outcome.accuracy_report, &sides);
     sides.iter().filter(|side| side.is_attached).for_each(SideNetwork::delete_interfaces);
     match counted {

@@ -4,6 +4,7 @@
 //! snapshots of a control channel ([`live`]). The totals of the run are in the [`accuracy`](super::accuracy) report,
 //! which exists in every run.
 
+mod course;
 mod live;
 mod log;
 mod output;
@@ -12,9 +13,11 @@ use lfn_link::LinkDirection;
 
 use super::data_path::Forwarder;
 use super::error::EmulateError;
+use course::CourseRecorder;
 use live::LiveThread;
 use log::Log;
 
+pub use course::{CourseSample, DirectionCourse, PathCourse};
 pub use live::{LiveDirection, LiveFigures, LiveOptions};
 pub use log::{LogError, LogFiles, LogFormat, LogSummary};
 pub use output::OutputFile;
@@ -25,12 +28,15 @@ pub struct WatchOptions {
     /// Log of every packet.
     pub log: Option<LogFiles>,
     pub live: Option<LiveOptions>,
+    /// Records the course of the run.
+    pub course: bool,
 }
 
 /// Packet log and live display of a running emulation.
 pub(super) struct Watchers {
     log: Option<Log>,
     live: Option<LiveThread>,
+    course: Option<(CourseRecorder, LiveThread)>,
 }
 
 impl Watchers {
@@ -49,12 +55,23 @@ impl Watchers {
         }
         let channels = || paths.iter().map(|pair| pair.each_ref().map(Forwarder::channel)).collect();
         let live = options.live.clone().map(|live| LiveThread::start(live, channels())).transpose()?;
-        Ok(Watchers { log, live })
+        let record = || {
+            let recorder = CourseRecorder::default();
+            let thread = LiveThread::start(recorder.options(), channels())?;
+            Ok::<_, EmulateError>((recorder, thread))
+        };
+        let course = options.course.then(record).transpose()?;
+        Ok(Watchers { log, live, course })
     }
 
-    /// Removes the live display and waits until the log is written. Call this after the forwarders have been dropped.
-    pub(super) fn finish(self) -> Option<LogSummary> {
+    /// Removes the live display and waits until the log is written. Returns the summary of the log and the course. Call
+    /// this after the forwarders have been dropped.
+    pub(super) fn finish(self) -> (Option<LogSummary>, Vec<CourseSample>) {
         drop(self.live);
-        self.log.map(Log::finish)
+        let course = self.course.map(|(recorder, thread)| {
+            drop(thread);
+            recorder.finish()
+        });
+        (self.log.map(Log::finish), course.unwrap_or_default())
     }
 }

@@ -5,9 +5,11 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use lfn_plot::{DEFAULT_SIZE, MAX_SIZE, MIN_SIZE, Size};
 
 use crate::exit::{Exit, Failure};
 use crate::print::output::{Output, OutputFormat};
+use crate::print::pictures::PictureFiles;
 use crate::print::report_file::{ReportFile, is_open_already};
 
 const HEADING: &str = "Output";
@@ -19,10 +21,12 @@ const REPORT_EXTENSIONS: [&str; 1] = ["json"];
 const PLANNED_EXTENSIONS: [&str; 1] = ["html"];
 
 /// Extensions of the pictures that `--plot` draws.
-const PLOT_EXTENSIONS: [&str; 1] = ["svg"];
+const PLOT_EXTENSIONS: [&str; 2] = ["svg", "png"];
 
-/// Extensions of pictures and pages that `--plot` does not draw. Other paths without a known extension are directories.
-const OTHER_PICTURES: [&str; 8] = ["png", "pdf", "html", "jpg", "jpeg", "webp", "gif", "eps"];
+/// Extensions of pictures, pages and data that `--plot` does not write. Other paths without a known extension are
+/// directories.
+const OTHER_FILES: [&str; 14] =
+    ["pdf", "html", "htm", "jpg", "jpeg", "webp", "gif", "eps", "ps", "bmp", "tif", "tiff", "json", "csv"];
 
 /// Formats of a command. The first one is the default.
 pub trait FormatSet: Clone + Debug + Send + Sync + 'static {
@@ -137,13 +141,42 @@ fn bad_report(failure: Failure) -> Failure {
     failure.with_exit(Exit::Usage)
 }
 
-/// Flag for the pictures of a command.
+/// Flags for the pictures of a command.
 #[derive(clap::Args, Debug)]
 pub struct PlotArgs {
-    /// Draw the result to PATH: a file (.svg), or a directory if there are several pictures
+    /// Draw the result to PATH: a file (.svg or .png) with all charts, or a directory with both files for each chart
     #[arg(long, value_name = "PATH", value_parser = clap::builder::OsStringValueParser::new().try_map(plot_path))]
     #[arg(help_heading = HEADING)]
     pub plot: Option<PathBuf>,
+    /// Set the size of a picture with one chart, in pixels; .png files have twice as many [default: 840x520]
+    #[arg(long, value_name = "WIDTHxHEIGHT", requires = "plot", value_parser = plot_size)]
+    #[arg(help_heading = HEADING)]
+    plot_size: Option<Size>,
+}
+
+impl PlotArgs {
+    /// Creates the file or the directory of the pictures, if they are requested.
+    pub fn create(&self) -> Result<Option<PictureFiles>, Failure> {
+        self.plot.as_deref().map(|path| PictureFiles::create(path, self.size())).transpose()
+    }
+
+    /// Returns the size of a picture with one chart.
+    pub fn size(&self) -> Size {
+        self.plot_size.unwrap_or(DEFAULT_SIZE)
+    }
+}
+
+/// Parses the size of a picture.
+fn plot_size(typed: &str) -> Result<Size, String> {
+    let numbers = typed.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    let (width, height) = numbers.ok_or("write WIDTHxHEIGHT in pixels: 840x520")?;
+    let is_allowed =
+        (MIN_SIZE.width..=MAX_SIZE.width).contains(&width) && (MIN_SIZE.height..=MAX_SIZE.height).contains(&height);
+    if !is_allowed {
+        let (min, max) = (MIN_SIZE, MAX_SIZE);
+        return Err(format!("the size must be from {}x{} to {}x{}", min.width, min.height, max.width, max.height));
+    }
+    Ok(Size { width, height })
 }
 
 fn format_parser<S: FormatSet>() -> impl TypedValueParser<Value = OutputFormat> {
@@ -164,23 +197,18 @@ fn report_path(typed: std::ffi::OsString) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Checks the extension of a picture. A path without the extension of a picture is a directory.
+/// Checks the extension of a picture. A path without the extension of a file is a directory.
 fn plot_path(typed: std::ffi::OsString) -> Result<PathBuf, String> {
     let path = PathBuf::from(typed);
     if path.as_os_str().is_empty() || path.as_os_str() == "-" {
         return Err("no file or directory".to_owned());
     }
     let extension = path.extension().unwrap_or_default();
-    if OTHER_PICTURES.iter().any(|other| extension.eq_ignore_ascii_case(other)) && !path.is_dir() {
+    let is_directory = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    if OTHER_FILES.iter().any(|other| extension.eq_ignore_ascii_case(other)) && !is_directory {
         check_extension(&path, &PLOT_EXTENSIONS)?;
     }
     Ok(path)
-}
-
-/// Reports whether the path of `--plot` is a file with a picture. Else it is a directory.
-pub fn is_picture_file(path: &Path) -> bool {
-    let extension = path.extension().unwrap_or_default();
-    PLOT_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known)) && !path.is_dir()
 }
 
 fn check_extension(path: &Path, supported: &[&str]) -> Result<(), String> {
@@ -212,8 +240,17 @@ mod tests {
             assert!(report_path(path.into()).is_err_and(|error| error.contains(says)), "{path}");
         }
         assert!(plot_path("a.svg".into()).is_ok() && plot_path("pictures".into()).is_ok());
-        assert!(plot_path("a.png".into()).is_err_and(|error| error.contains(".svg")));
-        assert!(plot_path("2026-11.27".into()).is_ok_and(|path| !is_picture_file(&path)));
+        assert!(plot_path("a.png".into()).is_ok() && plot_path("a.pdf/".into()).is_ok());
+        assert!(plot_path("a.pdf".into()).is_err_and(|error| error.contains(".svg, .png")));
+        assert!(plot_path("2026-11.27".into()).is_ok());
         assert!(plot_path("-".into()).is_err() && plot_path("".into()).is_err());
+    }
+
+    #[test]
+    fn sizes_of_pictures_have_limits() {
+        assert_eq!(plot_size("1600x1000"), Ok(Size { width: 1600, height: 1000 }));
+        for size in ["", "x", "1600", "10x10", "100000x100000", "-5x300", "800x", "99999999999999999999x300"] {
+            assert!(plot_size(size).is_err(), "{size}");
+        }
     }
 }

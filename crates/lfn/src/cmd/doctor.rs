@@ -4,16 +4,18 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use lfn_api::doctor::{DiskPaths, DoctorError, DoctorEvent, DoctorFailure, DoctorOptions, from_file};
+use lfn_api::pictures::of_doctor;
 use lfn_measure::tester::TestProgress;
 use lfn_results::report::DoctorDocument;
 
 use super::interrupt::Interrupt;
 use super::values::{duration, read};
-use crate::cli::output::{OutputArgs, TextOrJson};
+use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::doctor::{DoctorProgress, page};
 use crate::print::output::{Output, print_document};
+use crate::print::pictures::PictureFiles;
 use crate::server_flags::ServerArgs;
 use crate::typed;
 
@@ -58,6 +60,8 @@ pub struct DoctorArgs {
     list_findings: bool,
     #[command(flatten)]
     output: OutputArgs<TextOrJson>,
+    #[command(flatten)]
+    plot: PlotArgs,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -81,8 +85,10 @@ pub fn run(args: DoctorArgs) -> Result<Exit, Failure> {
         return print::findings::print(output).map(|()| Exit::Ok);
     }
     if let Some(file) = &args.from {
+        let pictures = args.plot.create()?;
         let document = args.masked(from_file(file)?)?;
         output.finish(&document, || print::result(&page(&document)))?;
+        write_pictures(pictures, &document)?;
         return Ok(Exit::Ok);
     }
     examine(&args, output)
@@ -91,6 +97,7 @@ pub fn run(args: DoctorArgs) -> Result<Exit, Failure> {
 /// Examines the path, and prints its result.
 fn examine(args: &DoctorArgs, output: Output) -> Result<Exit, Failure> {
     let options = args.options()?;
+    let pictures = args.plot.create()?;
     let resolver = args.server.resolver();
     let interrupt = Interrupt::listen()?;
     let mut progress = DoctorProgress::new();
@@ -106,6 +113,7 @@ fn examine(args: &DoctorArgs, output: Output) -> Result<Exit, Failure> {
         Ok(document) => {
             let document = args.masked(document)?;
             output.finish(&document, || print::result(&page(&document)))?;
+            write_pictures(pictures, &document)?;
             Ok(if interrupt.is_interrupted() { Exit::Interrupted } else { Exit::Ok })
         }
         Err(DoctorFailure { error, document }) => {
@@ -115,6 +123,11 @@ fn examine(args: &DoctorArgs, output: Output) -> Result<Exit, Failure> {
             Err(interrupt.with_exit_code(Failure::new(error)))
         }
     }
+}
+
+/// Writes the pictures, if they are requested.
+fn write_pictures(pictures: Option<PictureFiles>, document: &DoctorDocument) -> Result<(), Failure> {
+    pictures.map_or(Ok(()), |pictures| pictures.write_one(of_doctor(document), "no load has finished"))
 }
 
 /// Prints the document of a failed examination as JSON if requested. The error itself is printed by the caller.

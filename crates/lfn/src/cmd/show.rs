@@ -3,10 +3,11 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use lfn_api::pictures::of_results;
 use lfn_api::show::ShownResults;
 use lfn_results::report::{self, StoredResult};
 
-use crate::cli::output::{OutputArgs, TextOrTable};
+use crate::cli::output::{OutputArgs, PlotArgs, TextOrTable};
 use crate::exit::{Exit, Failure};
 use crate::print::output::OutputFormat;
 use crate::print::{self, show, test};
@@ -27,6 +28,8 @@ pub struct ShowArgs {
     intervals: bool,
     #[command(flatten)]
     output: OutputArgs<TextOrTable>,
+    #[command(flatten)]
+    plot: PlotArgs,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -34,13 +37,16 @@ const EXAMPLES: &str = "Examples:
   lfn show before.json                     as after the test
   lfn show before.json after.json          side by side
   iperf3 -c far.example -J | lfn show before.json -
+  lfn show before.json after.json --plot both.svg   draws both in the same charts
 
 Exit codes: 0 printed; 1 a file cannot be read, or is not a result; 2 usage.";
 
 /// Runs `lfn show` and returns its exit code.
 pub fn run(args: ShowArgs) -> Result<Exit, Failure> {
     let output = args.output.open()?;
+    let pictures = args.plot.create()?;
     let ShownResults { results: mut files, comparison } = lfn_api::show(&args.files)?;
+    let album = pictures.as_ref().map(|_| of_results(&files));
     let format = output.format();
     output.finish(&comparison, || match files.as_mut_slice() {
         [(_, StoredResult::Test(document))] if args.intervals => {
@@ -57,5 +63,8 @@ pub fn run(args: ShowArgs) -> Result<Exit, Failure> {
         [(_, StoredResult::Tuning(document))] => Ok(test::tuning::show(document)?),
         _ => Ok(print::out().write_all(show::side_by_side(&comparison).as_bytes())?),
     })?;
+    if let Some((pictures, album)) = pictures.zip(album) {
+        pictures.write_one(album, "no result has intervals")?;
+    }
     Ok(Exit::Ok)
 }

@@ -12,6 +12,7 @@ mod formats;
 mod hostile_text;
 mod iperf3_faults;
 mod messages;
+mod pictures;
 mod plan;
 mod serve_limits;
 mod skips;

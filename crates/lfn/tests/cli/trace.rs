@@ -432,8 +432,8 @@ fn pictures_are_one_file_or_a_directory() {
     let directory = home.path().join("new/pictures");
     let output = trace(&["--plot", directory.to_str().unwrap()], &[&file]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("pictures: 20 files in"), "{}", stderr(&output));
-    assert_eq!(fs::read_dir(&directory).unwrap().count(), 20);
+    assert!(stderr(&output).contains("pictures: 40 files in"), "{}", stderr(&output));
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 40);
     let goodput = fs::read_to_string(directory.join("connection-1-goodput.svg")).unwrap();
     // The largest connection is the first one.
     assert!(goodput.contains("192.0.2.1:40006") && goodput.contains("a.pcap, connection 1"), "{goodput}");

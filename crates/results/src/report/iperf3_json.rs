@@ -62,11 +62,16 @@ struct IntervalJson {
 #[serde(default)]
 struct StreamIntervalJson {
     pmtu: Option<f64>,
+    sender: Option<bool>,
+    snd_cwnd: Option<f64>,
+    rtt: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 struct SumJson {
+    start: f64,
+    end: f64,
     seconds: f64,
     bytes: f64,
     bits_per_second: f64,
@@ -153,6 +158,32 @@ impl Iperf3Output {
             summaries.push(self.summary(file, 1, self.direction(true), self.second_direction(), bidir));
         }
         summaries
+    }
+
+    /// Returns the goodput over time of each direction, for pictures. A direction without intervals is skipped.
+    pub fn courses(&self) -> Vec<Iperf3Course> {
+        let summaries = self.summaries("");
+        let of_sums: [fn(&IntervalJson) -> Option<&SumJson>; 2] =
+            [|slice| slice.sum.as_ref(), |slice| slice.sum_bidir_reverse.as_ref()];
+        let courses = summaries.iter().zip(of_sums).map(|(summary, sum_of)| {
+            // A side knows the RTT and the window of the streams that it sends on.
+            let is_sender = self.is_client() == (summary.direction == TestDirection::Forward);
+            let interval = |slice: &IntervalJson| {
+                let sum = sum_of(slice).filter(|sum| sum.end > sum.start)?;
+                let streams = || slice.streams.iter().filter(|stream| is_sender && stream.sender != Some(false));
+                let windows = || streams().filter_map(|stream| stream.snd_cwnd);
+                Some(Iperf3Interval {
+                    start_seconds: sum.start,
+                    end_seconds: sum.end,
+                    bits_per_second: sum.bits_per_second,
+                    rtt_seconds: streams().filter_map(|stream| Some(stream.rtt? / 1e6)).reduce(f64::max),
+                    cwnd_bytes: windows().next().map(|_| windows().sum()),
+                })
+            };
+            let intervals = self.intervals.iter().filter_map(interval).collect();
+            Iperf3Course { direction: summary.direction, goodput: summary.goodput, intervals }
+        });
+        courses.filter(|course| !course.intervals.is_empty()).collect()
     }
 
     /// Returns the direction of one of the two sums: in a bidirectional test, the first sum is the data that the
@@ -243,6 +274,27 @@ impl Iperf3Output {
         let (own, other) = (per_gigabyte(processor.host_total), per_gigabyte(processor.remote_total));
         if self.is_client() { PerEnd { near: own, far: other } } else { PerEnd { near: other, far: own } }
     }
+}
+
+/// Goodput over time of one direction of an iperf3 test.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Iperf3Course {
+    pub direction: TestDirection,
+    /// Goodput of the whole test.
+    pub goodput: BitRate,
+    pub intervals: Vec<Iperf3Interval>,
+}
+
+/// Figures of all streams in an interval of iperf3.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Iperf3Interval {
+    pub start_seconds: f64,
+    pub end_seconds: f64,
+    pub bits_per_second: f64,
+    /// Largest RTT of a stream; absent if this side does not send.
+    pub rtt_seconds: Option<f64>,
+    /// Sum of the congestion windows; absent if this side does not send.
+    pub cwnd_bytes: Option<f64>,
 }
 
 /// Sums of one direction of a test.

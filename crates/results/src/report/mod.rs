@@ -31,7 +31,7 @@ pub use doctor::{DirectedFinding, DoctorDocument, DoctorSchema, PlannedLoad, Uns
 pub use document::{CommandError, Origin, TestDocument, TestSchema, UnfinishedTest};
 pub use error_document::{ErrorDocument, ErrorSchema};
 pub use event::{EventSchema, TestEvent};
-pub use iperf3_json::Iperf3Output;
+pub use iperf3_json::{Iperf3Course, Iperf3Interval, Iperf3Output};
 pub use read::{MAX_DOCTOR_BYTES, MAX_RESULT_BYTES, StoredResult, read_doctor, read_result};
 pub use read_error::ReadError;
 pub use run::{GoodputInterval, Run};

@@ -10,7 +10,7 @@ use super::flags::overwrite::OverwriteFlags;
 use super::flags::progress::ProgressFlags;
 use super::flags::streams::StreamFlags;
 use super::flags::tree::TreeFlags;
-use crate::cli::output::{OutputArgs, TextOrLines};
+use crate::cli::output::{OutputArgs, PlotArgs, TextOrLines};
 use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
 
 /// Copy files and directory trees over parallel streams, verified end to end
@@ -50,6 +50,8 @@ pub struct CopyArgs {
     #[command(flatten)]
     pub(super) output: OutputArgs<TextOrLines>,
     #[command(flatten)]
+    pub(super) plot: PlotArgs,
+    #[command(flatten)]
     pub(super) progress: ProgressFlags,
 }
 
@@ -68,6 +70,7 @@ const EXAMPLES: &str = "Examples:
   lfn copy --streams 16 --congestion bbr field.nc far1:
   lfn copy -a runs backup                 between two directories of this host
   lfn copy far1:runs far2:archive         directly between two servers
+  lfn copy --plot copy.svg field.nc far1: draws goodput, limits and windows over time
   lfn copy --clean backup                 lists partial files of interrupted copies
 
 The printed digest is the same as that of `b3sum FILE`.

@@ -16,6 +16,7 @@ use lfn_api::copy::ends::EndNames;
 use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
 use lfn_api::copy::{CopyError, CopyEvent, CopyRequest, CopyResult, find_direction, prepare};
 use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy};
+use lfn_api::pictures::of_copy;
 use lfn_copy::{CopyOutcome, EntryListener, LocalDestination};
 use lfn_results::diagnose::bottleneck::RecentSamples;
 use lfn_session::wire::copy::options::TransferOptions;
@@ -63,6 +64,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
             .hint(PLACES_HINT));
     }
     let output = args.output.open()?;
+    let pictures = args.plot.create()?;
     let selection = args.tree.selection()?;
     let resolver = args.resolver();
     let mut request = CopyRequest {
@@ -81,7 +83,8 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     let manifest = args.integrity.manifest.as_deref().map(Manifest::create).transpose()?.map(Arc::new);
     let report_path = args.output.report().map(|typed| (typed, output.report().and_then(ReportFile::hidden_path)));
     let manifest_path = args.integrity.manifest.as_deref().zip(manifest.as_deref().map(Manifest::hidden_path));
-    let written_files = report_path.into_iter().chain(manifest_path);
+    let pictures_path = pictures.as_ref().map(|pictures| (pictures.path(), pictures.hidden_path()));
+    let written_files = report_path.into_iter().chain(manifest_path).chain(pictures_path);
     protect_written_files(written_files, &direction, &mut request.transfer)?;
     let ends = EndNames::new(&direction);
     let mut prepared = prepare(direction, &request, &resolver, &interrupted)?;
@@ -115,7 +118,13 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     let mut document = result.document();
     document.manifest_files = manifest_files;
     document.entries = keeps_entries(args).then(|| take(&mut *entries.lock()));
+    let album = pictures.is_some().then(|| of_copy(&result, &document));
     let exit = print_result(&result, &document, &ends, output)?;
+    if let Some((pictures, album)) = pictures.zip(album) {
+        let drawn = pictures.write_one(album, "nothing was copied");
+        // An incomplete copy is the more important result.
+        drawn.map_err(|failure| if exit == Exit::Ok { failure } else { failure.with_exit(exit) })?;
+    }
     manifest_error.map_or(Ok(exit), Err)
 }
 
@@ -147,7 +156,7 @@ fn print_result(
     })
 }
 
-/// Excludes the manifest and the report of this copy, and the directories around them, from --delete. Each file has its
+/// Excludes the manifest, the report and the pictures of this copy, and the directories around them, from --delete. Each file has its
 /// path as typed, and its present path if this is another one.
 fn protect_written_files<'a>(
     written_files: impl Iterator<Item = (&'a Path, Option<&'a Path>)>,

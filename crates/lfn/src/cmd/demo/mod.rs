@@ -34,6 +34,7 @@ use lfn_session::atomic_file::AtomicFile;
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
 use crate::exit::{Exit, Failure, without_error_number};
 use crate::print;
+use crate::print::pictures::{self, PictureFormat};
 use chart::{Chart, MeasuredPoint};
 use report::{compare_hosts, comparison_lines};
 use stage::DemoPaths;
@@ -74,8 +75,9 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let output = args.output.open()?;
     let path = published::path();
     let plan = plan(&path, &PlanOptions { size: Some(published::TRANSFER), ..PlanOptions::default() })?;
+    let plot_size = args.plot.size();
     let picture = picture_path(args.plot.plot);
-    let mut picture_file = AtomicFile::create(&picture, 0o666).map_err(|error| plot_error(&picture, &error))?;
+    let picture_file = AtomicFile::create(&picture, 0o666).map_err(|error| plot_error(&picture, &error))?;
     print_introduction(&plan);
     let work = create_work_directory()?;
     let outcome = run_emulation(&DemoPaths { work: &work });
@@ -99,9 +101,9 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
         "\n{}",
         print::emulate::accuracy::for_stderr(&outcome.accuracy_report, outcome.link_failure.is_some())
     ));
-    let svg = chart(&plan, &report.windows, &report.accuracy_report).svg()?;
-    let written = picture_file.write_all(svg.as_bytes()).and_then(|()| picture_file.commit());
-    written.map_err(|error| plot_error(&picture, &error))?;
+    let drawing = chart(&plan, &report.windows, &report.accuracy_report).picture().draw(plot_size);
+    let format = PictureFormat::of(&picture).unwrap_or(PictureFormat::Svg);
+    pictures::write(picture_file, &drawing, format).map_err(|error| plot_error(&picture, &error))?;
     print::message(format_args!("\npicture: {}\n", picture.display()));
     Ok(if outcome.accuracy_report.is_accurate() { Exit::Ok } else { Exit::Unreliable })
 }

@@ -22,7 +22,7 @@ pub struct DryRun {
     /// Simulate a transfer over this link with modelled TCP senders, instead of running it
     #[arg(long = "dry-run", help_heading = "Dry run")]
     #[arg(conflicts_with_all = ["parallel", "far_command", "far_root", "no_iperf3", "attach_near", "attach_far", "bridge"])]
-    #[arg(conflicts_with_all = ["no_calibration", "force", "live", "log", "command"])]
+    #[arg(conflicts_with_all = ["no_calibration", "force", "live", "log", "plot", "command"])]
     enabled: bool,
     /// Transfer this much data [default: as much as the path carries in a minute]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, help_heading = "Dry run")]

@@ -19,14 +19,16 @@ use std::time::Duration;
 use lfn_api::command_line::quote;
 use lfn_api::documents::EmulateDocument;
 use lfn_api::emulate::{self, DEFAULT_MTU, EmulateRequest, EmulateRequestError, EmulatedLinks, RequestedFarSide};
+use lfn_api::pictures::of_emulation;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_emulate::{CommandExit, EmulateError, LogFiles, NamespaceRef, Placement, RunOutcome, Setup};
 use lfn_sys::process::{self, signal::SIGXFSZ};
 
-use crate::cli::output::{OutputArgs, TextOrJson};
+use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::{Output, OutputFormat};
+use crate::print::pictures::PictureFiles;
 use dry_run::DryRun;
 use flags::{SettingFlags, settings_error};
 use link::{Hop, spec_error};
@@ -108,6 +110,8 @@ pub struct EmulateArgs {
     #[command(flatten)]
     output: OutputArgs<TextOrJson>,
     #[command(flatten)]
+    plot: PlotArgs,
+    #[command(flatten)]
     dry_run: DryRun,
 
     /// Name for --list, if another flag precedes it.
@@ -174,6 +178,8 @@ pub fn run(mut args: EmulateArgs, program: &clap::Command) -> Result<Exit, Failu
     }
     let mut setup = args.setup()?;
     let output = args.output.open()?;
+    let pictures = args.plot.create()?;
+    setup.watch.course = pictures.is_some();
     setup.watch.log = args.log.as_deref().map(log::open).transpose()?;
     for warning in emulate::warnings(&setup) {
         print::message(format_args!("lfn: {warning}\n"));
@@ -190,16 +196,23 @@ pub fn run(mut args: EmulateArgs, program: &clap::Command) -> Result<Exit, Failu
     {
         print::error(format_args!("lfn: not accurate: {}: {}\n", inaccuracy.direction, inaccuracy.cause));
     }
-    finish_run(&document, output, setup.watch.log.as_ref())
+    finish_run(&document, output, setup.watch.log.as_ref(), pictures)
 }
 
-/// Writes the report and the end of the log, and prints every error.
-fn finish_run(document: &EmulateDocument, output: Output, log: Option<&LogFiles>) -> Result<Exit, Failure> {
+/// Writes the report, the pictures and the end of the log, and prints every error.
+fn finish_run(
+    document: &EmulateDocument,
+    output: Output,
+    log: Option<&LogFiles>,
+    pictures: Option<PictureFiles>,
+) -> Result<Exit, Failure> {
     let outcome = &document.outcome;
     let logged = log.zip(outcome.log.as_ref()).map_or(Ok(()), |(file, account)| log::report_log(file, account));
     let reported = write_report(output, document);
+    let drawn = pictures.map_or(Ok(()), |pictures| pictures.write_one(of_emulation(outcome), "the link had no path"));
     let broken = outcome.link_failure.as_ref().map(Failure::msg);
-    let mut failures: Vec<Failure> = [logged.err(), reported.err(), broken].into_iter().flatten().collect();
+    let mut failures: Vec<Failure> =
+        [logged.err(), reported.err(), drawn.err(), broken].into_iter().flatten().collect();
     let Some(last) = failures.pop() else { return Ok(exit_code(outcome)) };
     for failure in failures {
         failure.report();

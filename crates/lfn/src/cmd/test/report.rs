@@ -5,7 +5,7 @@ use std::time::Duration;
 use lfn_base::units::BitRate;
 use lfn_results::measure::{MIN_INTERVAL, TestLoad};
 
-use crate::cli::output::{OutputArgs, TestFormats};
+use crate::cli::output::{OutputArgs, PlotArgs, TestFormats};
 use crate::cmd::values::{duration, read};
 use crate::exit::Failure;
 use crate::print::output::OutputFormat;
@@ -31,6 +31,8 @@ pub(super) struct ReportArgs {
     no_live: bool,
     #[command(flatten)]
     pub(super) output: OutputArgs<TestFormats>,
+    #[command(flatten)]
+    pub(super) plot: PlotArgs,
 }
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lfn_api::pictures::{Album, TimeRange, of_trace};
 use lfn_api::trace::{ConnectionFilter, LiveOptions, LiveProgress, TraceInput, TraceOptions, Traced, trace};
-use lfn_base::units::{Bytes, parse_duration};
+use lfn_base::units::{Bytes, parse_duration, show_duration};
 
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrLines};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::OutputFormat;
-use crate::print::trace::plot::{PictureFiles, TimeRange};
 use crate::print::trace::{FlaggedPacketPrinter, TracePrinter};
 
 /// Points of each curve of a picture.
@@ -121,7 +121,7 @@ pub fn run(args: TraceArgs) -> Result<Exit, Failure> {
         return Err(Failure::usage(text).hint("use --output ndjson: one line for each packet"));
     }
     let range = args.range()?;
-    let pictures = args.plot.plot.as_deref().map(PictureFiles::create).transpose()?;
+    let pictures = args.plot.create()?;
     let stop = listen()?;
     let mut flagged = FlaggedPacketPrinter::new(args.selection.flags, output.format());
     let traced = trace(&options, &stop, &mut |packet| {
@@ -133,9 +133,7 @@ pub fn run(args: TraceArgs) -> Result<Exit, Failure> {
         print::draw_stderr("\n");
     }
     let has_flags = flagged.finish()?;
-    if let Some(pictures) = pictures {
-        pictures.draw(&traced, range)?;
-    }
+    let albums = if pictures.is_some() { albums(&traced, range) } else { Vec::new() };
     let exit = args.exit(&traced, stop.load(Ordering::Relaxed));
     for file in &traced.document.files {
         if let Some(damage) = &file.damage {
@@ -144,7 +142,23 @@ pub fn run(args: TraceArgs) -> Result<Exit, Failure> {
         }
     }
     TracePrinter { connections: args.selection.connections, has_flags }.print(traced.document, output)?;
+    if let Some(pictures) = pictures {
+        pictures.write(&albums, &no_picture(range))?;
+    }
     Ok(exit)
+}
+
+/// Returns the charts of the largest connections. The names of their files have the number of the connection.
+fn albums(traced: &Traced, range: Option<TimeRange>) -> Vec<(String, Album)> {
+    let connections = of_trace(traced, range).into_iter();
+    connections.map(|connection| (format!("connection-{}-", connection.number), connection.album)).collect()
+}
+
+/// Returns the reason why there is no picture.
+fn no_picture(range: Option<TimeRange>) -> String {
+    let from = range.map_or(Duration::ZERO, |range| range.from);
+    let after = if from.is_zero() { String::new() } else { format!(" after {}", show_duration(from)) };
+    format!("the capture has no TCP connection with data{after}")
 }
 
 impl TraceArgs {

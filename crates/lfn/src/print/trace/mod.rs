@@ -2,7 +2,6 @@
 
 mod flags;
 mod pair;
-pub mod plot;
 mod share;
 mod text;
 

@@ -17,7 +17,7 @@ const MIN_IDLE_ACKS: f64 = 10.0;
 const IDLE_SHARE: f64 = 1.0 / 3.0;
 
 /// Goodput of successive steps.
-pub struct Steps {
+pub(super) struct Steps {
     /// Bounds of the steps in seconds.
     pub bounds: Vec<f64>,
     /// Goodput of each step in bit/s.
@@ -85,7 +85,7 @@ fn step_length(view: &View<'_>) -> f64 {
 
 /// Returns the share of the shown time with a goodput below a third of its usual maximum. None if the base RTT is
 /// unknown, if the time is too long for single gaps, or if the acknowledgements are too few or too far apart.
-pub fn idle_share(view: &View<'_>) -> Option<f64> {
+pub(super) fn idle_share(view: &View<'_>) -> Option<f64> {
     let rtt = view.evidence.rtt.base.as_secs_f64();
     let span = view.to - view.from;
     if rtt == 0.0 || span > MAX_IDLE_SPAN * rtt || span < rtt {

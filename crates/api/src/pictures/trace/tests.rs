@@ -8,10 +8,10 @@ use lfn_base::units::Bytes;
 use lfn_results::evidence::capture::{CaptureEvidence, Period, PeriodLimit};
 use lfn_trace::{SentKind, Series};
 
-use super::picture::{overview, pictures};
+use lfn_plot::{DEFAULT_SIZE, Drawing};
+
 use super::view::PlottedConnection;
 use super::*;
-use crate::print::svg::check::{no_text_leaves, texts};
 
 const START: u64 = 1_700_000_000_000_000_000;
 const SEGMENT: u64 = 1448;
@@ -110,27 +110,30 @@ fn periods(starts: &[(f64, PeriodLimit)], duration: Duration) -> Vec<Period> {
 }
 
 /// Returns the pictures and the overview of a connection.
-fn all(connection: &Connection, name: &str, range: Option<TimeRange>) -> Vec<String> {
-    let connection = connection.plotted(name);
-    let pictures = pictures(&connection, range).unwrap();
-    assert_eq!(
-        pictures.iter().map(|picture| picture.stem).collect::<Vec<_>>(),
-        ["goodput", "time-sequence", "in-flight", "rtt"]
-    );
-    let overview = overview(&connection, range).unwrap();
-    let all: Vec<_> = pictures.into_iter().map(|picture| picture.svg).chain([overview]).collect();
+fn all(connection: &Connection, name: &str, range: Option<TimeRange>) -> Vec<Drawing> {
+    let album = charts(&connection.plotted(name), range);
+    let stems: Vec<&str> = album.pictures().map(|(stem, _)| stem).collect();
+    assert_eq!(stems, ["goodput", "time-sequence", "in-flight", "rtt"]);
+    let pictures = album.pictures().map(|(_, picture)| picture).chain([album.overview()]);
+    let drawings: Vec<_> = pictures.map(|picture| picture.draw(DEFAULT_SIZE)).collect();
     if let Ok(directory) = std::env::var("LFN_TEST_PICTURES") {
-        for (number, svg) in all.iter().enumerate() {
-            std::fs::write(format!("{directory}/{}-{number}.svg", name.replace('/', "_")), svg).unwrap();
+        for (number, drawing) in drawings.iter().enumerate() {
+            let path = format!("{directory}/trace-{}-{number}", name.chars().take(20).collect::<String>());
+            std::fs::write(format!("{path}.svg"), drawing.svg()).unwrap();
+            std::fs::write(format!("{path}.png"), drawing.png().unwrap()).unwrap();
         }
     }
-    all
+    drawings
+}
+
+fn texts(drawing: &Drawing) -> Vec<&str> {
+    drawing.texts().map(|text| text.text.as_str()).collect()
 }
 
 #[test]
 fn goodput_picture_has_limits_and_axes_with_units() {
-    let svg = &all(&SHORT.connection(), "goodput", None)[0];
-    let texts = texts(svg);
+    let drawing = &all(&SHORT.connection(), "goodput", None)[0];
+    let texts = texts(drawing);
     for text in [
         "Goodput and its limit over time",
         "10.0.0.1:40000 → 10.0.0.2:5201",
@@ -145,8 +148,9 @@ fn goodput_picture_has_limits_and_axes_with_units() {
         assert!(texts.contains(&text), "{text} in {texts:?}");
     }
     assert!(
-        svg.contains("Limits by time: start-up 10 %, receiver 30 %, path 60 %. From 0 s to 400 ms: start-up."),
-        "{svg}"
+        drawing
+            .svg()
+            .contains("Limits by time: start-up 10 %, receiver 30 %, path 60 %. From 0 s to 400 ms: start-up.")
     );
 }
 
@@ -156,10 +160,10 @@ fn half_of_the_bdp_is_idle_half_of_the_time() {
     let range = TimeRange { from: Duration::from_secs(2), to: Duration::from_secs(3) };
     let connection = Model { window: 312_500, ..SHORT }.connection();
     let pictures = all(&connection, "half", Some(range));
-    let text = &pictures[0];
+    let text = &pictures[0].svg();
     assert!((48..=52).any(|idle| text.contains(&format!("nearly idle {idle} % of the time"))), "{text}");
     let whole = all(&Model { window: 700_000, ..SHORT }.connection(), "whole", Some(range));
-    assert!(whole[0].contains("nearly idle 0 % of the time"), "{}", whole[0]);
+    assert!(whole[0].svg().contains("nearly idle 0 % of the time"));
 }
 
 #[test]
@@ -169,7 +173,7 @@ fn retransmissions_and_filled_gaps_have_own_marks() {
     let texts = texts(&pictures[1]);
     assert!(texts.iter().any(|text| text.starts_with("retransmissions (")), "{texts:?}");
     assert!(texts.iter().any(|text| text.starts_with("fills a gap (")), "{texts:?}");
-    assert!(pictures[1].contains("<circle"));
+    assert!(pictures[1].svg().contains("<circle"));
 }
 
 #[test]
@@ -183,34 +187,35 @@ fn window_far_above_the_data_is_named() {
     }
     connection.series = series;
     let pictures = all(&connection, "far", None);
-    assert!(texts(&pictures[2]).contains(&"the window is above: up to 6 MB"), "{}", pictures[2]);
-    assert!(texts(&pictures[1]).contains(&"end of the window (in part above)"), "{}", pictures[1]);
+    assert!(texts(&pictures[2]).contains(&"the window is above: up to 6 MB"));
+    assert!(texts(&pictures[1]).contains(&"end of the window (in part above)"));
 }
 
 #[test]
 fn rtt_picture_has_the_base_rtt() {
-    let svg = &all(&SHORT.connection(), "rtt", None)[3];
-    assert!(texts(svg).contains(&"base RTT 50 ms"), "{svg}");
-    assert!(svg.contains("RTT from 50."), "{svg}");
+    let drawing = &all(&SHORT.connection(), "rtt", None)[3];
+    assert!(texts(drawing).contains(&"base RTT 50 ms"));
+    assert!(drawing.svg().contains("RTT from 50."));
 }
 
 #[test]
 fn same_data_draws_the_same_pictures() {
     let model = Model { loss_interval: 100, ..SHORT };
-    assert_eq!(all(&model.connection(), "a", None), all(&model.connection(), "a", None));
+    let svgs = || all(&model.connection(), "a", None).iter().map(Drawing::svg).collect::<Vec<_>>();
+    assert_eq!(svgs(), svgs());
 }
 
 #[test]
-fn pictures_stay_small_and_their_texts_inside() {
+fn pictures_of_long_connections_stay_small() {
     let mut many = Model { duration: Duration::from_secs(60), loss_interval: 3, points: 4000, ..SHORT }.connection();
-    let limits = bands::LIMITS;
+    let limits = goodput::LIMITS.map(|(limit, ..)| limit);
     let starts: Vec<_> = (0..5000).map(|n| (f64::from(n) / 5000.0, limits[n as usize % 5])).collect();
     many.evidence.periods = periods(&starts, many.evidence.duration);
     let far = TimeRange { from: Duration::from_secs(1_000_000), to: Duration::MAX };
     for (range, name) in [(None, "many"), (Some(far), "beyond")] {
-        for svg in all(&many, name, range) {
-            assert!(svg.len() < 600_000, "{}", svg.len());
-            no_text_leaves(&svg);
+        for drawing in all(&many, name, range) {
+            let length = drawing.svg().len();
+            assert!(length < 600_000, "{length}");
         }
     }
 }
@@ -220,11 +225,11 @@ fn hostile_names_are_escaped_and_shortened() {
     let mut connection = SHORT.connection();
     connection.evidence.sender = format!("<b>{}&", "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535".repeat(20));
     let name = "</svg>\u{1b}[2J\n".repeat(100);
-    for picture in pictures(&connection.plotted(&name), None).unwrap() {
-        no_text_leaves(&picture.svg);
-        assert!(!picture.svg.contains('\u{1b}'));
-        assert_eq!(picture.svg.matches("</svg>").count(), 1);
-        assert!(picture.svg.contains('…'));
+    for drawing in all(&connection, &name, None) {
+        let svg = drawing.svg();
+        assert!(!svg.contains('\u{1b}'));
+        assert_eq!(svg.matches("</svg>").count(), 1);
+        assert!(svg.contains('…'));
     }
 }
 
@@ -233,9 +238,8 @@ fn long_addresses_are_complete() {
     let mut connection = SHORT.connection();
     let end = "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535";
     (connection.evidence.sender, connection.evidence.receiver) = (end.into(), end.into());
-    for svg in all(&connection, "ipv6", None) {
-        no_text_leaves(&svg);
-        assert!(texts(&svg).contains(&format!("{end} → {end}").as_str()));
+    for drawing in all(&connection, "ipv6", None) {
+        assert!(texts(&drawing).contains(&format!("{end} → {end}").as_str()));
     }
 }
 
@@ -247,14 +251,13 @@ fn empty_series_says_that_nothing_is_shown() {
     connection.evidence.rtt.base = Duration::ZERO;
     connection.evidence.periods.clear();
     let pictures = all(&connection, "empty", None);
-    for (svg, note) in pictures.iter().zip([
+    for (drawing, note) in pictures.iter().zip([
         "no acknowledged data in this time",
         "no data in this time",
         "no acknowledgements in this time",
         "no RTT samples in this time",
     ]) {
-        assert!(texts(svg).contains(&note), "{svg}");
-        no_text_leaves(svg);
+        assert!(texts(drawing).contains(&note), "{note}");
     }
 }
 
@@ -269,8 +272,8 @@ fn hostile_figures_draw_bounded_pictures() {
         series.add_rtt(at, Duration::from_nanos(u64::MAX));
     }
     connection.series = series;
-    for svg in all(&connection, "hostile", None) {
-        assert!(svg.len() < 100_000, "{}", svg.len());
-        no_text_leaves(&svg);
+    for drawing in all(&connection, "hostile", None) {
+        let length = drawing.svg().len();
+        assert!(length < 100_000, "{length}");
     }
 }

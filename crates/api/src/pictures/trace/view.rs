@@ -22,7 +22,7 @@ pub struct TimeRange {
 
 /// A connection with the points of its pictures.
 #[derive(Debug)]
-pub struct PlottedConnection<'a> {
+pub(super) struct PlottedConnection<'a> {
     pub evidence: &'a CaptureEvidence,
     pub series: &'a Series,
     /// Time of the first packet, since 1970.
@@ -32,7 +32,7 @@ pub struct PlottedConnection<'a> {
 }
 
 /// The shown part of a connection.
-pub struct View<'a> {
+pub(super) struct View<'a> {
     pub evidence: &'a CaptureEvidence,
     pub series: &'a Series,
     /// Shown time, in seconds since the first packet.

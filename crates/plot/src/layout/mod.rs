@@ -1,0 +1,65 @@
+//! Layout of a picture: the areas of its parts, and the texts, of which no two overlap.
+
+mod bands;
+mod header;
+mod legend;
+mod lines;
+mod marks;
+mod page;
+mod panel;
+
+use crate::model::Picture;
+use crate::scene::{Drawing, Item, Rect, Size};
+use page::Page;
+
+/// Width and height of a picture with one panel, in pixels.
+pub const DEFAULT_SIZE: Size = Size { width: 840, height: 520 };
+/// Limits of both dimensions of a picture with one panel.
+pub const MIN_SIZE: Size = Size { width: 320, height: 240 };
+pub const MAX_SIZE: Size = Size { width: 2000, height: 2000 };
+/// Maximum number of panels. A PNG of more panels would need too much memory.
+pub const MAX_PANELS: usize = 12;
+
+impl Picture {
+    /// Draws the picture. `size` is that of a picture with one panel; a picture with several panels is higher.
+    pub fn draw(&self, size: Size) -> Drawing {
+        let width = f64::from(size.width.clamp(MIN_SIZE.width, MAX_SIZE.width));
+        let height = f64::from(size.height.clamp(MIN_SIZE.height, MAX_SIZE.height));
+        let font = font_size(width, height);
+        let mut page = Page::new(width, font);
+        let top = header::draw(&mut page, self, height);
+        let panels = &self.panels[..self.panels.len().min(MAX_PANELS)];
+        let mut bottom = top;
+        for panel in panels {
+            // Several panels have names, for which they are a little higher.
+            let name = if panels.len() > 1 { page::LINE * font } else { 0.0 };
+            let area = Rect { left: 0.0, top: bottom, right: width, bottom: bottom + name + height - top };
+            panel::draw(&mut page, panel, area, name);
+            bottom = area.bottom;
+        }
+        let size = Size { width: width as u32, height: bottom.max(height).ceil() as u32 };
+        let description = self.in_words();
+        Drawing { size, title: self.title.clone(), description, items: page.into_items() }
+    }
+
+    /// Returns the texts of the picture for readers that cannot see it.
+    fn in_words(&self) -> String {
+        let warning = self.warning.as_ref().map(|warning| format!("NOT ACCURATE: {warning}."));
+        let lines = self.lines.iter().map(|line| format!("{line}."));
+        let parts = lines.chain(warning).chain([self.description.clone()]);
+        parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Returns the size of the usual font. Small pictures have a smaller one, so that the plot keeps its room.
+fn font_size(width: f64, height: f64) -> f64 {
+    let default = f64::from(DEFAULT_SIZE.width) * f64::from(DEFAULT_SIZE.height);
+    let relative = (width * height / default).sqrt();
+    (15.0 * relative.powf(0.6)).clamp(10.0, 30.0)
+}
+
+/// Returns the area of the whole item list, for tests.
+#[cfg(test)]
+pub(crate) fn shapes(drawing: &Drawing) -> &[Item] {
+    &drawing.items
+}

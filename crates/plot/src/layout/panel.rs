@@ -1,0 +1,318 @@
+//! A panel: axes and their names, bands, guides, series, labels and the legend.
+
+use super::legend::{self, Legend, area_below};
+use super::lines::{clipped, runs};
+use super::page::{LINE, MARGIN, Page, text_at};
+use super::{bands, marks};
+use crate::color::{Color, INK};
+use crate::font::{CAPITAL, fitted, text_width};
+use crate::model::{Guide, GuideAt, Label, Panel, Point, RangePoint, Series, Shape};
+use crate::scale::{Axis, AxisKind, Scale};
+use crate::scene::{Anchor, Pixel, Rect, Stroke, Text, pixel};
+
+/// Maximum share of a panel that the legend takes.
+const MAX_LEGEND_SHARE: f64 = 0.34;
+/// Distance of two labels of the vertical axis, in font sizes.
+const ROW_OF_LABELS: f64 = 2.2;
+/// Height of the name of the vertical axis, in font sizes. The highest label is partly above the plot.
+const Y_NAME: f64 = 2.0;
+/// Maximum number of intervals between the labels of an axis.
+const MAX_INTERVALS: f64 = 12.0;
+
+/// Draws a panel in its area. `name` pixels at the top are for its name.
+pub fn draw(page: &mut Page, panel: &Panel, area: Rect, name: f64) {
+    let font = page.font;
+    if name > 0.0 {
+        let text = fitted(&panel.name, area.width() - 2.0 * MARGIN, 1.15 * font);
+        page.write(text_at(&text, area.left + MARGIN, area.top + name / 2.0, Anchor::Start, 1.15 * font));
+    }
+    let top = area.top + name;
+    let height = area.bottom - top;
+    let max_rows = (MAX_LEGEND_SHARE * height / (legend::ROW * font)) as usize;
+    let legend = Legend::new(panel, page, max_rows.max(1));
+    let strip_height = if panel.bands.is_empty() { 0.0 } else { bands::STRIP * font };
+    let plot_top = top + Y_NAME * font + strip_height;
+    let below = 0.9 * font + 2.0 * LINE * font + legend.height(page) + MARGIN / 2.0;
+    let plot_bottom = (area.bottom - below).max(plot_top + 2.0 * font);
+
+    let rows = ((plot_bottom - plot_top) / (ROW_OF_LABELS * font)).clamp(1.0, MAX_INTERVALS);
+    let y = Scale::new(&panel.y, rows as usize);
+    let label_width = y.ticks.iter().map(|tick| text_width(&tick.label, font)).fold(0.0, f64::max);
+    let left = (area.left + MARGIN + label_width + 8.0).min(area.left + 0.4 * area.width());
+    let plot = Rect { left, top: plot_top, right: area.right - 2.2 * font, bottom: plot_bottom };
+    let x = fitting_scale(&panel.x, plot.width(), font);
+    let axes = Axes { plot, x, y };
+
+    if strip_height > 0.0 {
+        let strip = Rect { top: plot.top - strip_height + 2.0, bottom: plot.top - 4.0, ..plot };
+        bands::draw(page, panel, &axes.x, &plot, &strip);
+    }
+    axes.draw_grid(page);
+    for guide in &panel.guides {
+        axes.draw_guide(page, guide);
+    }
+    for series in &panel.series {
+        axes.draw_series(page, series);
+    }
+    axes.draw_frame(page);
+    axes.draw_names(page, panel, top + 0.7 * font);
+    legend.draw(page, plot.bottom + 0.9 * font + 2.0 * LINE * font);
+    if let Some(note) = &panel.note {
+        let (middle_x, middle_y) = ((plot.left + plot.right) / 2.0, (plot.top + plot.bottom) / 2.0);
+        let note = fitted(note, plot.width() - 8.0, font);
+        page.write(text_at(&note, middle_x, middle_y, Anchor::Middle, font));
+    }
+    for guide in panel.guides.iter().filter(|guide| !guide.label.is_empty()) {
+        axes.write_guide_label(page, guide);
+    }
+    for label in &panel.labels {
+        axes.write_label(page, label);
+    }
+}
+
+/// Returns the horizontal scale with as many labels as fit.
+fn fitting_scale(axis: &Axis, width: f64, font: f64) -> Scale {
+    let mut intervals = (width / (3.0 * font)).clamp(1.0, MAX_INTERVALS) as usize;
+    loop {
+        let scale = Scale::new(axis, intervals);
+        let center = |value: f64| scale.place(value) * width;
+        let fits = scale.ticks.windows(2).all(|pair| {
+            let half = (text_width(&pair[0].label, font) + text_width(&pair[1].label, font)) / 2.0;
+            center(pair[1].value) - center(pair[0].value) >= half + font
+        });
+        if fits || intervals == 1 {
+            return scale;
+        }
+        intervals -= 1;
+    }
+}
+
+/// Axes of a panel at their place.
+struct Axes {
+    plot: Rect,
+    x: Scale,
+    y: Scale,
+}
+
+impl Axes {
+    fn column(&self, value: f64) -> f64 {
+        self.plot.left + self.x.place(value) * self.plot.width()
+    }
+
+    fn row(&self, value: f64) -> f64 {
+        self.plot.bottom - self.y.place(value) * self.plot.height()
+    }
+
+    fn at(&self, point: Point) -> Pixel {
+        pixel(self.column(point.x), self.row(point.y))
+    }
+
+    fn has(&self, at: Pixel) -> bool {
+        let Rect { left, top, right, bottom } = self.plot;
+        (left - 0.5..=right + 0.5).contains(&at.x) && (top - 0.5..=bottom + 0.5).contains(&at.y)
+    }
+
+    fn draw_grid(&self, page: &mut Page) {
+        let plot = self.plot;
+        let grid = Stroke::solid(INK.with_opacity(0.12), 1.0);
+        let font = page.font;
+        for tick in &self.y.ticks {
+            let y = self.row(tick.value);
+            page.line(vec![pixel(plot.left, y), pixel(plot.right, y)], grid);
+            let label = page.text(&tick.label, plot.left - 7.0, y, Anchor::End);
+            page.write(label);
+        }
+        for tick in &self.x.ticks {
+            let x = self.column(tick.value);
+            page.line(vec![pixel(x, plot.top), pixel(x, plot.bottom)], grid);
+            page.line(vec![pixel(x, plot.bottom), pixel(x, plot.bottom + 5.0)], Stroke::solid(INK, 1.0));
+            let label = page.text(&tick.label, x, plot.bottom + 0.9 * font + LINE * font / 2.0 - 2.0, Anchor::Middle);
+            page.write(label);
+        }
+    }
+
+    /// Draws the lines of both axes.
+    fn draw_frame(&self, page: &mut Page) {
+        let Rect { left, top, right, bottom } = self.plot;
+        page.line(vec![pixel(left, top), pixel(left, bottom), pixel(right, bottom)], Stroke::solid(INK, 1.0));
+    }
+
+    fn draw_names(&self, page: &mut Page, panel: &Panel, y_name: f64) {
+        let font = page.font;
+        let width = page.width - 2.0 * MARGIN;
+        let name = fitted(&axis_name(&panel.y, &self.y), width, font);
+        let text = page.text(&name, MARGIN, y_name, Anchor::Start);
+        page.write(text);
+        let name = fitted(&axis_name(&panel.x, &self.x), width, font);
+        let half = text_width(&name, font) / 2.0;
+        let middle = ((self.plot.left + self.plot.right) / 2.0).min(page.width - MARGIN - half).max(MARGIN + half);
+        let row = self.plot.bottom + 0.9 * font + 1.5 * LINE * font - 4.0;
+        let text = page.text(&name, middle, row, Anchor::Middle);
+        page.write(text);
+    }
+
+    fn draw_guide(&self, page: &mut Page, guide: &Guide) {
+        let plot = self.plot;
+        let stroke = Stroke { color: guide.color, width: 1.6, dash: guide.dash };
+        let ends = match guide.at {
+            GuideAt::X(value) => [pixel(self.column(value), plot.bottom), pixel(self.column(value), plot.top)],
+            GuideAt::Y(value) => [pixel(plot.left, self.row(value)), pixel(plot.right, self.row(value))],
+        };
+        if ends.iter().all(|end| self.has(*end)) {
+            page.line(ends.to_vec(), stroke);
+        }
+    }
+
+    /// Writes the label of a guide at the first free place along its line.
+    fn write_guide_label(&self, page: &mut Page, guide: &Guide) {
+        let font = 0.93 * page.font;
+        let gap = 5.0;
+        let places: Vec<Text> = match guide.at {
+            GuideAt::X(value) => {
+                let x = self.column(value);
+                let rows = (0..5).map(|row| self.plot.top + font * (0.8 + 1.4 * f64::from(row)));
+                rows.flat_map(|y| [(x + gap, y, Anchor::Start), (x - gap, y, Anchor::End)])
+                    .map(|(x, y, anchor)| colored(text_at(&guide.label, x, y, anchor, font), guide.color))
+                    .collect()
+            }
+            GuideAt::Y(value) => {
+                let y = self.row(value);
+                let ends = [(self.plot.right - gap, Anchor::End), (self.plot.left + gap, Anchor::Start)];
+                [y - 0.8 * font, y + 0.8 * font]
+                    .into_iter()
+                    .flat_map(|y| {
+                        ends.map(|(x, anchor)| colored(text_at(&guide.label, x, y, anchor, font), guide.color))
+                    })
+                    .collect()
+            }
+        };
+        page.write_at_free_place(&places, &self.plot);
+    }
+
+    /// Writes a label at the first free place around its point.
+    fn write_label(&self, page: &mut Page, label: &Label) {
+        let at = self.at(label.at);
+        let font = 0.93 * page.font;
+        let inside = pixel(
+            at.x.clamp(self.plot.left, self.plot.right),
+            at.y.clamp(self.plot.top + CAPITAL * font, self.plot.bottom),
+        );
+        let (dx, dy) = (0.65 * font, 0.9 * font);
+        let around = [
+            (dx, dy, Anchor::Start),
+            (dx, -dy, Anchor::Start),
+            (-dx, -dy, Anchor::End),
+            (-dx, dy, Anchor::End),
+            (0.0, -1.5 * dy, Anchor::Middle),
+            (0.0, 1.5 * dy, Anchor::Middle),
+            (dx, 2.4 * dy, Anchor::Start),
+            (-dx, 2.4 * dy, Anchor::End),
+        ];
+        let text = |(dx, dy, anchor): (f64, f64, Anchor)| {
+            colored(text_at(&label.text, inside.x + dx, inside.y + dy, anchor, font), label.color)
+        };
+        page.write_at_free_place(&around.map(text), &self.plot);
+    }
+
+    fn draw_series(&self, page: &mut Page, series: &Series) {
+        let color = series.color;
+        match &series.shape {
+            Shape::Line { points, width, dash } => {
+                let stroke = Stroke { color, width: *width, dash: *dash };
+                for part in clipped(points.iter().map(|point| self.at(*point)), &self.plot) {
+                    page.line(part, stroke);
+                }
+                self.draw_single_points(page, points, *width, color);
+            }
+            Shape::Area { points } => {
+                let top = self.y.high();
+                let bounded = points.iter().map(|point| self.at(Point { y: point.y.min(top), ..*point }));
+                for part in clipped(bounded, &self.plot) {
+                    if let Some(area) = area_below(&part, self.plot.bottom, color) {
+                        page.add(area);
+                    }
+                }
+                for part in clipped(points.iter().map(|point| self.at(*point)), &self.plot) {
+                    page.line(part, Stroke::solid(color, 2.0));
+                }
+            }
+            Shape::Bars { points } => self.draw_bars(page, points, color),
+            Shape::Marks { points, mark } => {
+                let radius = 0.32 * page.font;
+                for at in distinct(points.iter().map(|point| self.at(*point)).filter(|at| self.has(*at)), radius) {
+                    marks::draw(page, *mark, at, radius, color);
+                }
+            }
+            Shape::Whiskers { points, mark } => {
+                for point in points {
+                    let at = self.at(Point { x: point.x, y: point.y });
+                    if self.has(at) {
+                        let [top, bottom] =
+                            [point.high, point.low].map(|y| self.row(y).clamp(self.plot.top, self.plot.bottom));
+                        legend::whisker(page, at.x, top, bottom, color);
+                        marks::draw(page, *mark, at, 0.33 * page.font, color);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Draws a dot for each point of a line that has no neighbour, which has no line.
+    fn draw_single_points(&self, page: &mut Page, points: &[Point], width: f64, color: Color) {
+        let pixels = points.iter().map(|point| self.at(*point));
+        for run in runs(pixels) {
+            if let [at] = run[..]
+                && self.has(at)
+            {
+                marks::draw(page, crate::model::Mark::Dot, at, width.max(2.0) * 1.2, color);
+            }
+        }
+    }
+
+    /// Draws a vertical bar for each column of pixels.
+    fn draw_bars(&self, page: &mut Page, points: &[RangePoint], color: Color) {
+        let mut columns: Vec<(f64, f64, f64)> = Vec::new();
+        for point in points {
+            let x = self.column(point.x).round();
+            let [top, bottom] = [point.high, point.low].map(|y| self.row(y));
+            let is_visible = x.is_finite()
+                && self.has(pixel(x, self.plot.top))
+                && top <= self.plot.bottom
+                && bottom >= self.plot.top;
+            if !is_visible {
+                continue;
+            }
+            let (top, bottom) = (top.max(self.plot.top), bottom.min(self.plot.bottom));
+            match columns.last_mut().filter(|(column, ..)| *column == x) {
+                Some(column) => *column = (x, column.1.min(top), column.2.max(bottom)),
+                None => columns.push((x, top, bottom)),
+            }
+        }
+        for (x, top, bottom) in columns {
+            page.rect(
+                Rect { left: x - 1.5, right: x + 1.5, top: top - 1.0, bottom: bottom + 1.0 },
+                color.with_opacity(0.55),
+            );
+        }
+    }
+}
+
+/// Returns the name of an axis with its unit.
+fn axis_name(axis: &Axis, scale: &Scale) -> String {
+    let kind = if axis.kind == AxisKind::Logarithmic { " (logarithmic)" } else { "" };
+    match scale.unit.as_str() {
+        "" => format!("{}{kind}", axis.name),
+        unit => format!("{}, {unit}{kind}", axis.name),
+    }
+}
+
+fn colored(text: Text, color: Color) -> Text {
+    Text { color, ..text }
+}
+
+/// Returns the places of marks. Marks that would cover each other are drawn once.
+fn distinct(places: impl Iterator<Item = Pixel>, radius: f64) -> Vec<Pixel> {
+    let mut seen = std::collections::BTreeSet::new();
+    let cell = |at: &Pixel| ((at.x / radius).round() as i64, (at.y / radius).round() as i64);
+    places.filter(|at| seen.insert(cell(at))).collect()
+}

@@ -1,0 +1,184 @@
+//! A picture as data: titles, panels with axes, series, bands and guides.
+
+use crate::color::{Color, Dash};
+use crate::scale::Axis;
+
+/// A picture: its titles, and panels one below the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Picture {
+    pub title: String,
+    /// Lines below the title.
+    pub lines: Vec<String>,
+    /// Reason why the figures are not reliable. It is marked in red.
+    pub warning: Option<String>,
+    /// The picture in words, for readers that cannot see it.
+    pub description: String,
+    pub panels: Vec<Panel>,
+}
+
+/// A plot with its axes and its legend.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    /// Name above the plot, if the picture has several panels.
+    pub name: String,
+    pub x: Axis,
+    pub y: Axis,
+    /// Kinds of bands, in the order of the legend.
+    pub band_kinds: Vec<BandKind>,
+    pub bands: Vec<Band>,
+    pub guides: Vec<Guide>,
+    pub series: Vec<Series>,
+    /// Labels in the plot. A label without free room is not drawn.
+    pub labels: Vec<Label>,
+    /// Text in the middle of a plot that has nothing to show.
+    pub note: Option<String>,
+}
+
+impl Panel {
+    /// Creates a panel without content.
+    pub fn new(name: &str, x: Axis, y: Axis) -> Self {
+        Panel {
+            name: name.to_owned(),
+            x,
+            y,
+            band_kinds: Vec::new(),
+            bands: Vec::new(),
+            guides: Vec::new(),
+            series: Vec::new(),
+            labels: Vec::new(),
+            note: None,
+        }
+    }
+}
+
+/// A point of a plot, in the units of the axes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Point {
+    pub x: f64,
+    pub y: f64,
+}
+
+/// Returns a point.
+pub const fn point(x: f64, y: f64) -> Point {
+    Point { x, y }
+}
+
+/// A point with the range of its values.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RangePoint {
+    pub x: f64,
+    pub low: f64,
+    pub y: f64,
+    pub high: f64,
+}
+
+/// Values of a plot with their look.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// Name in the legend; empty for a series without an entry.
+    pub name: String,
+    pub color: Color,
+    pub shape: Shape,
+}
+
+/// Shape of a series. A point that is no number interrupts a line.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    Line {
+        points: Vec<Point>,
+        width: f64,
+        dash: Dash,
+    },
+    /// Line with the area below it.
+    Area {
+        points: Vec<Point>,
+    },
+    /// Vertical bars from the minimum to the maximum.
+    Bars {
+        points: Vec<RangePoint>,
+    },
+    Marks {
+        points: Vec<Point>,
+        mark: Mark,
+    },
+    /// Marks with an interval: a point, and a line from `low` to `high`.
+    Whiskers {
+        points: Vec<RangePoint>,
+        mark: Mark,
+    },
+}
+
+/// Shape of a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    Dot,
+    Ring,
+    Cross,
+    Triangle,
+    Square,
+    Diamond,
+}
+
+/// Marks of several series in a plot, so that they differ without colours.
+pub const MARKS: [Mark; 6] = [Mark::Dot, Mark::Triangle, Mark::Square, Mark::Diamond, Mark::Ring, Mark::Cross];
+
+/// A line across the plot with an entry in the legend.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guide {
+    pub at: GuideAt,
+    /// Name in the legend; empty for a line without an entry.
+    pub name: String,
+    /// Text at the line; empty for none.
+    pub label: String,
+    pub color: Color,
+    pub dash: Dash,
+}
+
+/// Place of a guide.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GuideAt {
+    /// Vertical line.
+    X(f64),
+    /// Horizontal line.
+    Y(f64),
+}
+
+/// Kind of a band: a limit or an activity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BandKind {
+    /// Name in the legend.
+    pub name: String,
+    /// Name in the strip above the plot, where the band is wide enough.
+    pub label: String,
+    pub color: Color,
+    pub hatch: Hatch,
+}
+
+/// Hatching of a band, so that bands differ without colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hatch {
+    None,
+    Rising,
+    Falling,
+    Crossed,
+    Vertical,
+    Horizontal,
+    Grid,
+}
+
+/// Time of a kind, from `from` to `to` on the horizontal axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Band {
+    pub from: f64,
+    pub to: f64,
+    /// Place of the kind in [`Panel::band_kinds`].
+    pub kind: usize,
+}
+
+/// A text at a point of the plot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Label {
+    pub at: Point,
+    pub text: String,
+    pub color: Color,
+}

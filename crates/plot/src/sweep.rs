@@ -1,0 +1,248 @@
+//! The picture of a sweep: goodput over one factor, with the prediction, intervals and published figures.
+
+use crate::color::{BLUE, Dash, INK, ORANGE, line_look};
+use crate::model::{Guide, GuideAt, Label, MARKS, Mark, Panel, Picture, Point, RangePoint, Series, Shape};
+use crate::scale::{Axis, AxisKind, Unit};
+
+/// Goodput over one factor of a sweep.
+///
+/// ```
+/// use lfn_plot::{DEFAULT_SIZE, PublishedPoints, SweepChart, SweepPoint, Unit};
+///
+/// let point = |x, y| SweepPoint { x, low: 0.98 * y, y, high: 1.02 * y };
+/// let chart = SweepChart {
+///     title: "Goodput over receive window".into(),
+///     lines: vec!["135 Mb/s, RTT 539 ms".into()],
+///     factor: "receive window".into(),
+///     unit: Unit::Bytes,
+///     measured: vec![("measured: median and 95 % interval".into(), vec![point(4.5e6, 67e6), point(9.1e6, 129e6)])],
+///     predicted: vec![("predicted".into(), vec![(0.0, 0.0), (8.7e6, 129e6), (14e6, 129e6)])],
+///     published: Some(PublishedPoints { name: "ACTS 1995".into(), points: vec![(4.5e6, 64e6), (9.1e6, 111e6)] }),
+///     marks: vec![(9.1e6, "BDP = 9.1 MB".into())],
+///     ..SweepChart::default()
+/// };
+/// let svg = chart.picture().draw(DEFAULT_SIZE).svg();
+/// assert!(svg.contains("receive window, MB"));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepChart {
+    pub title: String,
+    /// Lines below the title: the path, the settings that stay the same.
+    pub lines: Vec<String>,
+    /// Reason why the figures are not reliable.
+    pub warning: Option<String>,
+    /// Name of the factor.
+    pub factor: String,
+    /// Unit of the factor.
+    pub unit: Unit,
+    /// True for a logarithmic axis of the factor. The values of the factor must then be above zero.
+    pub is_logarithmic: bool,
+    /// Measured points with their name, one group for each value of a second factor. Goodput in bit/s.
+    pub measured: Vec<(String, Vec<SweepPoint>)>,
+    /// Predicted goodput (factor, bit/s) with its name, ordered by the factor.
+    pub predicted: Vec<(String, Vec<(f64, f64)>)>,
+    /// Published goodput.
+    pub published: Option<PublishedPoints>,
+    /// Values of the factor that are marked with a vertical line and a text: the BDP, the optimum.
+    pub marks: Vec<(f64, String)>,
+}
+
+/// Goodput at one value of the factor, with its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SweepPoint {
+    pub x: f64,
+    /// Low end of the interval, bit/s.
+    pub low: f64,
+    /// Median, bit/s.
+    pub y: f64,
+    /// High end of the interval, bit/s.
+    pub high: f64,
+}
+
+/// Published figures: (factor, bit/s).
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishedPoints {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Default for SweepChart {
+    fn default() -> Self {
+        SweepChart {
+            title: String::new(),
+            lines: Vec::new(),
+            warning: None,
+            factor: String::new(),
+            unit: Unit::Count,
+            is_logarithmic: false,
+            measured: Vec::new(),
+            predicted: Vec::new(),
+            published: None,
+            marks: Vec::new(),
+        }
+    }
+}
+
+/// Room above the highest value, for labels.
+const HEADROOM: f64 = 1.15;
+/// Maximum number of labelled points. More labels would cover the plot.
+const MAX_LABELS: usize = 12;
+
+impl SweepChart {
+    /// Returns the picture.
+    pub fn picture(&self) -> Picture {
+        Picture {
+            title: self.title.clone(),
+            lines: self.lines.clone(),
+            warning: self.warning.clone(),
+            description: self.in_words(),
+            panels: vec![self.panel()],
+        }
+    }
+
+    /// Returns the panel, for a picture with several panels.
+    pub fn panel(&self) -> Panel {
+        let mut panel =
+            Panel::new(&self.title, self.x_axis(), Axis::from_zero("goodput", Unit::BitsPerSecond, self.highest()));
+        for (value, label) in &self.marks {
+            panel.guides.push(Guide {
+                at: GuideAt::X(*value),
+                name: String::new(),
+                label: label.clone(),
+                color: INK.with_opacity(0.7),
+                dash: Dash::Short,
+            });
+        }
+        let color = |place: usize| if self.measured.len() > 1 { line_look(place).color } else { INK };
+        for (place, (name, line)) in self.predicted.iter().enumerate() {
+            let points = line.iter().map(|(x, y)| Point { x: *x, y: *y }).collect();
+            let color = if self.predicted.len() > 1 { color(place) } else { BLUE };
+            let shape = Shape::Line { points, width: 2.4, dash: line_look(place).dash };
+            panel.series.push(Series { name: name.clone(), color, shape });
+        }
+        if let Some(published) = &self.published {
+            let points = published.points.iter().map(|(x, y)| Point { x: *x, y: *y }).collect();
+            let shape = Shape::Marks { points, mark: Mark::Triangle };
+            panel.series.push(Series { name: published.name.clone(), color: ORANGE, shape });
+        }
+        for (place, (name, points)) in self.measured.iter().enumerate() {
+            let points = points.iter().map(|p| RangePoint { x: p.x, low: p.low, y: p.y, high: p.high }).collect();
+            // Triangles are published figures.
+            let marks: Vec<Mark> = MARKS.into_iter().filter(|mark| *mark != Mark::Triangle).collect();
+            let shape = Shape::Whiskers { points, mark: marks[place % marks.len()] };
+            panel.series.push(Series { name: name.clone(), color: color(place), shape });
+        }
+        panel.labels = self.labels(&color);
+        if self.measured.iter().all(|(_, points)| points.is_empty()) && self.predicted.is_empty() {
+            panel.note = Some("no point was measured".to_owned());
+        }
+        panel
+    }
+
+    fn x_axis(&self) -> Axis {
+        let measured = self.measured.iter().flat_map(|(_, points)| points.iter().map(|point| point.x));
+        let predicted = self.predicted.iter().flat_map(|(_, line)| line.iter().map(|(x, _)| *x));
+        let published = self.published.iter().flat_map(|published| published.points.iter().map(|(x, _)| *x));
+        let all = measured.chain(predicted).chain(published).chain(self.marks.iter().map(|(x, _)| *x));
+        let all = all.filter(|x| x.is_finite() && (*x > 0.0 || !self.is_logarithmic));
+        let (low, high) = all.fold((f64::INFINITY, 0.0_f64), |(low, high), x| (low.min(x), high.max(x)));
+        let (low, kind) =
+            if self.is_logarithmic { (low, AxisKind::Logarithmic) } else { (low.min(0.0), AxisKind::Rounded) };
+        Axis { name: self.factor.clone(), unit: self.unit, low, high, kind }
+    }
+
+    fn highest(&self) -> f64 {
+        let measured = self.measured.iter().flat_map(|(_, points)| points.iter().map(|point| point.high.max(point.y)));
+        let predicted = self.predicted.iter().flat_map(|(_, line)| line.iter().map(|(_, y)| *y));
+        let published = self.published.iter().flat_map(|published| published.points.iter().map(|(_, y)| *y));
+        measured.chain(predicted).chain(published).filter(|y| y.is_finite()).fold(0.0, f64::max) * HEADROOM
+    }
+
+    fn labels(&self, color: &dyn Fn(usize) -> crate::color::Color) -> Vec<Label> {
+        let count: usize = self.measured.iter().map(|(_, points)| points.len()).sum();
+        if count > MAX_LABELS {
+            return Vec::new();
+        }
+        let label = |x: f64, y: f64, color| Label { at: Point { x, y }, text: rate_label(y, self.highest()), color };
+        let measured = self
+            .measured
+            .iter()
+            .enumerate()
+            .flat_map(|(place, (_, points))| points.iter().map(move |point| label(point.x, point.y, color(place))));
+        let published = self.published.iter().flat_map(|published| published.points.iter());
+        measured.chain(published.map(|(x, y)| label(*x, *y, ORANGE))).collect()
+    }
+
+    fn in_words(&self) -> String {
+        let highest = self.highest();
+        let mut text = String::new();
+        for (name, points) in &self.measured {
+            for point in points {
+                let [low, middle, high] = [point.low, point.y, point.high].map(|rate| rate_label(rate, highest));
+                let at = point.x;
+                text += &format!("{name}: {} {at}: {middle}, {low} to {high}. ", self.factor);
+            }
+        }
+        if let Some(published) = &self.published {
+            for (x, y) in &published.points {
+                text += &format!("{}: {} {x}: {}. ", published.name, self.factor, rate_label(*y, highest));
+            }
+        }
+        text.trim_end().to_owned()
+    }
+}
+
+/// Returns a rate without its unit, with the prefix of the axis up to `highest`.
+fn rate_label(rate: f64, highest: f64) -> String {
+    let factors = [1e12, 1e9, 1e6, 1e3];
+    let factor = factors.into_iter().find(|factor| highest >= *factor).unwrap_or(1.0);
+    let number = rate / factor;
+    if number >= 100.0 { format!("{number:.0}") } else { format!("{number:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::DEFAULT_SIZE;
+
+    fn chart() -> SweepChart {
+        let at = |x: f64, y: f64| SweepPoint { x, low: 0.95 * y, y, high: 1.05 * y };
+        SweepChart {
+            title: "Goodput over receive window".into(),
+            factor: "receive window".into(),
+            unit: Unit::Bytes,
+            measured: vec![("measured".into(), vec![at(1e6, 14e6), at(4.5e6, 67e6), at(9.1e6, 128e6)])],
+            predicted: vec![("predicted".into(), vec![(0.0, 0.0), (8.7e6, 129e6), (16e6, 129e6)])],
+            published: Some(PublishedPoints { name: "ACTS 1995".into(), points: vec![(9.1e6, 111e6)] }),
+            marks: vec![(9.1e6, "BDP = 9.1 MB".into())],
+            ..SweepChart::default()
+        }
+    }
+
+    fn texts(chart: &SweepChart) -> Vec<String> {
+        chart.picture().draw(DEFAULT_SIZE).texts().map(|text| text.text.clone()).collect()
+    }
+
+    #[test]
+    fn points_have_their_figures_and_the_goodput_begins_at_zero() {
+        let texts = texts(&chart());
+        for text in
+            ["goodput, Mb/s", "receive window, MB", "67.0", "111", "128", "BDP = 9.1 MB", "predicted", "ACTS 1995", "0"]
+        {
+            assert!(texts.iter().any(|found| found == text), "{text} in {texts:?}");
+        }
+    }
+
+    #[test]
+    fn logarithmic_factor_has_its_own_prefixes() {
+        let texts = texts(&SweepChart { is_logarithmic: true, ..chart() });
+        assert!(texts.iter().any(|text| text == "receive window, B (logarithmic)"), "{texts:?}");
+        assert!(texts.iter().any(|text| text == "10 M"), "{texts:?}");
+    }
+
+    #[test]
+    fn sweep_without_points_says_so() {
+        let empty = SweepChart { title: "empty".into(), ..SweepChart::default() };
+        assert!(texts(&empty).iter().any(|text| text == "no point was measured"));
+    }
+}

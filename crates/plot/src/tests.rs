@@ -1,0 +1,221 @@
+//! Geometry of generated pictures: no text overlaps another one or leaves the picture.
+
+use proptest::prelude::*;
+
+use crate::layout::shapes;
+use crate::scene::Item;
+use crate::*;
+
+/// Panics if a text overlaps another text, or leaves the picture.
+fn check_texts(drawing: &Drawing) -> Result<(), TestCaseError> {
+    let size = drawing.size();
+    let page = Rect { left: 0.0, top: 0.0, right: f64::from(size.width), bottom: f64::from(size.height) };
+    let texts: Vec<&Text> = drawing.texts().collect();
+    for (place, text) in texts.iter().enumerate() {
+        let area = text.area();
+        prop_assert!(page.contains(&area), "{} leaves {size:?}: {area:?}", text.text);
+        for other in &texts[..place] {
+            prop_assert!(!area.overlaps(&other.area()), "'{}' and '{}' overlap", text.text, other.text);
+        }
+    }
+    Ok(())
+}
+
+fn names() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just("goodput".to_owned()),
+        Just("[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535 → far.example".repeat(6)),
+        Just("漢字 \u{202e}\u{1b}[2J</text>".to_owned()),
+        "[a-z ]{1,60}",
+    ]
+}
+
+fn magnitudes() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        Just(0.0),
+        Just(1.0),
+        1e-9..1e-6_f64,
+        1.0..100.0_f64,
+        1e6..1e9_f64,
+        Just(1e18),
+        Just(f64::MAX),
+        Just(f64::NAN)
+    ]
+}
+
+fn axes() -> impl Strategy<Value = Axis> {
+    let units = prop_oneof![
+        Just(Unit::Seconds),
+        Just(Unit::Bytes),
+        Just(Unit::BitsPerSecond),
+        Just(Unit::Percent),
+        Just(Unit::Count)
+    ];
+    let kinds = prop_oneof![Just(AxisKind::Rounded), Just(AxisKind::Exact), Just(AxisKind::Logarithmic)];
+    (names(), units, magnitudes(), magnitudes(), kinds).prop_map(|(name, unit, low, span, kind)| Axis {
+        name,
+        unit,
+        low,
+        high: low + span,
+        kind,
+    })
+}
+
+prop_compose! {
+    fn panels()(
+        x in axes(),
+        y in axes(),
+        name in names(),
+        series in prop_oneof![Just(0_usize), Just(1), 2..9_usize, Just(256)],
+        points in prop_oneof![Just(0_usize), Just(1), 2..12_usize],
+        kinds in 0..6_usize,
+        labels in 0..30_usize,
+        long in names(),
+        note in prop::option::of(names()),
+    ) -> Panel {
+        let mut panel = Panel::new(&name, x.clone(), y.clone());
+        let at = |n: usize, all: usize| {
+            let share = n as f64 / all.max(1) as f64;
+            Point { x: x.low + share * (x.high - x.low), y: y.low + (share * 7.0).fract() * (y.high - y.low) }
+        };
+        for number in 0..series {
+            let all: Vec<Point> = (0..points).map(|n| at(n + number, points + series)).collect();
+            let ranges = all.iter().map(|p| RangePoint { x: p.x, low: p.y / 2.0, y: p.y, high: p.y * 2.0 }).collect();
+            let look = line_look(number);
+            let shape = match number % 5 {
+                0 => Shape::Line { points: all, width: 2.0, dash: look.dash },
+                1 => Shape::Area { points: all },
+                2 => Shape::Bars { points: ranges },
+                3 => Shape::Marks { points: all, mark: MARKS[number % MARKS.len()] },
+                _ => Shape::Whiskers { points: ranges, mark: Mark::Dot },
+            };
+            panel.series.push(Series { name: format!("{long} {number}"), color: look.color, shape });
+        }
+        let hatches = [Hatch::None, Hatch::Rising, Hatch::Falling, Hatch::Crossed, Hatch::Vertical, Hatch::Horizontal];
+        for number in 0..kinds {
+            let (name, label) = (format!("{long} {number} %"), long.clone());
+            panel.band_kinds.push(BandKind { name, label, color: SKY, hatch: hatches[number] });
+            panel.bands.push(Band { from: at(number, kinds).x, to: at(number + 1, kinds).x, kind: number });
+        }
+        for number in 0..labels {
+            panel.labels.push(Label { at: at(number, labels), text: format!("{number} Mb/s"), color: INK });
+        }
+        for at in [GuideAt::X(x.high), GuideAt::Y(y.low)] {
+            panel.guides.push(Guide { at, name: long.clone(), label: "a guide".into(), color: INK, dash: Dash::Short });
+        }
+        panel.note = note;
+        panel
+    }
+}
+
+prop_compose! {
+    fn pictures()(
+        title in names(),
+        lines in prop::collection::vec(names(), 0..5),
+        warning in prop::option::of(names()),
+        panels in prop::collection::vec(panels(), 1..4),
+    ) -> Picture {
+        Picture { title, lines, warning, description: String::new(), panels }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_overlaps_another_or_leaves_the_picture(picture in pictures(), width in 400..1600_u32, height in 300..1000_u32) {
+        let drawing = picture.draw(Size { width, height });
+        check_texts(&drawing)?;
+        let svg = drawing.svg();
+        prop_assert_eq!(svg.matches("</svg>").count(), 1);
+        prop_assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        prop_assert_eq!(drawing.svg(), picture.draw(Size { width, height }).svg());
+    }
+}
+
+/// A picture of goodput over time.
+fn usual_picture(streams: usize) -> Picture {
+    let mut panel = Panel::new(
+        "Goodput over time",
+        Axis::exact("time", Unit::Seconds, 0.0, 10.0),
+        Axis::from_zero("goodput", Unit::BitsPerSecond, 131e6),
+    );
+    for number in 0..streams {
+        let look = line_look(number);
+        let points = (0..=100).map(|n| point(f64::from(n) / 10.0, 1e6 * f64::from((n * 37) % 120))).collect();
+        let shape = Shape::Line { points, width: 2.0, dash: look.dash };
+        panel.series.push(Series { name: format!("stream {number}"), color: look.color, shape });
+    }
+    Picture { title: "Goodput".into(), lines: vec!["near → far".into()], panels: vec![panel], ..Picture::default() }
+}
+
+#[test]
+fn axes_name_their_units_and_begin_at_zero() {
+    let drawing = usual_picture(1).draw(DEFAULT_SIZE);
+    let texts: Vec<&str> = drawing.texts().map(|text| text.text.as_str()).collect();
+    for text in ["goodput, Mb/s", "time, s", "0", "20", "140", "10", "stream 0", "Goodput", "near → far"] {
+        assert!(texts.contains(&text), "{text} in {texts:?}");
+    }
+}
+
+#[test]
+fn legend_without_room_counts_the_rest() {
+    let drawing = usual_picture(256).draw(Size { width: 400, height: 300 });
+    let texts: Vec<&str> = drawing.texts().map(|text| text.text.as_str()).collect();
+    assert!(texts.contains(&"stream 0") && texts.iter().any(|text| text.starts_with("and 2")), "{texts:?}");
+}
+
+#[test]
+fn plot_has_a_third_of_each_picture() {
+    for (width, height, streams) in [(400, 300, 1), (400, 300, 256), (1600, 1000, 8), (320, 240, 3)] {
+        let drawing = usual_picture(streams).draw(Size { width, height });
+        let frame = shapes(&drawing).iter().find_map(|item| match item {
+            Item::Line { points, stroke } if points.len() == 3 && stroke.color == INK => Some(points.clone()),
+            _ => None,
+        });
+        let frame = frame.unwrap();
+        let share = (frame[1].y - frame[0].y) / f64::from(height);
+        assert!(share > 0.33, "{width}x{height}, {streams} streams: {share}");
+    }
+}
+
+#[test]
+fn png_has_the_size_and_the_shapes() {
+    let drawing = usual_picture(2).draw(Size { width: 400, height: 300 });
+    let png = drawing.png().unwrap();
+    let pixels = decode(&png, 400 * PNG_SCALE, 300 * PNG_SCALE);
+    let count = |color: Color| pixels.chunks(3).filter(|pixel| *pixel == [color.red, color.green, color.blue]).count();
+    assert!(count(BLUE) > 500 && count(ORANGE) > 300, "both lines");
+    assert!(count(INK) > 1000, "texts and axes");
+    assert_eq!(pixels[0], 255, "white background");
+}
+
+/// Returns the pixels of a PNG, and checks its chunks.
+fn decode(png: &[u8], width: u32, height: u32) -> Vec<u8> {
+    assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
+    assert_eq!((&png[12..16], &png[16..24]), (&b"IHDR"[..], &[width.to_be_bytes(), height.to_be_bytes()].concat()[..]));
+    let length = u32::from_be_bytes(png[33..37].try_into().unwrap()) as usize;
+    assert_eq!(&png[37..41], b"IDAT");
+    let mut rows = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::ZlibDecoder::new(&png[41..41 + length]), &mut rows).unwrap();
+    let row_length = width as usize * 3;
+    assert_eq!(rows.len(), (row_length + 1) * height as usize);
+    let mut pixels: Vec<u8> = vec![0; row_length];
+    for row in rows.chunks(row_length + 1) {
+        assert_eq!(row[0], 2, "difference to the row above");
+        let above = pixels[pixels.len() - row_length..].to_vec();
+        pixels.extend(row[1..].iter().zip(above).map(|(new, old)| new.wrapping_add(old)));
+    }
+    pixels.split_off(row_length)
+}
+
+#[test]
+fn hostile_texts_stay_texts() {
+    let mut picture = usual_picture(1);
+    picture.title = "<script>&\u{1b}[2J".into();
+    picture.description = "a\u{ffff}\u{0}b\n</desc>".into();
+    let svg = picture.draw(DEFAULT_SIZE).svg();
+    assert!(svg.contains(r#"<title id="title">&lt;script&gt;&amp;?[2J</title>"#), "{svg}");
+    assert!(svg.contains("a??b &lt;/desc&gt;</desc>"), "{svg}");
+}
