@@ -7,6 +7,7 @@ mod emulate;
 mod limits;
 mod run;
 mod show;
+mod sweep;
 mod test;
 mod trace;
 
@@ -18,6 +19,7 @@ pub use copy::of_copy;
 pub use doctor::of_doctor;
 pub use emulate::of_emulation;
 pub use show::of_results;
+pub use sweep::of_sweep;
 pub use test::{of_test, of_tuning};
 pub use trace::{ConnectionAlbum, TimeRange, of_trace};
 

@@ -8,6 +8,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lfn_api::pictures::of_sweep;
 use lfn_api::sweep::{RETRY_FOR, SweepFailure, SweepOptions, SweepProgress, state_header};
 use lfn_api::test::{TestEvent, TestOptions};
 use lfn_base::units::Ratio;
@@ -21,7 +22,7 @@ use lfn_results::measure::{MIN_INTERVAL, TestLoad, TestRequest};
 
 use super::interrupt::Interrupt;
 use super::values::{count, duration, read, value_error};
-use crate::cli::output::{OutputArgs, SweepFormats};
+use crate::cli::output::{OutputArgs, PlotArgs, SweepFormats};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::{Output, OutputFormat, print_document};
@@ -87,6 +88,8 @@ pub struct SweepArgs {
     list_findings: bool,
     #[command(flatten)]
     output: OutputArgs<SweepFormats>,
+    #[command(flatten)]
+    plot: PlotArgs,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -94,7 +97,7 @@ const EXAMPLES: &str = "Examples:
   lfn sweep far.example --congestion cubic,bbr --until 5%
   lfn sweep far.example --window 1MB..16MB:x2 --rate 1gbit --budget 20min
   lfn sweep far.example --file sweep.toml --dry-run
-  lfn emulate --profile acts -- lfn sweep far --acts
+  lfn emulate --profile acts -- lfn sweep far --acts --plot figures
 
 Exit codes: 0 measured, also if the budget ended the sweep; 1 a point failed, or the server did not come back (the same \
 command resumes); 2 usage, also if the budget is too short for one run of each combination; 130 interrupted (the same \
@@ -117,6 +120,7 @@ pub fn run(mut args: SweepArgs) -> Result<Exit, Failure> {
         return print::findings::print(output).map(|()| Exit::Ok);
     }
     let options = args.options()?;
+    let pictures = args.plot.create()?;
     let resolver = args.server.resolver();
     let interrupt = Interrupt::listen()?;
     let mut printer = SweepPrinter::new(output.format());
@@ -138,7 +142,9 @@ pub fn run(mut args: SweepArgs) -> Result<Exit, Failure> {
         Err(SweepFailure { error, document: None }) => return Err(interrupt.with_exit_code(Failure::new(error))),
     };
     let failure = unprinted.map(Failure::from).or(failure);
-    let printed = print_result(&document, output);
+    let printed = print_result(&document, output).and_then(|()| {
+        pictures.map_or(Ok(()), |pictures| pictures.write_one(of_sweep(&document), "the sweep has no part"))
+    });
     failure.map_or(printed, |failure| Err(interrupt.with_exit_code(failure)))?;
     let has_failed = document.points.iter().any(|point| point.error.is_some());
     Ok(match document.ended {

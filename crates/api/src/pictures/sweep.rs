@@ -1,0 +1,262 @@
+//! Pictures of `lfn sweep`: goodput over a factor of each part, with the prediction, the intervals and published figures.
+
+use lfn_base::units::show_duration;
+use lfn_campaign::document::{SweepDocument, SweepPart};
+use lfn_campaign::factor::{self, Factor, Level, Value, phrases};
+use lfn_campaign::schedule::SweepEnd;
+use lfn_campaign::summary::PointSummary;
+use lfn_plot::{PublishedPoints, SweepChart, SweepPoint, Unit};
+
+use super::{Album, Chart};
+
+/// Minimum quotient of the largest and the smallest value of a logarithmic axis.
+const MIN_LOGARITHMIC_RANGE: f64 = 16.0;
+
+/// Returns one chart for each part of a sweep.
+pub fn of_sweep(document: &SweepDocument) -> Album {
+    let hosts = &document.origin.hosts;
+    let mut lines = vec![format!("{} → {}, {}", hosts.near, hosts.far, document.origin.started)];
+    lines.extend(document.path.map(|path| format!("{}, RTT {}", path.capacity, show_duration(path.base_rtt))));
+    let is_complete = matches!(document.ended, SweepEnd::Precise | SweepEnd::Repeated | SweepEnd::DryRun);
+    let warning = (!is_complete).then(|| "not complete: some points may have fewer runs".to_owned());
+    let mut album = Album { title: "Sweep of a path".into(), lines, warning, charts: Vec::new() };
+    for part in &document.parts {
+        let axis = PartAxis::of(part, document);
+        let chart = axis.chart(&album.lines);
+        let usual = axis.stem();
+        let same = album.charts.iter().filter(|chart| chart.stem.starts_with(&usual)).count();
+        let stem = if same == 0 { usual } else { format!("{usual}-{}", same + 1) };
+        let description = chart.picture().description;
+        album.charts.push(Chart { stem, panel: chart.panel(), description });
+    }
+    album
+}
+
+/// A part with the factor of its horizontal axis.
+struct PartAxis<'a> {
+    part: &'a SweepPart,
+    points: Vec<&'a PointSummary>,
+    document: &'a SweepDocument,
+    /// Factor of the axis; none if only names vary.
+    factor: Option<Factor>,
+}
+
+impl<'a> PartAxis<'a> {
+    /// Chooses the factor with the most numbers.
+    fn of(part: &'a SweepPart, document: &'a SweepDocument) -> Self {
+        let numbers = part.grid.factors.iter().filter(|given| given.factor.unit() != factor::Unit::Name);
+        let factor = numbers.rev().max_by_key(|given| given.values.len()).map(|given| given.factor);
+        let points = part.points.iter().filter_map(|point| document.points.get(*point)).collect();
+        PartAxis { part, points, document, factor }
+    }
+
+    /// Returns the place of a point on the axis: its value, or its number if only names vary.
+    fn place(&self, point: &PointSummary) -> Option<f64> {
+        let Some(factor) = self.factor else {
+            return self.points.iter().position(|other| other.point == point.point).map(|place| place as f64 + 1.0);
+        };
+        point.levels.iter().find(|level| level.factor == factor).and_then(|level| match level.value {
+            Value::Number(number) => Some(number as f64),
+            Value::Name(_) => None,
+        })
+    }
+
+    /// Returns the settings of a point that the axis does not show, if they vary.
+    fn group(&self, point: &PointSummary) -> String {
+        let varied = self.part.grid.varied();
+        let other = |level: &&Level| Some(level.factor) != self.factor && varied.contains(&level.factor);
+        phrases(&point.levels.iter().filter(other).cloned().collect::<Vec<_>>())
+    }
+
+    fn chart(&self, lines: &[String]) -> SweepChart {
+        let mut groups: Vec<(String, Vec<&PointSummary>)> = Vec::new();
+        for point in &self.points {
+            let name = self.group(point);
+            match groups.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, points)) => points.push(point),
+                None => groups.push((name, vec![point])),
+            }
+        }
+        let named = |of: &str, group: &str| if group.is_empty() { of.to_owned() } else { format!("{of}, {group}") };
+        let measured = groups.iter().map(|(group, points)| {
+            (
+                named("measured: mean and 95 % interval", group),
+                points.iter().filter_map(|at| self.measured(at)).collect(),
+            )
+        });
+        let predicted = groups.iter().map(|(group, points)| {
+            let figures = points.iter().filter_map(|point| Some((self.place(point)?, point.predicted?.as_f64())));
+            let mut line: Vec<(f64, f64)> = figures.collect();
+            line.sort_by(|a, b| a.0.total_cmp(&b.0));
+            (named("predicted", group), line)
+        });
+        let values = || self.points.iter().filter_map(|point| self.place(point));
+        let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+        let title = if self.part.grid.name.is_empty() {
+            format!("Goodput over {}", self.name())
+        } else {
+            self.part.grid.name.clone()
+        };
+        SweepChart {
+            title,
+            lines: lines.to_vec(),
+            factor: self.name().to_owned(),
+            unit: self.unit(),
+            is_logarithmic: low > 0.0 && high >= MIN_LOGARITHMIC_RANGE * low,
+            measured: measured.collect(),
+            predicted: predicted.filter(|(_, line)| !line.is_empty()).collect(),
+            published: self.published(),
+            marks: self.marks(),
+            ..SweepChart::default()
+        }
+    }
+
+    fn measured(&self, point: &PointSummary) -> Option<SweepPoint> {
+        let goodput = point.goodput?.as_f64();
+        let margin = point.half_width.map_or(0.0, |half| half.get());
+        Some(SweepPoint { x: self.place(point)?, low: (goodput - margin).max(0.0), y: goodput, high: goodput + margin })
+    }
+
+    fn published(&self) -> Option<PublishedPoints> {
+        let place = |point: usize| self.points.iter().find(|at| at.point == point).and_then(|at| self.place(at));
+        let known = self.part.published.iter();
+        let points: Vec<_> = known.filter_map(|run| Some((place(run.point)?, run.goodput.as_f64()))).collect();
+        (!points.is_empty()).then(|| PublishedPoints { name: "published, 1995".into(), points })
+    }
+
+    /// Returns the BDP and the optimum.
+    fn marks(&self) -> Vec<(f64, String)> {
+        let is_window = matches!(self.factor, Some(Factor::Window | Factor::FarWindow | Factor::ReceiveBuffer));
+        let bdp = self.document.path.filter(|_| is_window).map(|path| path.bdp());
+        let optimum = self.part.optimum.as_ref();
+        let chosen = optimum.and_then(|optimum| self.points.iter().find(|at| at.point == optimum.point));
+        let chosen = chosen.and_then(|point| self.place(point));
+        let bdp = bdp.map(|bdp| (bdp.0 as f64, format!("BDP {bdp}")));
+        let is_apart = |place: &f64| bdp.as_ref().is_none_or(|(bdp, _)| (place - bdp).abs() > 0.01 * bdp);
+        let optimum = chosen.filter(is_apart).map(|place| (place, "optimum".to_owned()));
+        bdp.into_iter().chain(optimum).collect()
+    }
+
+    fn unit(&self) -> Unit {
+        match self.factor.map(Factor::unit) {
+            Some(factor::Unit::Bytes) => Unit::Bytes,
+            Some(factor::Unit::Rate) => Unit::BitsPerSecond,
+            Some(factor::Unit::Number | factor::Unit::Name) | None => Unit::Count,
+        }
+    }
+
+    /// Returns the name of the axis.
+    fn name(&self) -> &'static str {
+        match self.factor {
+            None => "number of the combination",
+            Some(Factor::Window) => "receive window",
+            Some(Factor::FarWindow) => "receive window of the server",
+            Some(Factor::WindowScale) => "window scale",
+            Some(Factor::SendBuffer) => "send buffer",
+            Some(Factor::ReceiveBuffer) => "receive buffer",
+            Some(Factor::Record) => "record size",
+            Some(Factor::Count) => "records",
+            Some(Factor::Streams) => "streams",
+            Some(Factor::Pacing) => "pacing of a stream",
+            Some(Factor::Mss) => "maximum segment size",
+            Some(Factor::Congestion) => "congestion control",
+            Some(Factor::Direction) => "direction",
+        }
+    }
+
+    /// Returns the stem of the file: the name of the part before a colon, or the factor.
+    fn stem(&self) -> String {
+        let name = self.part.grid.name.split(':').next().unwrap_or_default();
+        let name = if name.trim().is_empty() { format!("goodput over {}", self.name()) } else { name.to_owned() };
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+        name.trim().chars().take(60).map(plain).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lfn_base::units::BitRate;
+    use lfn_campaign::design::{FactorValues, Part};
+    use lfn_campaign::document::{SweepGoals, SweepSchema};
+    use lfn_results::measure::TestLoad;
+    use lfn_results::report::Origin;
+
+    use super::*;
+
+    fn point(number: usize, levels: &[(Factor, Value)], megabits: u64) -> PointSummary {
+        let levels: Vec<Level> =
+            levels.iter().map(|(factor, value)| Level { factor: *factor, value: value.clone() }).collect();
+        let mut point = PointSummary::new(number, &levels, &Default::default(), &[]);
+        point.goodput = Some(BitRate(megabits * 1_000_000));
+        point.predicted = Some(BitRate(100_000_000));
+        point
+    }
+
+    fn document(factors: &[(Factor, &[Value])], points: Vec<PointSummary>) -> SweepDocument {
+        let factors =
+            factors.iter().map(|(factor, values)| FactorValues { factor: *factor, values: values.to_vec() }).collect();
+        let part = SweepPart {
+            grid: Part { name: String::new(), factors },
+            points: (0..points.len()).collect(),
+            published: Vec::new(),
+            optimum: None,
+        };
+        SweepDocument {
+            schema: SweepSchema::V1,
+            origin: Origin::default(),
+            seed: 1,
+            load: TestLoad::TimeSeconds(Duration::from_secs(10)),
+            goals: SweepGoals { until: None, repeat: 1, budget: None },
+            path: None,
+            return_path: None,
+            ended: SweepEnd::Repeated,
+            spent: Duration::ZERO,
+            remaining: Duration::ZERO,
+            parts: vec![part],
+            points,
+            runs: Vec::new(),
+            state_file: None,
+            error: None,
+        }
+    }
+
+    #[test]
+    fn numbers_are_the_axis_and_names_are_groups() {
+        let windows = [Value::Number(1_000_000), Value::Number(2_000_000)];
+        let controls = ["cubic", "bbr"].map(|name| Value::Name(name.to_owned()));
+        let mut points = Vec::new();
+        for window in &windows {
+            for control in &controls {
+                let levels = [(Factor::Window, window.clone()), (Factor::Congestion, control.clone())];
+                points.push(point(points.len(), &levels, 10 * (points.len() as u64 + 1)));
+            }
+        }
+        let document = document(&[(Factor::Window, &windows), (Factor::Congestion, &controls)], points);
+        let axis = PartAxis::of(&document.parts[0], &document);
+        let chart = axis.chart(&[]);
+        assert_eq!((chart.factor.as_str(), chart.unit), ("receive window", Unit::Bytes));
+        let names: Vec<&str> = chart.measured.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["measured: mean and 95 % interval, cubic", "measured: mean and 95 % interval, bbr"]);
+        let of_bbr: Vec<(f64, f64)> = chart.measured[1].1.iter().map(|at| (at.x, at.y)).collect();
+        assert_eq!(of_bbr, [(1e6, 20e6), (2e6, 40e6)]);
+        let album = of_sweep(&document);
+        assert_eq!(album.charts[0].stem, "goodput-over-receive-window");
+    }
+
+    #[test]
+    fn names_alone_are_numbered() {
+        let controls = ["cubic", "bbr"].map(|name| Value::Name(name.to_owned()));
+        let points = controls
+            .iter()
+            .enumerate()
+            .map(|(at, name)| point(at, &[(Factor::Congestion, name.clone())], 50))
+            .collect();
+        let document = document(&[(Factor::Congestion, &controls)], points);
+        let chart = PartAxis::of(&document.parts[0], &document).chart(&[]);
+        assert_eq!(chart.factor, "number of the combination");
+        let places: Vec<f64> = chart.measured.iter().flat_map(|(_, points)| points.iter().map(|at| at.x)).collect();
+        assert_eq!(places, [1.0, 2.0]);
+    }
+}
