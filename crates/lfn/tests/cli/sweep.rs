@@ -26,8 +26,8 @@ fn sweep(home: &TempDir, words: &[&str]) -> Output {
     command(home.path(), words).output().unwrap()
 }
 
-/// Flags of a short sweep with four runs of 50 ms.
-const SHORT: &[&str] = &["--streams", "1,2", "--time", "50ms", "--repeat", "2", "--state", "state.ndjson"];
+/// Flags of a short sweep with four runs of 300 ms.
+const SHORT: &[&str] = &["--streams", "1,2", "--time", "300ms", "--repeat", "2", "--state", "state.ndjson"];
 
 fn with<'a>(server: &'a Server, flags: &[&'a str]) -> Vec<&'a str> {
     [&[server.ticket.as_str()], SHORT, flags].concat()

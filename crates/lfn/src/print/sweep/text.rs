@@ -108,7 +108,7 @@ fn value_in_column(given: &FactorValues, value: &Value) -> String {
     };
     let is_binary = numbers().all(|bytes| Bytes(bytes).to_string().ends_with("iB"));
     match (given.factor.unit(), value, numbers().min(), numbers().max()) {
-        (Unit::Bytes, Value::Number(bytes), Some(least), Some(most)) if !is_binary => {
+        (Unit::Bytes, Value::Number(bytes), Some(least), Some(most)) if !is_binary && given.factor != Factor::Mss => {
             let [text, _, _] = Bytes::in_common_decimal_unit([Bytes(*bytes), Bytes(least), Bytes(most)]);
             text
         }
