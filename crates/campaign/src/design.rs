@@ -8,10 +8,7 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use crate::factor::{Factor, Level, Value};
-use crate::values::{ValuesError, check_duplicates};
-
-/// Maximum points of a sweep.
-pub const MAX_POINTS: usize = 10_000;
+use crate::values::{MAX_POINTS, ValuesError, check_duplicates};
 
 /// The parts of a sweep. A sweep of flags has one part.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

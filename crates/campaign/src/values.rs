@@ -2,8 +2,10 @@
 
 use lfn_base::units::{BitRate, Bytes};
 
-use crate::design::MAX_POINTS;
 use crate::factor::{Factor, MAX_WINDOW_SCALE, Unit, Value};
+
+/// Maximum points of a sweep, and so the maximum values of a factor.
+pub const MAX_POINTS: usize = 10_000;
 
 /// Reasons why a text has no values of a factor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -18,8 +18,9 @@ use lfn_sys::clock;
 
 use super::error::{SweepError, SweepFailure};
 use super::predict::predict_counted;
+use super::prepared::PreparedSweep;
+use super::progress::SweepProgress;
 use super::state_file::StateFile;
-use super::{PreparedSweep, SweepProgress};
 use crate::error_text::error_chain;
 use crate::resolve::{ReachedServer, ServerResolver};
 use crate::test::{TestEvent, TestVerbError, server, test_on};
