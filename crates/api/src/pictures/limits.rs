@@ -19,6 +19,9 @@ const LOOKS: [(&str, Color, Hatch); 8] = [
     ("rate limit", PURPLE, Hatch::Horizontal),
 ];
 
+/// Time after which intervals without a known limit are not examined together any more.
+const MAX_UNKNOWN: Duration = Duration::from_secs(2);
+
 fn name(limit: CopyBottleneck) -> Option<&'static str> {
     Some(match limit {
         CopyBottleneck::StartUp => "start-up",
@@ -46,10 +49,14 @@ pub(super) fn of_samples(samples: &[ProgressSample], streams: u16, predicted: Op
     let mut earlier = ProgressSample::default();
     let mut periods = Vec::new();
     for sample in samples {
-        if let Some(limit) = name(classify(&earlier, sample, streams, predicted)) {
+        let limit = name(classify(&earlier, sample, streams, predicted));
+        if let Some(limit) = limit {
             periods.push(LimitPeriod { from: earlier.at.as_secs_f64(), to: sample.at.as_secs_f64(), limit });
         }
-        earlier = *sample;
+        // A short interval with little payload shows its limit together with the next one.
+        if limit.is_some() || sample.at.saturating_sub(earlier.at) >= MAX_UNKNOWN {
+            earlier = *sample;
+        }
     }
     periods
 }

@@ -43,7 +43,7 @@ pub(super) fn facts(run: &Run) -> String {
         text += &format!(", base RTT {}", show_duration(run.base_rtt));
     }
     if !run.diagnosis.verdict.summary.is_empty() {
-        text += &format!(". {}", run.diagnosis.verdict.summary);
+        text += &format!("; {}", run.diagnosis.verdict.summary);
     }
     text
 }

@@ -72,6 +72,7 @@ const EXAMPLES: &str = "Examples:
   lfn doctor far.example --disk /data --disk far.example:data
   lfn doctor far.example --mask --report evidence.json  writes evidence for a bug report
   lfn doctor --from evidence.json
+  lfn doctor --from evidence.json --plot pictures       draws the loads of both directions
   lfn emulate --rtt 100ms --rate 50mbit --loss 1% -- lfn doctor far
 
 Exit codes: 0 examined, with or without findings; 1 the server was not reached, no load had a result, or the file of \

@@ -51,6 +51,7 @@ pub fn tests() -> Vec<Test> {
             ("write_errors_do_not_hide_other_results", Needs::Namespaces, write_errors_do_not_hide_other_results),
             ("failed_start_leaves_no_log", Needs::Nothing, failed_start_leaves_no_log),
             ("report_has_the_queueing_delay", Needs::Namespaces, report_has_the_queueing_delay),
+            ("plot_has_the_course_and_the_lateness", Needs::Namespaces, plot_has_the_course_and_the_lateness),
             ("live_lines_are_kept_without_a_terminal", Needs::Namespaces, live_lines_are_kept_without_a_terminal),
             ("live_line_leaves_the_terminal_clean", Needs::Namespaces, live_line_leaves_the_terminal_clean),
         ],
@@ -480,6 +481,29 @@ fn report_has_the_queueing_delay() {
         assert!(said.lines().any(|line| line.starts_with(row)), "{row}: {said}");
     }
     assert!(!said.contains("dropped: loss") && !said.contains("marked"), "no row for what did not happen: {said}");
+}
+
+fn plot_has_the_course_and_the_lateness() {
+    let home = tempfile::tempdir().unwrap();
+    let (directory, report) = (home.path().join("pictures"), home.path().join("report.json"));
+    let mut command = lfn();
+    command.args(["emulate", "--no-calibration"]).args(FAST).arg("--plot").arg(&directory).arg("--report").arg(&report);
+    let output = command.args(["--", "lfn", "test", "far", "--time", "800ms"]).output().unwrap();
+    assert!(stderr(&output).contains("pictures: 6 files in"), "{}", stderr(&output));
+    let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert_valid("lfn.emulate.2", &document);
+    let course = document["course"].as_array().unwrap();
+    let rate = |sample: &Value| sample["paths"][0]["near_to_far"]["throughput_bits_per_second"].as_u64().unwrap();
+    assert!(course.len() >= 5 && course.iter().any(|sample| rate(sample) > 1_000_000), "{course:?}");
+    for (stem, texts) in [
+        ("throughput", ["Throughput over time", "capacity 1 Gb/s"]),
+        ("queue", ["Queue over time", "near to far"]),
+        ("lateness", ["Distribution of the lateness", "(logarithmic)"]),
+    ] {
+        let svg = fs::read_to_string(directory.join(format!("{stem}.svg"))).unwrap();
+        assert!(texts.iter().all(|text| svg.contains(text)), "{stem}: {svg}");
+        assert!(directory.join(format!("{stem}.png")).exists());
+    }
 }
 
 fn live_lines_are_kept_without_a_terminal() {

@@ -9,7 +9,9 @@ mod page;
 mod panel;
 
 use crate::model::Picture;
-use crate::scene::{Drawing, Item, Rect, Size};
+#[cfg(test)]
+use crate::scene::Item;
+use crate::scene::{Drawing, Rect, Size};
 use page::Page;
 
 /// Width and height of a picture with one panel, in pixels.

@@ -145,6 +145,7 @@ Examples (doc/reference/emulate.md describes every value):
   lfn emulate --rtt 539ms --rate 135mbit -- lfn test far
   lfn emulate --profile acts --loss 1e-5 --report run.json -- lfn copy results.h5 far:
   lfn emulate --rtt 20ms --rate 100mbit -- iperf3 -c far
+  lfn emulate --rtt 20ms --rate 100mbit --plot run.svg -- lfn test far
   lfn emulate --rtt 40ms --rate 100mbit --return-rate 5mbit --aqm fq-codel
   lfn emulate --link rate=10gbit,rtt=5ms --link geo,loss=1e-4 -- ping -c 3 far";
 

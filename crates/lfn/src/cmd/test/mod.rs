@@ -68,6 +68,7 @@ const EXAMPLES: &str = "Examples:
   lfn test far.example --rate 10gbit --compare    shows what tuning changes
   lfn emulate --rtt 539ms --rate 135mbit -- lfn test far --window 4547813
   lfn test far.example --udp --pacing 50mbit --latency
+  lfn test far.example --plot test.svg            draws goodput, limits, RTT and windows
   lfn test far.example --ramp                     finds the rate at which loss begins
   lfn test --iperf3 far.example:5201              tests with an iperf3 server
   lfn test far.example --output nettest --count 100 --length 3000000
