@@ -88,8 +88,8 @@ impl Design {
         let mut count = 0u64;
         for part in &self.parts {
             part.check()?;
-            let sizes = part.factors.iter().map(|factor| factor.values.len() as u64);
-            let product = sizes.fold(Some(1u64), |product, size| product?.checked_mul(size));
+            let mut sizes = part.factors.iter().map(|factor| factor.values.len() as u64);
+            let product = sizes.try_fold(1u64, u64::checked_mul);
             let sum = product.and_then(|product| count.checked_add(product));
             count = sum.ok_or(DesignError::TooManyPoints(None))?;
         }

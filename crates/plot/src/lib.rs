@@ -8,6 +8,8 @@
 //! Readers in print and colour-blind readers have the same information: the colours are those of Okabe and Ito, lines
 //! differ by their dashes, points by their marks, and bands by their hatching.
 
+#![forbid(unsafe_code)]
+
 mod cdf;
 mod color;
 mod font;

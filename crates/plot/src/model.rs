@@ -58,7 +58,7 @@ pub struct Point {
     pub y: f64,
 }
 
-/// Returns a point.
+/// Returns a point in the units of its axes.
 pub const fn point(x: f64, y: f64) -> Point {
     Point { x, y }
 }
@@ -137,9 +137,9 @@ pub struct Guide {
 /// Place of a guide.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GuideAt {
-    /// Vertical line.
+    /// Vertical line at a value of the horizontal axis.
     X(f64),
-    /// Horizontal line.
+    /// Horizontal line at a value of the vertical axis.
     Y(f64),
 }
 

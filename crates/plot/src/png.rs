@@ -69,7 +69,7 @@ fn push_chunk(png: &mut Vec<u8>, name: [u8; 4], content: &[u8]) {
     png.extend(checksum.sum().to_be_bytes());
 }
 
-/// Draws a shape.
+/// Draws a shape with all places multiplied by a scale.
 fn draw(raster: &mut Raster, item: &Item, scale: f64) {
     let place = |at: &Pixel| pixel(at.x * scale, at.y * scale);
     let widened = |stroke: &Stroke| Stroke { width: stroke.width * scale, ..*stroke };

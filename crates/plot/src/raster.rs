@@ -43,7 +43,7 @@ impl Outline {
         }
     }
 
-    /// Adds a circle.
+    /// Adds a circle as a polygon.
     pub fn circle(&mut self, center: Pixel, radius: f64) {
         self.polygon(&circle(center, radius));
     }

@@ -7,7 +7,7 @@ pub enum Unit {
     Seconds,
     /// Bytes with prefixes of powers of ten.
     Bytes,
-    /// Bits per second.
+    /// Bits per second with prefixes of powers of ten.
     BitsPerSecond,
     Percent,
     /// A number, with the name of the counted things in the name of the axis.
@@ -57,7 +57,7 @@ impl Axis {
     }
 }
 
-/// A labelled value.
+/// A value of an axis with its label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
     pub value: f64,

@@ -10,12 +10,12 @@ pub struct Pixel {
     pub y: f64,
 }
 
-/// Returns a place.
+/// Returns a place in pixels from the upper left corner.
 pub const fn pixel(x: f64, y: f64) -> Pixel {
     Pixel { x, y }
 }
 
-/// A rectangle.
+/// A rectangle with its sides along the axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rect {
     pub left: f64,
@@ -57,7 +57,7 @@ pub struct Size {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stroke {
     pub color: Color,
-    /// In pixels.
+    /// Width of the line in pixels.
     pub width: f64,
     pub dash: Dash,
 }
@@ -103,7 +103,7 @@ impl Text {
     }
 }
 
-/// A shape.
+/// A shape of a drawing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     Rect { area: Rect, fill: Color },

@@ -41,7 +41,7 @@ pub struct SweepChart {
     pub measured: Vec<(String, Vec<SweepPoint>)>,
     /// Predicted goodput (factor, bit/s) with its name, ordered by the factor.
     pub predicted: Vec<(String, Vec<(f64, f64)>)>,
-    /// Published goodput.
+    /// Published goodput, if the sweep repeats published runs.
     pub published: Option<PublishedPoints>,
     /// Values of the factor that are marked with a vertical line and a text: the BDP, the optimum.
     pub marks: Vec<(f64, String)>,
@@ -53,7 +53,7 @@ pub struct SweepPoint {
     pub x: f64,
     /// Low end of the interval, bit/s.
     pub low: f64,
-    /// Median, bit/s.
+    /// Middle of the interval, bit/s.
     pub y: f64,
     /// High end of the interval, bit/s.
     pub high: f64,
@@ -89,7 +89,7 @@ const HEADROOM: f64 = 1.15;
 const MAX_LABELS: usize = 12;
 
 impl SweepChart {
-    /// Returns the picture.
+    /// Returns the picture of this chart alone.
     pub fn picture(&self) -> Picture {
         Picture {
             title: self.title.clone(),

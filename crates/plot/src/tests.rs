@@ -93,9 +93,9 @@ prop_compose! {
             panel.series.push(Series { name: format!("{long} {number}"), color: look.color, shape });
         }
         let hatches = [Hatch::None, Hatch::Rising, Hatch::Falling, Hatch::Crossed, Hatch::Vertical, Hatch::Horizontal];
-        for number in 0..kinds {
+        for (number, hatch) in hatches.iter().enumerate().take(kinds) {
             let (name, label) = (format!("{long} {number} %"), long.clone());
-            panel.band_kinds.push(BandKind { name, label, color: SKY, hatch: hatches[number] });
+            panel.band_kinds.push(BandKind { name, label, color: SKY, hatch: *hatch });
             panel.bands.push(Band { from: at(number, kinds).x, to: at(number + 1, kinds).x, kind: number });
         }
         for number in 0..labels {

@@ -5,6 +5,7 @@ mod course;
 mod doctor;
 mod emulate;
 mod limits;
+mod overlay;
 mod run;
 mod show;
 mod sweep;

@@ -2,8 +2,10 @@
 
 use lfn_results::report::{Run, TestDocument, TuningDocument};
 
+use super::Album;
+use super::course::RunCourse;
+use super::overlay::overlay;
 use super::run::{self, direction_name, facts};
-use super::{Album, show};
 
 /// Returns the charts of a test; none if no run has finished.
 pub fn of_test(document: &TestDocument) -> Album {
@@ -41,7 +43,7 @@ pub fn of_tuning(document: &TuningDocument) -> Album {
         runs.extend(pair.tuned.as_deref().map(|tuned| (format!("{name}, tuned"), tuned)));
     }
     let hosts = &document.origin.hosts;
-    let mut album = show::overlay(runs.into_iter().map(|(name, run)| show::RunCourse::of_run(name, run)).collect());
+    let mut album = overlay(runs.into_iter().map(|(name, run)| RunCourse::of_run(name, run)).collect());
     album.title = "Settings of this host and tuned".into();
     album.lines.insert(0, format!("{} → {}, {}", hosts.near, hosts.far, document.origin.started));
     album

@@ -58,7 +58,7 @@ pub enum StateFileError {
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct SweepFailure {
-    pub error: SweepError,
+    pub error: Box<SweepError>,
     /// Result of the finished runs; `None` if the sweep did not start.
     pub document: Option<Box<SweepDocument>>,
 }
@@ -104,10 +104,8 @@ impl SweepError {
             SweepError::Design(_) | SweepError::Directions | SweepError::Budget(_) => ErrorKind::Usage,
             SweepError::Point { source, .. } => source.kind(),
             SweepError::Test(error) => error.kind(),
-            SweepError::State { .. }
-            | SweepError::ServerLost { .. }
-            | SweepError::AllFailed(_)
-            | SweepError::Random(_) => ErrorKind::Failed,
+            SweepError::ServerLost { .. } => ErrorKind::Incomplete,
+            SweepError::State { .. } | SweepError::AllFailed(_) | SweepError::Random(_) => ErrorKind::Failed,
         }
     }
 }

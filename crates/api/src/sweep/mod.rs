@@ -36,7 +36,7 @@ pub fn sweep(
     stop: &Arc<AtomicBool>,
     on_progress: &mut dyn FnMut(&SweepProgress<'_>),
 ) -> Result<SweepDocument, SweepFailure> {
-    let refused = |error| SweepFailure { error, document: None };
+    let refused = |error| SweepFailure { error: Box::new(error), document: None };
     let prepared = PreparedSweep::new(options, resolver).map_err(refused)?;
     let times = || prepared.planned.iter().map(|point| point.time).collect::<Vec<_>>();
     if options.dry_run {

@@ -108,7 +108,7 @@ impl<'a> RunningSweep<'a> {
         let document = self.prepared.document(&self.schedule, self.seed, ended, &self.errors, command_error);
         match error {
             None => Ok(document),
-            Some(error) => Err(SweepFailure { error, document: Some(Box::new(document)) }),
+            Some(error) => Err(SweepFailure { error: Box::new(error), document: Some(Box::new(document)) }),
         }
     }
 

@@ -113,7 +113,7 @@ impl CourseRecorder {
         LiveOptions { interval: INTERVAL, show: Arc::new(show) }
     }
 
-    /// Returns the samples.
+    /// Returns the samples in the order of their times.
     pub(super) fn finish(&self) -> Vec<CourseSample> {
         let mut course = self.0.lock();
         let open = course.open.take().map(|(sample, _)| sample);

@@ -101,6 +101,22 @@ fn doctor_draws_both_directions_and_the_trains() {
 }
 
 #[test]
+fn sweep_draws_the_goodput_over_its_values() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(&[]);
+    let directory = home.path().join("pictures");
+    let mut command = lfn();
+    command.current_dir(home.path()).args(["sweep", &server.ticket, "--streams", "1,2", "--rate", "10gbit"]);
+    command.args(["--time", "300ms", "--repeat", "1", "--plot"]).arg(&directory);
+    succeeded(&command.output().unwrap());
+    assert_charts(&directory, &["goodput-over-streams"]);
+    let svg = texts(&directory.join("goodput-over-streams.svg"));
+    for text in [">streams<", ">predicted<", ">measured: mean and 95 % interval<"] {
+        assert!(svg.contains(text), "{text} in {svg}");
+    }
+}
+
+#[test]
 fn show_draws_several_results_in_one_chart() {
     let home = tempfile::tempdir().unwrap();
     let iperf3 = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/iperf3/results");

@@ -190,7 +190,7 @@ fn a_lost_server_ends_the_sweep_with_its_runs() {
     server.child.kill().unwrap();
     let rest: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("run the same command"), "{}", text(&output.stderr));
     let result = &rest.last().unwrap()["result"];
     assert_eq!(result["ended"], "failed");

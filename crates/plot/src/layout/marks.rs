@@ -1,4 +1,4 @@
-//! Marks of points.
+//! Marks of points, and the whiskers of their intervals.
 
 use super::page::Page;
 use crate::color::{Color, WHITE};

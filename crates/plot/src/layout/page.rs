@@ -28,12 +28,12 @@ impl Page {
         Page { width, font, items: Vec::new(), taken: Vec::new() }
     }
 
-    /// Returns the shapes.
+    /// Returns the shapes in the order of drawing.
     pub fn into_items(self) -> Vec<Item> {
         self.items
     }
 
-    /// Adds a shape.
+    /// Adds a shape above those before it.
     pub fn add(&mut self, item: Item) {
         self.items.push(item);
     }

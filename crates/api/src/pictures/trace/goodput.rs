@@ -9,7 +9,6 @@ use lfn_plot::{
 };
 use lfn_results::evidence::capture::{Period, PeriodLimit};
 
-use super::over_time;
 use super::steps::Steps;
 use super::view::View;
 use crate::pictures::limits::share_text;
@@ -29,14 +28,14 @@ pub(super) const LIMITS: [(PeriodLimit, Color, Hatch); 5] = [
     (PeriodLimit::Recovery, PURPLE, Hatch::Crossed),
 ];
 
-/// Returns the panel.
+/// Returns the goodput over time with bands for its limit.
 pub(super) fn panel(view: &View<'_>) -> Panel {
     let steps = Steps::new(view);
     let (peak, usual) = (steps.peak(), steps.usual_maximum());
     let is_cut = peak > MAX_PEAK * usual;
     let shown = if is_cut { 1.5 * usual } else { peak };
     let goodput = Axis::from_zero("goodput", Unit::BitsPerSecond, shown.max(1e3));
-    let mut panel = over_time(view, "Goodput and its limit over time", goodput);
+    let mut panel = view.panel("Goodput and its limit over time", goodput);
     let ends = steps.bounds.windows(2);
     let corners = ends.zip(&steps.rates).flat_map(|(ends, &rate)| [point(ends[0], rate), point(ends[1], rate)]);
     let shape = Shape::Area { points: corners.collect() };

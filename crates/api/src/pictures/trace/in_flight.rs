@@ -4,18 +4,17 @@ use lfn_base::units::Bytes;
 use lfn_plot::{Axis, BLUE, Dash, INK, Label, Panel, Point, Unit, point};
 use lfn_trace::Extent;
 
-use super::over_time;
 use super::view::View;
 use crate::pictures::line;
 
 /// Highest window relative to the bytes in flight that the plot shows. A larger window does not limit.
 const MAX_WINDOW: f64 = 2.5;
 
-/// Returns the panel.
+/// Returns the bytes in flight and the windows over time.
 pub(super) fn panel(view: &View<'_>) -> Panel {
     let (in_flight, window) = (highest(view, Figure::InFlight), highest(view, Figure::Window));
     let high = (in_flight as f64 * 1.05).max((window as f64).min(in_flight as f64 * MAX_WINDOW)).max(1000.0);
-    let mut panel = over_time(view, "Bytes in flight and receive window", Axis::from_zero("bytes", Unit::Bytes, high));
+    let mut panel = view.panel("Bytes in flight and receive window", Axis::from_zero("bytes", Unit::Bytes, high));
     panel.series.push(line("bytes in flight", BLUE, Dash::Solid, steps(view, Figure::InFlight)));
     panel.series.push(line("receive window", INK, Dash::Long, steps(view, Figure::Window)));
     if window as f64 > 1.3 * high {

@@ -13,7 +13,6 @@ mod view;
 use std::path::Path;
 
 use lfn_base::time::Instant;
-use lfn_plot::{Axis, Panel, Unit};
 
 use self::view::{PlottedConnection, View};
 use super::Album;
@@ -59,11 +58,6 @@ fn charts(connection: &PlottedConnection<'_>, range: Option<TimeRange>) -> Album
     album.push("in-flight", in_flight::panel(&view), in_flight::describe(&view));
     album.push("rtt", rtt::panel(&view), rtt::describe(&view));
     album
-}
-
-/// Returns an empty plot over the shown time.
-fn over_time(view: &View<'_>, name: &str, y: Axis) -> Panel {
-    Panel::new(name, Axis::exact("time since the first packet", Unit::Seconds, view.from, view.to), y)
 }
 
 /// Returns the name of the first file without its directory, or the interface.

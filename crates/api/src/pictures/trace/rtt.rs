@@ -4,7 +4,6 @@ use lfn_base::units::show_duration;
 use lfn_plot::{Axis, BLUE, Dash, Guide, GuideAt, INK, Panel, Point, RangePoint, SKY, Series, Shape, Unit, point};
 use lfn_trace::{Point as Bin, RttSamples};
 
-use super::over_time;
 use super::view::View;
 use crate::pictures::line;
 
@@ -12,12 +11,12 @@ use crate::pictures::line;
 const MAX_GAP: f64 = 4.0;
 const MAX_GAP_SHARE: f64 = 0.02;
 
-/// Returns the panel.
+/// Returns the RTT samples over time.
 pub(super) fn panel(view: &View<'_>) -> Panel {
     let base = view.evidence.rtt.base;
     let highest = samples(view).map(|bin| bin.value.max).max().unwrap_or_default().max(base);
     let rtt = Axis::from_zero("RTT", Unit::Seconds, highest.as_secs_f64().max(1e-6));
-    let mut panel = over_time(view, "Round-trip time", rtt);
+    let mut panel = view.panel("Round-trip time", rtt);
     let range = |bin: &Bin<RttSamples>| {
         let [low, y, high] = [bin.value.min, bin.value.mean(), bin.value.max].map(|rtt| rtt.as_secs_f64());
         RangePoint { x: view.seconds(bin.start), low, y, high }

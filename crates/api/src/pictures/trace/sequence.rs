@@ -3,21 +3,20 @@
 use lfn_plot::{Axis, BLUE, Dash, GREEN, INK, Mark, ORANGE, Panel, Point, RED, Series, Shape, Unit, point};
 use lfn_trace::{Point as Bin, SentKind, SentRange};
 
-use super::over_time;
 use super::view::View;
 use crate::pictures::line;
 
 /// Maximum height of the window above the data, relative to the height of the data.
 const MAX_ABOVE: f64 = 0.4;
 
-/// Returns the panel.
+/// Returns the data and the acknowledgements over time.
 pub(super) fn panel(view: &View<'_>) -> Panel {
     let (low, data_high) = extent(view);
     let window_high = view.acknowledgements().map(|bin| bin.value.window_end as f64).fold(0.0, f64::max);
     let max_high = data_high + MAX_ABOVE * (data_high - low);
     let high = window_high.min(max_high).max(data_high).max(low + 1000.0);
     let axis = Axis::between("byte of the stream", Unit::Bytes, low, high);
-    let mut panel = over_time(view, "Data and acknowledgements over time", axis);
+    let mut panel = view.panel("Data and acknowledgements over time", axis);
 
     let acknowledgements = view.shown(view.series.acknowledgements());
     let (mut window, mut acknowledged): (Vec<Point>, Vec<Point>) = (Vec::new(), Vec::new());

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lfn_base::time::Instant;
 use lfn_base::units::Bytes;
+use lfn_plot::{Axis, Panel, Unit};
 use lfn_results::evidence::capture::CaptureEvidence;
 use lfn_trace::{AcknowledgedRange, Point, Series};
 
@@ -44,6 +45,11 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// Returns an empty plot over the shown time.
+    pub fn panel(&self, name: &str, y: Axis) -> Panel {
+        Panel::new(name, Axis::exact("time since the first packet", Unit::Seconds, self.from, self.to), y)
+    }
+
     /// Returns the view of a connection.
     pub fn new(connection: &PlottedConnection<'a>, range: Option<TimeRange>) -> Self {
         let evidence = connection.evidence;

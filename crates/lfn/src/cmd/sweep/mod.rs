@@ -99,7 +99,7 @@ const EXAMPLES: &str = "Examples:
   lfn sweep far.example --file sweep.toml --dry-run
   lfn emulate --profile acts -- lfn sweep far --acts --plot figures
 
-Exit codes: 0 measured, also if the budget ended the sweep; 1 a point failed, or the server did not come back (the same \
+Exit codes: 0 measured, also if the budget ended the sweep; 1 a point failed; 3 the server did not come back (the same \
 command resumes); 2 usage, also if the budget is too short for one run of each combination; 130 interrupted (the same \
 command resumes).";
 
@@ -138,8 +138,8 @@ pub fn run(mut args: SweepArgs) -> Result<Exit, Failure> {
     printer.finish();
     let (document, failure) = match swept {
         Ok(document) => (document, None),
-        Err(SweepFailure { error, document: Some(document) }) => (*document, Some(Failure::new(error))),
-        Err(SweepFailure { error, document: None }) => return Err(interrupt.with_exit_code(Failure::new(error))),
+        Err(SweepFailure { error, document: Some(document) }) => (*document, Some(Failure::new(*error))),
+        Err(SweepFailure { error, document: None }) => return Err(interrupt.with_exit_code(Failure::new(*error))),
     };
     let failure = unprinted.map(Failure::from).or(failure);
     let printed = print_result(&document, output).and_then(|()| {

@@ -253,7 +253,7 @@ fn goodput_above_a_rate_excludes_its_bucket() {
 }
 
 #[test]
-fn acknowledgements_before_the_last_round_trip_are_certainly_lost() {
+fn missing_early_acknowledgements_are_certainly_lost() {
     let mut figures = test("bbr", &[30.0, 30.0, 30.0], 60.0);
     (figures.base_rtt, figures.streams[0].rtt) = (SECOND, SECOND);
     figures.course.intervals.iter_mut().for_each(|at| at.rtt = SECOND);

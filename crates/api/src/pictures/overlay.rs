@@ -1,0 +1,60 @@
+//! Charts of several runs in the same plots.
+
+use lfn_plot::{Axis, Dash, MAX_LINE_LOOKS, Panel, Point, Series, Shape, Unit, cdf, line_look};
+
+use super::course::RunCourse;
+use super::run::distribution;
+use super::{Album, highest};
+
+/// Returns the charts of several runs in the same plots. More runs than a reader can distinguish are not drawn.
+pub(super) fn overlay(mut runs: Vec<RunCourse>) -> Album {
+    let hidden = runs.len().saturating_sub(MAX_LINE_LOOKS);
+    runs.truncate(MAX_LINE_LOOKS);
+    let summaries: Vec<_> = runs.iter().map(|run| format!("{}: {}", run.name, run.summary)).collect();
+    let mut lines = vec![summaries.join("; ")];
+    if hidden > 0 {
+        lines.push(format!("the first {MAX_LINE_LOOKS} runs; {hidden} more are not drawn"));
+    }
+    let mut album = Album { title: "Several results".into(), lines, ..Album::default() };
+    let goodput = Axis::from_zero("goodput", Unit::BitsPerSecond, 0.0);
+    add(&mut album, &runs, "goodput", "Goodput over time", goodput, |run| &run.goodput);
+    let rtt = Axis::from_zero("RTT, largest of the streams", Unit::Seconds, 0.0);
+    add(&mut album, &runs, "rtt", "Round-trip time", rtt, |run| &run.rtt);
+    let window = Axis::from_zero("bytes, sum of the streams", Unit::Bytes, 0.0);
+    add(&mut album, &runs, "window", "Congestion window", window, |run| &run.congestion_window);
+    add_distribution(&mut album, &runs);
+    album
+}
+
+/// Adds a chart with a line for each run that has the figure.
+fn add(album: &mut Album, runs: &[RunCourse], stem: &str, name: &str, y: Axis, figure: fn(&RunCourse) -> &[Point]) {
+    let end = runs.iter().flat_map(figure).map(|point| point.x).filter(|x| x.is_finite()).fold(0.0, f64::max);
+    if end <= 0.0 {
+        return;
+    }
+    let mut panel = Panel::new(name, Axis::exact("time since the first byte", Unit::Seconds, 0.0, end), y);
+    panel.y.high = highest(runs.iter().flat_map(figure));
+    for (number, run) in runs.iter().enumerate().filter(|(_, run)| !figure(run).is_empty()) {
+        let look = line_look(number);
+        let shape = Shape::Line { points: figure(run).to_vec(), width: 2.0, dash: look.dash };
+        panel.series.push(Series { name: run.name.clone(), color: look.color, shape });
+    }
+    let words: Vec<_> = runs.iter().map(|run| format!("{}: {}.", run.name, run.summary)).collect();
+    album.push(stem, panel, words.join(" "));
+}
+
+fn add_distribution(album: &mut Album, runs: &[RunCourse]) {
+    let top = highest(runs.iter().flat_map(|run| &run.rtt));
+    if top <= 0.0 {
+        return;
+    }
+    let mut panel = distribution("Distribution of the round-trip time", "RTT", top);
+    for (number, run) in runs.iter().enumerate().filter(|(_, run)| !run.rtt.is_empty()) {
+        let look = line_look(number);
+        let rtts: Vec<f64> = run.rtt.iter().map(|point| point.y).collect();
+        let shape =
+            Shape::Line { points: cdf(&rtts), width: 2.0, dash: if number == 0 { Dash::Solid } else { look.dash } };
+        panel.series.push(Series { name: run.name.clone(), color: look.color, shape });
+    }
+    album.push("rtt-distribution", panel, "Samples of the RTT of each result.".into());
+}
