@@ -12,11 +12,11 @@ pub fn of_results(results: &[(String, StoredResult)]) -> Album {
     match results {
         [(_, StoredResult::Test(document))] => test::of_test(document),
         [(_, StoredResult::Tuning(document))] => test::of_tuning(document),
-        _ => overlay(results.iter().flat_map(courses).collect()),
+        _ => overlay(results.iter().flat_map(|(file, result)| courses(file, result)).collect()),
     }
 }
 
-fn courses((file, result): &(String, StoredResult)) -> Vec<RunCourse> {
+fn courses(file: &str, result: &StoredResult) -> Vec<RunCourse> {
     let file = file.rsplit('/').next().unwrap_or(file);
     let named = |count: usize, direction| match count {
         1 => file.to_owned(),

@@ -134,7 +134,8 @@ fn show_draws_several_results_in_one_chart() {
     succeeded(&output);
     assert!(stdout(&output).contains("goodput"), "{}", stdout(&output));
     let svg = texts(&svg);
-    for text in ["Goodput over time", ">test-healthy.json<", ">test-window.json<", &format!(">{name}<")] {
+    // The name of a result with two directions is followed by the direction.
+    for text in ["Goodput over time", ">test-healthy.json<", ">test-window.json<", &format!(">{name}")] {
         assert!(svg.contains(text), "{text} in {svg}");
     }
     let one = home.path().join("one.svg");
@@ -155,7 +156,7 @@ fn unusable_plot_path_is_an_error_before_the_test() {
         (path("file/a.png"), "Not a directory"),
         (path("file"), "File exists"),
     ] {
-        // Nobody listens at this address.
+        // No server listens at this address.
         let output = test("127.0.0.1:1", &["--insecure", "--plot", &plot]);
         assert_eq!(output.status.code(), Some(2), "{plot}: {}", stderr(&output));
         assert!(stderr(&output).contains("--plot") && stderr(&output).contains(says), "{plot}: {}", stderr(&output));
