@@ -489,7 +489,9 @@ fn plot_has_the_course_and_the_lateness() {
     let mut command = lfn();
     command.args(["emulate", "--no-calibration"]).args(FAST).arg("--plot").arg(&directory).arg("--report").arg(&report);
     let output = command.args(["--", "lfn", "test", "far", "--time", "800ms"]).output().unwrap();
-    assert!(stderr(&output).contains("pictures: 6 files in"), "{}", stderr(&output));
+    // Drops are a picture of their own, if there are any.
+    let said = stderr(&output);
+    assert!(said.contains("pictures: 6 files in") || said.contains("pictures: 8 files in"), "{said}");
     let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     assert_valid("lfn.emulate.2", &document);
     let course = document["course"].as_array().unwrap();

@@ -137,7 +137,7 @@ pub(super) const RULES: &[Rule] = &[
         source: EMULATED,
     },
     Rule {
-        loads: TESTS_AND_COPIES,
+        loads: TESTS,
         cause: Cause::Shaper,
         find: host_shaper::host_shaper,
         thresholds: &[
@@ -153,7 +153,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "tc-tbf(8), tc-stab(8): overlimits; measured with injected faults (bench/doctor)",
     },
     Rule {
-        loads: TESTS,
+        loads: TESTS_AND_COPIES,
         cause: Cause::Shaper,
         find: bucket::shaper,
         thresholds: &[

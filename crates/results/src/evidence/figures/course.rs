@@ -89,8 +89,10 @@ impl Course {
                 waits: None,
             };
             let resent = figures.retransmitted as f64 * f64::from(totals.mss);
+            // The ends of a copy have intervals of different lengths.
+            let is_placed = |sent: &&Interval| evidence.copy.is_some() || !has_paused(sent, interval);
             if resent <= MAX_RETRANSMITTED_OF_WAITS * interval.bytes as f64 && evidence.clock.is_some() {
-                figures.waits = at.and_then(|sent| waits(&totals, sent, receiver, interval, base));
+                figures.waits = at.filter(is_placed).and_then(|sent| waits(&totals, sent, receiver, interval, base));
             }
             before = totals;
             intervals.push(figures);
@@ -197,17 +199,21 @@ impl Totals {
     }
 }
 
+/// Returns true if one end took its samples later than the other: its process paused, and the rate between them is not
+/// constant.
+fn has_paused(sent: &Interval, received: &Interval) -> bool {
+    let (sent, received) = (length(sent).as_secs_f64(), length(received).as_secs_f64());
+    sent.max(received) > MAX_PAUSED_FACTOR * sent.min(received)
+}
+
 /// Returns the waits at the end of the sender's interval `sent`. The bytes between the sender and the receiver give the
 /// time of the data on its way, and the received bytes without acknowledgement give that of the acknowledgements.
 fn waits(totals: &Totals, sent: &Interval, receiver: &EndReport, interval: &Interval, base: Duration) -> Option<Waits> {
     let infos =
         receiver.streams.iter().map(|stream| sample(interval, stream.stream)?.tcp_info.as_ref()?.received_bytes);
     let received: u64 = infos.sum::<Option<u64>>()?;
-    let (seconds, sent_seconds) = (length(interval).as_secs_f64(), length(sent).as_secs_f64());
-    let per_second = interval.bytes as f64 / seconds.max(f64::MIN_POSITIVE);
-    // A process that pauses takes its samples late, and the rate between them is not constant.
-    let has_paused = seconds.max(sent_seconds) > MAX_PAUSED_FACTOR * seconds.min(sent_seconds);
-    if per_second <= 0.0 || has_paused {
+    let per_second = interval.bytes as f64 / length(interval).as_secs_f64().max(f64::MIN_POSITIVE);
+    if per_second <= 0.0 {
         return None;
     }
     // The two ends are sampled at slightly different times.
