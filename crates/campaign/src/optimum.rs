@@ -114,7 +114,7 @@ fn beyond(
             format!(
                 "; beyond it nothing is gained ({} {} {})",
                 phrases(&changed),
-                if changed.len() == 1 { "reaches" } else { "reach" },
+                verb(&changed),
                 BitRate(goodput.round() as u64)
             )
         }
