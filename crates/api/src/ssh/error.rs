@@ -136,7 +136,8 @@ impl SshExit {
             (Some(SSH_ERROR), last) => {
                 last.strip_prefix("ssh: ").map_or(format!("ssh: {last}"), |last| format!("ssh: {last}"))
             }
-            (_, "") => format!("'{remote}' exited on that host without announcing its port"),
+            // The files of the login shell can print errors too.
+            (Some(0), _) | (_, "") => format!("'{remote}' exited on that host without announcing its port"),
             (_, last) => format!("'{remote}' failed on that host: {last}"),
         };
         SshExit::new(format!("{host}: {what}"), hint)
@@ -222,6 +223,7 @@ mod tests {
         assert_failure(2, "lfn: unexpected argument '--stdio' found\nhint: x\n", "--stdio", "same version");
         assert_failure(1, "banner\nlfn: cannot listen on x\nhint: do y\n", "far: cannot listen on x", "do y");
         assert_failure(0, "", "exited on that host without announcing", "ssh -p 2222 far lfn --version");
+        assert_failure(0, "tool: cannot write x\n", "exited on that host without announcing", "lfn --version");
     }
 
     #[test]
