@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use lfn_base::figure::Figure;
-use lfn_base::path::{PathProfile, optional_seconds, seconds};
-use lfn_base::units::{BitRate, Ratio};
+use lfn_base::path::{PathProfile, seconds};
+use lfn_base::units::BitRate;
 use lfn_results::measure::TestLoad;
 use lfn_results::report::{CommandError, Origin};
 use serde::{Deserialize, Serialize};
 
 use crate::design::{Design, Part, Points};
+use crate::factor::{Factor, Level, Unit, Value};
 use crate::optimum::{Optimum, find_optimum};
-use crate::published::published_goodput;
+use crate::published::{PublishedRun, published_runs};
 use crate::run::SweepRun;
 use crate::schedule::{Goals, SweepEnd};
 use crate::summary::PointSummary;
@@ -26,12 +27,12 @@ pub struct SweepDocument {
     pub schema: SweepSchema,
     /// Origin of the result: the version, the time and the command.
     pub origin: Origin,
-    /// Seed of the random order.
-    pub seed: u64,
+    /// Seed of the random order; null if `--dry-run` has none.
+    pub seed: Option<u64>,
     /// Load of each test, except where a factor sets the count.
     pub load: TestLoad,
     /// Goals that end the sweep.
-    pub goals: SweepGoals,
+    pub goals: Goals,
     /// Figures of the path from the client to the server; null if the capacity is unknown.
     pub path: Option<PathProfile>,
     /// Figures of the path from the server to the client; null if the capacity is unknown.
@@ -57,19 +58,6 @@ pub struct SweepDocument {
     pub error: Option<CommandError>,
 }
 
-/// Goals that end a sweep.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
-pub struct SweepGoals {
-    /// A point ends when half its 95 % interval is within this share of its mean; null for no such end.
-    pub until: Option<Ratio>,
-    /// Maximum runs of each point.
-    pub repeat: u32,
-    /// Maximum time of the sweep; null for no maximum.
-    #[serde(rename = "budget_seconds", with = "optional_seconds")]
-    pub budget: Option<Duration>,
-}
-
 /// A part of a sweep: its grid, its points and its optimum.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
@@ -79,19 +67,21 @@ pub struct SweepPart {
     pub grid: Part,
     /// Points of the grid. The last factor varies fastest.
     pub points: Vec<usize>,
-    /// Published figures of points.
+    /// Published runs of the part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub published: Vec<PublishedPoint>,
+    pub published: Vec<PublishedFigure>,
     /// Optimum of the measured points; null without a measured point.
     pub optimum: Option<Optimum>,
 }
 
-/// Published goodput of a point.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// Published goodput of one setting.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
-pub struct PublishedPoint {
-    /// Number of the point.
-    pub point: usize,
+pub struct PublishedFigure {
+    /// Settings of the published run, as far as the part varies them.
+    pub levels: Vec<Level>,
+    /// Number of the point with these settings; null if the sweep has no such point.
+    pub point: Option<usize>,
     /// Goodput in the report.
     #[serde(rename = "goodput_bits_per_second")]
     pub goodput: BitRate,
@@ -152,11 +142,18 @@ pub enum SweepEvent {
     Retry {
         /// Number of the point.
         point: usize,
-        /// Event, object and value of the error.
+        /// Text of the error.
         error: String,
-        /// Time until the next run; 0 if the point is given up.
+        /// Time until the next run.
         #[serde(rename = "wait_seconds", with = "seconds")]
         wait: Duration,
+    },
+    /// A run failed, and no more runs of its point start.
+    GiveUp {
+        /// Number of the point.
+        point: usize,
+        /// Text of the error.
+        error: String,
     },
     /// The sweep has ended.
     End {
@@ -165,18 +162,17 @@ pub enum SweepEvent {
     },
 }
 
-impl From<Goals> for SweepGoals {
-    fn from(goals: Goals) -> Self {
-        SweepGoals { until: goals.until, repeat: goals.repeat, budget: goals.budget }
-    }
-}
-
 /// Returns the parts with their points, their published figures and their optimum.
 pub fn summarize_parts(design: &Design, points: &Points, summaries: &[PointSummary]) -> Vec<SweepPart> {
     let summarize = |(grid, numbers): (&Part, &Vec<usize>)| {
         let own: Vec<&PointSummary> = numbers.iter().filter_map(|point| summaries.get(*point)).collect();
-        let published = numbers.iter().filter_map(|&point| {
-            Some(PublishedPoint { point, goodput: published_goodput(&grid.name, &points.levels[point])? })
+        let with_levels = |run: &PublishedRun| {
+            numbers.iter().copied().find(|point| run.levels.iter().all(|level| points.levels[*point].contains(level)))
+        };
+        let published = published_runs().into_iter().filter(|run| run.part == grid.name).map(|run| PublishedFigure {
+            point: with_levels(&run),
+            goodput: run.goodput,
+            levels: run.levels,
         });
         SweepPart {
             grid: grid.clone(),
@@ -191,7 +187,7 @@ pub fn summarize_parts(design: &Design, points: &Points, summaries: &[PointSumma
 impl SweepDocument {
     /// Returns the table of the points as CSV (RFC 4180): one row for each point.
     pub fn csv(&self) -> String {
-        let factors: Vec<_> = crate::factor::Factor::ALL
+        let factors: Vec<_> = Factor::ALL
             .into_iter()
             .filter(|factor| self.points.iter().any(|p| p.levels.iter().any(|level| level.factor == *factor)))
             .collect();
@@ -206,8 +202,14 @@ impl SweepDocument {
             "differs",
             "finding",
             "limit",
+            "error",
         ];
-        let names = factors.iter().map(|factor| factor.name().replace('-', "_"));
+        let unit = |factor: &Factor| match factor.unit() {
+            Unit::Bytes => "_bytes",
+            Unit::Rate => "_bits_per_second",
+            Unit::Number | Unit::Name => "",
+        };
+        let names = factors.iter().map(|factor| factor.name().replace('-', "_") + unit(factor));
         let head: Vec<String> =
             ["point".to_owned()].into_iter().chain(names).chain(figures.map(str::to_owned)).collect();
         let mut table = head.join(",") + "\r\n";
@@ -215,8 +217,8 @@ impl SweepDocument {
             let value = |factor| {
                 let level = point.levels.iter().find(|level| level.factor == factor)?;
                 Some(match &level.value {
-                    crate::factor::Value::Number(number) => number.to_string(),
-                    crate::factor::Value::Name(name) => field(name),
+                    Value::Number(number) => number.to_string(),
+                    Value::Name(name) => field(name),
                 })
             };
             let rate = |rate: Option<BitRate>| rate.map(|rate| rate.0.to_string()).unwrap_or_default();
@@ -234,6 +236,7 @@ impl SweepDocument {
                     point.differs.to_string(),
                     field(point.finding.as_ref().map(|finding| finding.name.as_str()).unwrap_or_default()),
                     field(point.limit.as_deref().unwrap_or_default()),
+                    field(point.error.as_deref().unwrap_or_default()),
                 ]);
             table += &(cells.collect::<Vec<_>>().join(",") + "\r\n");
         }

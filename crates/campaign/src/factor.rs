@@ -156,6 +156,7 @@ impl Factor {
     pub fn show(self, value: &Value) -> String {
         match (self.unit(), value) {
             (_, Value::Name(name)) => name.clone(),
+            (_, Value::Number(bytes)) if self == Factor::Mss => format!("{bytes} B"),
             (Unit::Bytes, Value::Number(bytes)) => Bytes(*bytes).to_string(),
             (Unit::Rate, Value::Number(rate)) => BitRate(*rate).to_string(),
             (_, Value::Number(number)) => number.to_string(),
@@ -166,10 +167,18 @@ impl Factor {
 impl Level {
     /// Returns the level in words, for a sentence: `9.1 MB`, `scale 8`, `4 streams`.
     pub fn phrase(&self) -> String {
-        let value = match (self.factor.unit(), &self.value) {
-            (Unit::Bytes, Value::Number(bytes)) => short_bytes(*bytes),
-            _ => self.factor.show(&self.value),
-        };
+        match (self.factor.unit(), &self.value) {
+            (Unit::Bytes, Value::Number(bytes)) if self.factor != Factor::Mss => self.phrase_of(short_bytes(*bytes)),
+            _ => self.exact_phrase(),
+        }
+    }
+
+    /// Returns the level in words with four digits: `9.096 MB`.
+    pub fn exact_phrase(&self) -> String {
+        self.phrase_of(self.factor.show(&self.value))
+    }
+
+    fn phrase_of(&self, value: String) -> String {
         match self.factor {
             Factor::Window | Factor::Congestion | Factor::Direction => value,
             Factor::FarWindow => format!("far window {value}"),
@@ -201,8 +210,12 @@ fn short_bytes(bytes: u64) -> String {
 
 /// Returns the levels of a point in words: `9.1 MB and scale 8`.
 pub fn phrases(levels: &[Level]) -> String {
-    let words: Vec<String> = levels.iter().map(Level::phrase).collect();
-    match words.as_slice() {
+    enumerate(&levels.iter().map(Level::phrase).collect::<Vec<_>>())
+}
+
+/// Joins words with commas and "and".
+pub(crate) fn enumerate(words: &[String]) -> String {
+    match words {
         [] => String::new(),
         [one] => one.clone(),
         [rest @ .., last] => format!("{} and {last}", rest.join(", ")),

@@ -1,14 +1,16 @@
 //! The optimum of a part, and its plateau: the points that reach as much.
 //!
 //! A point is on the plateau if its goodput and that of the best point differ by at most [`PLATEAU_SHARE`], or by at most
-//! [`MAX_NOISE_SHARE`] if their intervals overlap. Wide intervals alone do not widen the plateau. The optimum is the point of the plateau with the smallest values: more of a setting gains nothing.
+//! [`MAX_NOISE_SHARE`] if their intervals overlap. Wide intervals alone do not widen the plateau. A short test can measure
+//! more than the path carries; the excess does not count. The optimum is the point of the plateau with the smallest
+//! values: more of a setting gains nothing.
 
 use lfn_base::tcp_model::GoodputLimit;
 use lfn_base::units::BitRate;
 use serde::{Deserialize, Serialize};
 
 use crate::design::Part;
-use crate::factor::{Factor, Level, Unit, Value, phrases};
+use crate::factor::{Factor, Level, Unit, Value, enumerate};
 use crate::summary::PointSummary;
 
 /// Maximum difference between a point of the plateau and the best point, as a share of the best goodput.
@@ -34,24 +36,26 @@ pub struct Optimum {
 
 /// Returns the optimum of the measured points of a part; `None` without a measured point.
 pub fn find_optimum(part: &Part, points: &[&PointSummary]) -> Option<Optimum> {
+    let of_the_path = points.iter().filter(|point| point.predicted_limit == Some(GoodputLimit::Capacity));
+    let ceiling = of_the_path.filter_map(|point| point.predicted).max().map_or(f64::INFINITY, BitRate::as_f64);
     let measured: Vec<(&PointSummary, f64)> =
-        points.iter().filter_map(|point| Some((*point, point.goodput?.as_f64()))).collect();
-    let (best, most) = measured.iter().max_by(|a, b| a.1.total_cmp(&b.1)).copied()?;
+        points.iter().filter_map(|point| Some((*point, point.goodput?.as_f64().min(ceiling)))).collect();
+    let (best, max) = measured.iter().max_by(|a, b| a.1.total_cmp(&b.1)).copied()?;
     let margin = |point: &PointSummary| point.half_width.map_or(0.0, |half| half.get());
-    let is_level = |point: &PointSummary, goodput: f64| {
-        let overlaps = goodput + margin(point) >= most - margin(best);
+    let is_on_plateau = |point: &PointSummary, goodput: f64| {
+        let overlaps = goodput + margin(point) >= max - margin(best);
         let share = if overlaps { MAX_NOISE_SHARE } else { PLATEAU_SHARE };
-        goodput >= most * (1.0 - share)
+        goodput >= max * (1.0 - share)
     };
     let plateau: Vec<(&PointSummary, f64)> =
-        measured.iter().copied().filter(|(point, goodput)| is_level(point, *goodput)).collect();
+        measured.iter().copied().filter(|(point, goodput)| is_on_plateau(point, *goodput)).collect();
     let cost = |point: &PointSummary| ranks(part, point).into_iter().sum::<usize>();
     let (chosen, goodput) = plateau.iter().min_by(|a, b| cost(a.0).cmp(&cost(b.0)).then(b.1.total_cmp(&a.1)))?;
     let varied = part.varied();
     let named: Vec<Level> = named_levels(part, &varied, chosen);
     let goodput = BitRate(goodput.round() as u64);
     let sentence =
-        format!("{} {} {goodput}{}", phrases(&named), verb(&named), beyond(part, chosen, &plateau, &measured));
+        format!("{} {} {goodput}{}", words(part, &named), verb(&named), beyond(part, chosen, &plateau, &measured));
     Some(Optimum {
         point: chosen.point,
         goodput,
@@ -72,8 +76,23 @@ fn named_levels(part: &Part, varied: &[Factor], point: &PointSummary) -> Vec<Lev
 }
 
 fn verb(levels: &[Level]) -> &'static str {
-    let singular = matches!(levels, [one] if one.factor.unit() != Unit::Number || one.phrase().starts_with("1 ") || one.factor == Factor::WindowScale);
-    if singular { "reaches" } else { "reach" }
+    let is_one = |level: &Level| match level.factor {
+        Factor::Record => false,
+        Factor::Count | Factor::Streams => level.value == Value::Number(1),
+        _ => true,
+    };
+    if matches!(levels, [level] if is_one(level)) { "reaches" } else { "reach" }
+}
+
+/// Returns levels in words. A value has all its digits if another value of its factor reads the same without them.
+fn words(part: &Part, levels: &[Level]) -> String {
+    let phrase = |level: &Level| {
+        let given = part.factors.iter().find(|given| given.factor == level.factor);
+        let others = given.into_iter().flat_map(|given| &given.values).filter(|value| **value != level.value);
+        let mut others = others.map(|value| Level { factor: level.factor, value: value.clone() }.phrase());
+        if others.any(|other| other == level.phrase()) { level.exact_phrase() } else { level.phrase() }
+    };
+    enumerate(&levels.iter().map(phrase).collect::<Vec<_>>())
 }
 
 /// Returns the end of the sentence: the points with larger values.
@@ -89,7 +108,7 @@ fn beyond(
         ranks != own && ranks.iter().zip(&own).all(|(rank, own)| rank >= own)
     };
     let larger: Vec<_> = measured.iter().filter(|(point, _)| is_larger(point)).collect();
-    let is_on_plateau = |point: &PointSummary| plateau.iter().any(|(level, _)| level.point == point.point);
+    let is_on_plateau = |point: &PointSummary| plateau.iter().any(|(other, _)| other.point == point.point);
     let has_order = part.varied().iter().any(|factor| factor.unit() != Unit::Name);
     if !has_order {
         return match plateau.len() {
@@ -98,14 +117,18 @@ fn beyond(
             more => format!("; {} other points reach as much", more - 1),
         };
     }
-    if larger.is_empty() && needs_no_larger_scale(part, chosen) {
+    if larger.is_empty() && part.varied() == [Factor::WindowScale] && scale_fits_window(chosen) {
         return "; the window needs no larger scale".to_owned();
     }
-    if larger.is_empty() && chosen.predicted_limit == Some(GoodputLimit::Capacity) {
+    // More records have a smaller share of the start-up.
+    let is_full = chosen.predicted_limit == Some(GoodputLimit::Capacity) && !part.varied().contains(&Factor::Count);
+    if larger.is_empty() && is_full {
         return "; the path carries no more".to_owned();
     }
-    if larger.is_empty() {
-        return "; this is the end of the range, and larger values may gain more".to_owned();
+    let ends = ends_of_ranges(part, chosen, measured);
+    if !is_full && !ends.is_empty() {
+        let of = if part.varied().len() > 1 { format!(" of {}", ends.join(" and ")) } else { String::new() };
+        return format!("; this is the end of the range{of}, and larger values may gain more");
     }
     match larger.iter().filter(|(point, _)| !is_on_plateau(point)).min_by(|a, b| a.1.total_cmp(&b.1)) {
         Some((worst, goodput)) => {
@@ -113,7 +136,7 @@ fn beyond(
                 worst.levels.iter().filter(|level| !chosen.levels.contains(level)).cloned().collect();
             format!(
                 "; beyond it nothing is gained ({} {} {})",
-                phrases(&changed),
+                words(part, &changed),
                 verb(&changed),
                 BitRate(goodput.round() as u64)
             )
@@ -122,15 +145,27 @@ fn beyond(
     }
 }
 
-/// Reports whether only the scale varies, and its window fits: a larger scale announces the same window.
-fn needs_no_larger_scale(part: &Part, point: &PointSummary) -> bool {
+/// Returns the factors that have an order and no measured point with a larger value.
+fn ends_of_ranges(part: &Part, chosen: &PointSummary, measured: &[(&PointSummary, f64)]) -> Vec<&'static str> {
+    let value = |point: &PointSummary, factor: Factor| {
+        point.levels.iter().find(|level| level.factor == factor).map(|level| level.value.clone())
+    };
+    let is_end = |factor: &Factor| {
+        let own = value(chosen, *factor);
+        let is_needless = *factor == Factor::WindowScale && scale_fits_window(chosen);
+        factor.unit() != Unit::Name && !is_needless && measured.iter().all(|(point, _)| value(point, *factor) <= own)
+    };
+    part.varied().into_iter().filter(is_end).map(Factor::name).collect()
+}
+
+/// Reports whether the scale of a point fits its window: a larger scale announces the same window.
+fn scale_fits_window(point: &PointSummary) -> bool {
     let number = |factor: Factor| {
         let level = point.levels.iter().find(|level| level.factor == factor)?;
         if let Value::Number(number) = level.value { Some(number) } else { None }
     };
     let window = number(Factor::Window).or(number(Factor::FarWindow));
-    let fits = number(Factor::WindowScale).zip(window).is_some_and(|(scale, window)| window <= 65_535 << scale.min(14));
-    fits && part.varied() == [Factor::WindowScale]
+    number(Factor::WindowScale).zip(window).is_some_and(|(scale, window)| window <= 65_535 << scale.min(14))
 }
 
 /// Returns the rank of each level among the values of its factor. Names have no order.
@@ -168,7 +203,7 @@ mod tests {
             .levels
             .iter()
             .enumerate()
-            .map(|(point, levels)| PointSummary::new(point, levels, &planned, &runs))
+            .map(|(point, levels)| PointSummary::new(point, levels, &planned, &[&runs[point]]))
             .collect();
         find_optimum(&design.parts[0], &summaries.iter().collect::<Vec<_>>()).unwrap()
     }
@@ -193,6 +228,37 @@ mod tests {
         let found = optimum(&[(Factor::Streams, "1,2,4")], &[10, 20, 40]);
         let text = "4 streams reach 40 Mb/s; this is the end of the range, and larger values may gain more";
         assert_eq!(found.sentence, text);
+    }
+
+    #[test]
+    fn the_end_of_one_range_is_named() {
+        let found = optimum(&[(Factor::Window, "50kB,100kB"), (Factor::Mss, "536,1448")], &[10, 10, 20, 20]);
+        let text = "100 kB and MSS 536 B reach 20 Mb/s; this is the end of the range of window, and larger values may \
+                    gain more";
+        assert_eq!(found.sentence, text);
+    }
+
+    #[test]
+    fn values_that_read_alike_have_all_their_digits() {
+        let found = optimum(&[(Factor::Window, "9001,9010,9500")], &[90, 70, 60]);
+        assert_eq!(found.sentence, "9.001 kB reaches 90 Mb/s; beyond it nothing is gained (9.5 kB reaches 60 Mb/s)");
+    }
+
+    #[test]
+    fn more_than_the_path_carries_does_not_count() {
+        let levels = |scale| vec![Level { factor: Factor::WindowScale, value: Value::Number(scale) }];
+        let planned = PlannedPoint {
+            predicted: Some(BitRate(47_800_000)),
+            limit: Some(GoodputLimit::Capacity),
+            ..PlannedPoint::default()
+        };
+        let point = |at: usize, rate| PointSummary::new(at, &levels(2 + at as u64), &planned, &[&run(at, rate)]);
+        let points = [point(0, 47_700_000), point(1, 53_100_000)];
+        let values = vec![Value::Number(2), Value::Number(3)];
+        let factors = vec![FactorValues { factor: Factor::WindowScale, values }];
+        let part = Part { name: String::new(), factors };
+        let found = find_optimum(&part, &points.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!((found.point, found.goodput), (0, BitRate(47_700_000)));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use lfn_base::path::optional_seconds;
 use lfn_base::units::Ratio;
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +22,16 @@ pub const MIN_RUNS: u32 = 3;
 pub const MAX_FAILURES: u32 = 3;
 
 /// Goals that end a sweep.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), schemars(rename = "SweepGoals"))]
 pub struct Goals {
-    /// A point ends when half its 95 % interval is within this share of the mean.
+    /// A point ends when half its 95 % interval is within this share of its mean; null for no such end.
     pub until: Option<Ratio>,
-    /// Maximum runs of a point.
+    /// Maximum runs of each point.
     pub repeat: u32,
-    /// Maximum time of the sweep.
+    /// Maximum time of the sweep; null for no maximum.
+    #[serde(rename = "budget_seconds", with = "optional_seconds")]
     pub budget: Option<Duration>,
 }
 
@@ -72,6 +76,15 @@ pub struct BudgetTooShort {
     pub needed: Duration,
 }
 
+/// Runs that a sweep still has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemainingRuns {
+    /// Expected number of runs.
+    pub runs: u32,
+    /// Expected time of these runs.
+    pub time: Duration,
+}
+
 /// Failed runs of a point since its last finished run.
 #[derive(Debug, Clone, Copy, Default)]
 struct Failures {
@@ -81,42 +94,59 @@ struct Failures {
     runs: usize,
 }
 
+/// State of a point.
+#[derive(Debug, Clone, Default)]
+struct PointState {
+    /// Expected time of a run before a run is measured; `None` if unknown.
+    planned: Option<Duration>,
+    /// Places of the finished runs in the list of all runs.
+    runs: Vec<usize>,
+    /// Time of these runs.
+    time: Duration,
+    /// The interval is narrow enough.
+    is_precise: bool,
+    /// Expected number of all runs.
+    expected_runs: u32,
+    failures: Failures,
+    is_given_up: bool,
+}
+
 /// Runs and order of a sweep.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     seed: u64,
     goals: Goals,
-    /// Expected time of one run of each point before a run is measured; `None` if unknown.
-    planned: Vec<Option<Duration>>,
+    points: Vec<PointState>,
     runs: Vec<SweepRun>,
-    failures: Vec<Failures>,
-    given_up: Vec<bool>,
+    /// Time of all finished runs.
+    spent: Duration,
     block: u32,
     queue: VecDeque<usize>,
 }
 
 impl Schedule {
-    /// Creates a schedule with the runs of an earlier part of the sweep.
+    /// Creates a schedule with the runs of an earlier part of the sweep. `planned` has the expected time of one run of each
+    /// point.
     pub fn new(seed: u64, goals: Goals, planned: Vec<Option<Duration>>, runs: Vec<SweepRun>) -> Self {
-        let points = planned.len();
-        Schedule {
-            seed,
-            goals,
-            planned,
-            runs,
-            failures: vec![Failures::default(); points],
-            given_up: vec![false; points],
-            block: 0,
-            queue: VecDeque::new(),
+        let points = planned.into_iter().map(|planned| PointState { planned, ..PointState::default() }).collect();
+        let (block, queue, spent) = (0, VecDeque::new(), Duration::ZERO);
+        let mut schedule = Schedule { seed, goals, points, runs: Vec::new(), spent, block, queue };
+        for point in 0..schedule.points.len() {
+            schedule.estimate(point);
         }
+        runs.into_iter().for_each(|run| schedule.add(run));
+        schedule
     }
 
     /// Refuses a budget that is too short for one run of each point that has none. A point whose time is unknown counts
-    /// as zero.
+    /// as zero. A sweep with a run of each point needs no more time.
     pub fn check_budget(&self) -> Result<(), BudgetTooShort> {
-        let missing = (0..self.planned.len()).filter(|point| self.count(*point) == 0);
-        let needed = missing.map(|point| self.planned[point].unwrap_or_default());
-        let needed = needed.fold(self.spent(), Duration::saturating_add);
+        let missing: Vec<&PointState> = self.points.iter().filter(|point| point.runs.is_empty()).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let needed = missing.into_iter().map(|point| point.planned.unwrap_or_default());
+        let needed = needed.fold(self.spent, Duration::saturating_add);
         match self.goals.budget {
             Some(budget) if needed > budget => Err(BudgetTooShort { needed }),
             _ => Ok(()),
@@ -135,7 +165,7 @@ impl Schedule {
             return Next::End(self.finished());
         }
         let Some(&point) = self.queue.front() else { return Next::End(self.finished()) };
-        let expected = self.expected_time(point).unwrap_or_default();
+        let expected = self.points[point].expected_time().unwrap_or_default();
         if self.goals.budget.is_some_and(|budget| spent.saturating_add(expected) > budget) {
             return Next::End(SweepEnd::Budget);
         }
@@ -144,38 +174,45 @@ impl Schedule {
 
     /// Adds a finished run.
     pub fn add(&mut self, run: SweepRun) {
-        self.remove_from_queue(run.point);
-        if let Some(failures) = self.failures.get_mut(run.point) {
-            *failures = Failures::default();
-        }
+        let (place, point, time) = (self.runs.len(), run.point, run.time);
+        self.spent = self.spent.saturating_add(time);
         self.runs.push(run);
+        let Some(state) = self.points.get_mut(point) else { return };
+        state.runs.push(place);
+        state.time = state.time.saturating_add(time);
+        state.failures = Failures::default();
+        self.estimate(point);
+        self.remove_from_queue(point);
     }
 
-    /// Moves a point with a failed run to the end of its block, or to the next block if it is the last one.
-    pub fn postpone(&mut self, point: usize) {
+    /// Moves a point with a failed run to the end of its block, or to the next block if it is the last one. Returns true
+    /// if the point is given up instead.
+    pub fn postpone(&mut self, point: usize) -> bool {
         self.remove_from_queue(point);
         if !self.queue.is_empty() {
             self.queue.push_back(point);
         }
         // A server that is away fails every point. Only a point that fails while others have results is given up.
-        let failures = &mut self.failures[point];
+        let failures = &mut self.points[point].failures;
         if failures.count == 0 || self.runs.len() > failures.runs {
             *failures = Failures { count: failures.count + 1, runs: self.runs.len() };
         }
-        if failures.count >= MAX_FAILURES {
+        let is_given_up = failures.count >= MAX_FAILURES;
+        if is_given_up {
             self.give_up(point);
         }
+        is_given_up
     }
 
     /// Starts no more runs of a point.
     pub fn give_up(&mut self, point: usize) {
-        self.given_up[point] = true;
+        self.points[point].is_given_up = true;
         self.remove_from_queue(point);
     }
 
     /// Reports whether no more runs of a point start because of failures.
     pub fn is_given_up(&self, point: usize) -> bool {
-        self.given_up[point]
+        self.points[point].is_given_up
     }
 
     /// Returns all finished runs.
@@ -183,86 +220,99 @@ impl Schedule {
         &self.runs
     }
 
-    /// Returns the time of all finished runs.
-    pub fn spent(&self) -> Duration {
-        self.runs.iter().map(|run| run.time).fold(Duration::ZERO, Duration::saturating_add)
+    /// Returns the finished runs of a point.
+    pub fn runs_of(&self, point: usize) -> Vec<&SweepRun> {
+        self.points[point].runs.iter().map(|place| &self.runs[*place]).collect()
     }
 
-    /// Returns the expected time of one run of a point: the mean of its runs, else the planned time.
-    pub fn expected_time(&self, point: usize) -> Option<Duration> {
-        let times: Vec<Duration> = self.runs.iter().filter(|run| run.point == point).map(|run| run.time).collect();
-        let count = u32::try_from(times.len()).ok().filter(|count| *count > 0);
-        match count {
-            Some(count) => Some(times.into_iter().fold(Duration::ZERO, Duration::saturating_add) / count),
-            None => self.planned[point],
-        }
+    /// Returns the time of all finished runs.
+    pub fn spent(&self) -> Duration {
+        self.spent
     }
 
     /// Returns the expected number of further runs, and their time; at most the rest of the budget after `spent`.
-    pub fn remaining(&self, spent: Duration) -> (u32, Duration) {
-        let mut total = (0u32, Duration::ZERO);
-        for point in (0..self.planned.len()).filter(|point| self.is_active(*point)) {
-            let more = self.expected_runs(point).saturating_sub(self.count(point));
-            let time = self.expected_time(point).unwrap_or_default();
-            total = (total.0.saturating_add(more), total.1.saturating_add(time.saturating_mul(more)));
+    pub fn remaining(&self, spent: Duration) -> RemainingRuns {
+        let mut all = RemainingRuns { runs: 0, time: Duration::ZERO };
+        for point in (0..self.points.len()).filter(|point| self.is_active(*point)) {
+            let point = &self.points[point];
+            let more = point.expected_runs.saturating_sub(point.count());
+            let time = point.expected_time().unwrap_or_default();
+            all.runs = all.runs.saturating_add(more);
+            all.time = all.time.saturating_add(time.saturating_mul(more));
         }
-        match self.goals.budget {
-            Some(budget) => (total.0, total.1.min(budget.saturating_sub(spent))),
-            None => total,
+        let left = self.goals.budget.map_or(Duration::MAX, |budget| budget.saturating_sub(spent));
+        if all.time <= left {
+            return all;
         }
+        // The runs have about the same length.
+        let share = left.as_secs_f64() / all.time.as_secs_f64();
+        RemainingRuns { runs: (f64::from(all.runs) * share) as u32, time: left }
     }
 
-    /// Returns the expected number of all runs of a point.
-    fn expected_runs(&self, point: usize) -> u32 {
-        let Some(until) = self.goals.until else { return self.goals.repeat };
-        let known = mean_goodput(self.runs.iter().filter(|run| run.point == point));
-        let count = self.count(point);
-        let needed = match known.and_then(|known| Some(known.half_width? / known.mean.max(1.0))) {
-            // The width falls with the square root of the number of runs.
-            Some(share) if count >= 2 => (f64::from(count) * (share / until.get().max(1e-6)).powi(2)).ceil() as u32,
-            _ => MIN_RUNS,
-        };
-        needed.clamp(MIN_RUNS, self.goals.repeat.max(MIN_RUNS)).min(self.goals.repeat)
-    }
-
-    fn count(&self, point: usize) -> u32 {
-        self.runs.iter().filter(|run| run.point == point).count() as u32
+    /// Computes whether a point is precise, and the expected number of its runs.
+    fn estimate(&mut self, point: usize) {
+        let count = self.points[point].count();
+        let (mut is_precise, mut expected_runs) = (false, self.goals.repeat);
+        if let Some(until) = self.goals.until {
+            let known = mean_goodput(self.runs_of(point).into_iter());
+            let share = known.and_then(|known| Some(known.half_width? / known.mean.max(1.0)));
+            is_precise = count >= MIN_RUNS && share.is_some_and(|share| share <= until.get());
+            let needed = match share {
+                // The width falls with the square root of the number of runs.
+                Some(share) if count >= 2 => (f64::from(count) * (share / until.get().max(1e-6)).powi(2)).ceil() as u32,
+                _ => MIN_RUNS,
+            };
+            expected_runs = needed.clamp(MIN_RUNS, self.goals.repeat.max(MIN_RUNS)).min(self.goals.repeat);
+        }
+        let state = &mut self.points[point];
+        state.is_precise = is_precise;
+        state.expected_runs = expected_runs;
     }
 
     fn is_active(&self, point: usize) -> bool {
-        !self.given_up[point] && self.count(point) < self.goals.repeat && !self.is_precise(point)
-    }
-
-    /// Reports whether the interval of a point is narrow enough.
-    fn is_precise(&self, point: usize) -> bool {
-        let Some(until) = self.goals.until.filter(|_| self.count(point) >= MIN_RUNS) else { return false };
-        let known = mean_goodput(self.runs.iter().filter(|run| run.point == point));
-        known.is_some_and(|known| known.half_width.is_some_and(|half| half <= until.get() * known.mean))
+        let point = &self.points[point];
+        !point.is_given_up && point.count() < self.goals.repeat && !point.is_precise
     }
 
     /// Fills the queue with the points that lack a run in the first incomplete block. Returns false if no point is active.
     fn fill_block(&mut self) -> bool {
-        let active: Vec<bool> = (0..self.planned.len()).map(|point| self.is_active(point)).collect();
-        let fewest = |of: &dyn Fn(usize) -> bool| {
-            (0..active.len()).filter(|point| active[*point] && of(*point)).map(|point| self.count(point)).min()
+        let active: Vec<usize> = (0..self.points.len()).filter(|point| self.is_active(*point)).collect();
+        let fewest = |of: &dyn Fn(&PointState) -> bool| {
+            let points = active.iter().map(|point| &self.points[*point]);
+            points.filter(|point| of(point)).map(PointState::count).min()
         };
         // The other points do not wait for a point with failed runs.
-        let works = |point: usize| self.failures[point].count == 0;
+        let works = |point: &PointState| point.failures.count == 0;
         let Some(block) = fewest(&works).or_else(|| fewest(&|_| true)) else { return false };
         self.block = block;
-        let order = block_order(active.len(), self.seed, block);
-        self.queue = order.into_iter().filter(|point| active[*point] && self.count(*point) <= block).collect();
+        let order = block_order(self.points.len(), self.seed, block);
+        let lacks_run = |point: &usize| self.is_active(*point) && self.points[*point].count() <= block;
+        self.queue = order.into_iter().filter(lacks_run).collect();
         true
     }
 
     fn finished(&self) -> SweepEnd {
-        let is_done = |point: usize| self.given_up[point] || self.is_precise(point);
-        let all = (0..self.planned.len()).all(is_done);
+        let all = self.points.iter().all(|point| point.is_given_up || point.is_precise);
         if self.goals.until.is_some() && all { SweepEnd::Precise } else { SweepEnd::Repeated }
     }
 
     fn remove_from_queue(&mut self, point: usize) {
-        self.queue.retain(|queued| *queued != point);
+        if self.queue.front() == Some(&point) {
+            self.queue.pop_front();
+        } else {
+            self.queue.retain(|queued| *queued != point);
+        }
+    }
+}
+
+impl PointState {
+    fn count(&self) -> u32 {
+        u32::try_from(self.runs.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the expected time of one run: the mean of the finished runs, else the planned time.
+    fn expected_time(&self) -> Option<Duration> {
+        self.time.checked_div(self.count()).or(self.planned)
     }
 }
 
@@ -309,7 +359,7 @@ pub(crate) mod tests {
             match schedule.next(schedule.spent()) {
                 Next::Run { point, block } => {
                     order.push((point, block));
-                    let count = schedule.count(point);
+                    let count = schedule.points[point].count();
                     schedule.add(SweepRun { block, ..run(point, goodput(point, count)) });
                 }
                 Next::End(end) => return (order, end),
@@ -337,8 +387,8 @@ pub(crate) mod tests {
         let noisy = |point, count: u32| if point == 0 { 100 } else { 100 + 40 * u64::from(count % 2) };
         let mut sweep = schedule(2, until);
         let (order, end) = play(&mut sweep, noisy);
-        assert_eq!(sweep.count(0), MIN_RUNS);
-        assert_eq!((sweep.count(1), order.len()), (20, 23));
+        assert_eq!(sweep.points[0].count(), MIN_RUNS);
+        assert_eq!((sweep.points[1].count(), order.len()), (20, 23));
         assert_eq!(end, SweepEnd::Repeated);
         let (_, end) = play(&mut schedule(2, until), |_, _| 100);
         assert_eq!(end, SweepEnd::Precise);
@@ -352,6 +402,13 @@ pub(crate) mod tests {
         let short = schedule(3, budget(2)).check_budget().unwrap_err();
         assert_eq!(short.needed, Duration::from_secs(3));
         assert!(schedule(3, budget(3)).check_budget().is_ok());
+        let limited = schedule(4, budget(6)).remaining(Duration::from_secs(1));
+        assert_eq!(limited, RemainingRuns { runs: 5, time: Duration::from_secs(5) });
+        // A smaller budget ends a sweep whose points all have a run, without an error.
+        let runs = vec![run(0, 100), run(1, 100)];
+        let mut done = Schedule::new(1, budget(1), vec![Some(Duration::from_secs(1)); 2], runs);
+        assert!(done.check_budget().is_ok());
+        assert_eq!(done.next(done.spent()), Next::End(SweepEnd::Budget));
     }
 
     #[test]
@@ -391,10 +448,11 @@ pub(crate) mod tests {
     #[test]
     fn remaining_time_shrinks_to_zero() {
         let mut sweep = schedule(2, goals(2));
-        assert_eq!(sweep.remaining(Duration::ZERO), (4, Duration::from_secs(4)));
+        let seconds = |runs| RemainingRuns { runs, time: Duration::from_secs(runs.into()) };
+        assert_eq!(sweep.remaining(Duration::ZERO), seconds(4));
         sweep.add(run(0, 100));
-        assert_eq!(sweep.remaining(Duration::ZERO), (3, Duration::from_secs(3)));
+        assert_eq!(sweep.remaining(Duration::ZERO), seconds(3));
         play(&mut sweep, |_, _| 100);
-        assert_eq!(sweep.remaining(Duration::ZERO), (0, Duration::ZERO));
+        assert_eq!(sweep.remaining(Duration::ZERO), seconds(0));
     }
 }

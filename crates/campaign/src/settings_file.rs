@@ -203,7 +203,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_ends_in_settings_or_an_error(text in "[a-z0-9\\[\\]=\",.:x+ \n-]{0,100}") {
-            let _ = parse_settings(&text);
+            if let Ok(settings) = parse_settings(&text) {
+                let factors = settings.design.parts.iter().flat_map(|part| &part.factors);
+                prop_assert!(factors.into_iter().all(|given| !given.values.is_empty()));
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! line at worst, which a reader drops. Goals (`--until`, `--repeat`, `--budget`) are not in the file: the same sweep may
 //! resume with other goals.
 
+use lfn_base::path::PathProfile;
 use lfn_results::measure::TestLoad;
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +45,7 @@ pub struct StateHeader {
     /// Start of the sweep: RFC 3339, UTC.
     #[cfg_attr(any(test, feature = "schema"), schemars(extend("format" = "date-time")))]
     pub started: String,
-    /// Name of the server as typed, without a ticket.
+    /// Name of the server as typed, or the host, port and fingerprint of its ticket.
     pub server: String,
     /// Seed of the random order.
     pub seed: u64,
@@ -53,6 +54,12 @@ pub struct StateHeader {
     /// The tests use the settings of the plan.
     #[serde(default)]
     pub tuned: bool,
+    /// Figures of the path from the client to the server; null if the capacity is unknown.
+    #[serde(default)]
+    pub path: Option<PathProfile>,
+    /// Figures of the path from the server to the client; null if the capacity is unknown.
+    #[serde(default)]
+    pub return_path: Option<PathProfile>,
     /// Factors with all their values.
     pub design: Design,
 }
@@ -146,9 +153,10 @@ impl StateLine {
 }
 
 impl StateHeader {
-    /// Returns the usual name of the file: the same for the same server, values and load.
+    /// Returns the usual name of the file: the same for the same server, path, values and load.
     pub fn file_name(&self) -> String {
-        let text = serde_json::to_string(&(&self.server, &self.load, self.tuned, &self.design)).unwrap_or_default();
+        let sweep = (&self.server, &self.load, self.tuned, &self.design, &self.path, &self.return_path);
+        let text = serde_json::to_string(&sweep).unwrap_or_default();
         // FNV-1a, 32 bits: different sweeps have different names, and the contents decide.
         let hash = text.bytes().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
         format!("lfn-sweep-{hash:08x}.ndjson")
@@ -161,6 +169,7 @@ impl StateHeader {
             ("the set of values", self.design != stored.design),
             ("the load of a test", self.load != stored.load),
             ("--tuned", self.tuned != stored.tuned),
+            ("the path (emulated, or --rate)", self.path != stored.path || self.return_path != stored.return_path),
             ("the seed", seed.is_some_and(|seed| seed != stored.seed)),
         ];
         match differs.into_iter().find(|(_, differs)| *differs) {
@@ -176,6 +185,8 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use lfn_base::units::BitRate;
+
     use super::*;
     use crate::published::satellite_design;
     use crate::schedule::tests::run;
@@ -188,6 +199,8 @@ mod tests {
             seed: 7,
             load: TestLoad::TimeSeconds(Duration::from_secs(10)),
             tuned: false,
+            path: None,
+            return_path: None,
             design: satellite_design(),
         }
     }
@@ -242,12 +255,19 @@ mod tests {
         assert_eq!(other(|header| header.server.clear()), Err(StateError::OtherSweep("the server")));
         assert!(other(|header| header.design.parts.truncate(1)).is_err());
         assert!(other(|header| header.load = TestLoad::Records(3)).is_err());
+        let path = PathProfile::new(BitRate(1_000_000), Duration::from_millis(1));
+        let mut elsewhere = header();
+        elsewhere.path = Some(path);
+        assert!(elsewhere.check(&header(), None).is_err());
+        assert_ne!(elsewhere.file_name(), header().file_name());
     }
 
     proptest! {
         #[test]
         fn any_bytes_end_in_a_state_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = read_state(&bytes);
+            if let Ok(Some(stored)) = read_state(&bytes) {
+                prop_assert!(stored.complete_length <= bytes.len());
+            }
         }
     }
 }

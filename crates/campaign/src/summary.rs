@@ -57,17 +57,18 @@ pub struct PointSummary {
     /// Most frequent first finding of the runs; null if no run has a finding, or if the goodput agrees with the
     /// prediction.
     pub finding: Option<Finding>,
+    /// Cause of the difference from the prediction and its remedy, in words; null without a difference.
+    pub explanation: Option<String>,
     /// Expected time of one run, seconds; null if unknown.
     #[serde(rename = "expected_run_seconds")]
     pub expected_time: Option<Figure>,
-    /// Reason why the runs of this point failed; null if they did not.
+    /// Reason why the runs of this point failed; null if the point is not given up.
     pub error: Option<String>,
 }
 
 impl PointSummary {
-    /// Summarizes the runs of a point.
-    pub fn new(point: usize, levels: &[Level], planned: &PlannedPoint, runs: &[SweepRun]) -> Self {
-        let own: Vec<&SweepRun> = runs.iter().filter(|run| run.point == point).collect();
+    /// Summarizes the runs of a point. `own` has all of them, and no others.
+    pub fn new(point: usize, levels: &[Level], planned: &PlannedPoint, own: &[&SweepRun]) -> Self {
         let mean = mean_goodput(own.iter().copied());
         let last = own.last();
         let bound = |bound: fn(&SweepRun) -> Option<BitRate>| mean_rate(own.iter().filter_map(|run| bound(run)));
@@ -76,6 +77,10 @@ impl PointSummary {
         let differs = goodput.is_some_and(|goodput| {
             expected_min.is_some_and(|min| goodput < min) || expected_max.is_some_and(|max| goodput > max)
         });
+        let finding = if differs { frequent_finding(own).cloned() } else { None };
+        let is_above = goodput.zip(expected_max).is_some_and(|(goodput, max)| goodput > max);
+        let limit = last.map(|run| run.verdict.summary.clone()).filter(|limit| !limit.is_empty());
+        let explanation = differs.then(|| explain(finding.as_ref(), is_above, limit.as_deref()));
         PointSummary {
             point,
             levels: levels.to_vec(),
@@ -87,12 +92,27 @@ impl PointSummary {
             expected_max,
             predicted_limit: last.and_then(|run| run.predicted_limit).or(planned.limit),
             window_scale: last.and_then(|run| run.window_scale),
-            limit: last.map(|run| run.verdict.summary.clone()).filter(|limit| !limit.is_empty()),
+            limit,
             differs,
-            finding: if differs { frequent_finding(&own).cloned() } else { None },
+            finding,
+            explanation,
             expected_time: planned.time.map(Figure::from),
             error: None,
         }
+    }
+}
+
+/// Explains a goodput outside of its expected range.
+fn explain(finding: Option<&Finding>, is_above: bool, limit: Option<&str>) -> String {
+    match (finding, limit) {
+        _ if is_above => {
+            "more than the path should carry: its capacity or its RTT differs from the given one. Remedy: \
+                          set --rate to the capacity of the path"
+                .to_owned()
+        }
+        (Some(finding), _) => format!("{}: {}. Remedy: {}", finding.name, finding.summary, finding.remedy),
+        (None, Some(limit)) => format!("{limit}. Remedy: lfn doctor, which finds more causes than one test"),
+        (None, None) => "the runs name no limit. Remedy: lfn doctor, which finds more causes than one test".to_owned(),
     }
 }
 
@@ -122,11 +142,14 @@ mod tests {
     #[test]
     fn a_point_outside_of_its_range_differs() {
         let planned = PlannedPoint::default();
-        let summary = |goodput| PointSummary::new(0, &[], &planned, &[expected(goodput), expected(goodput + 2)]);
+        let summary = |goodput| PointSummary::new(0, &[], &planned, &[&expected(goodput), &expected(goodput + 2)]);
         let fits = summary(98);
         assert_eq!((fits.runs, fits.goodput, fits.predicted), (2, Some(BitRate(99)), Some(BitRate(100))));
         assert!(!fits.differs && summary(80).differs && summary(120).differs);
-        let unmeasured = PointSummary::new(1, &[], &planned, &[expected(98)]);
+        let explained = |goodput| summary(goodput).explanation.unwrap_or_default();
+        assert!(explained(98).is_empty() && explained(120).contains("--rate"), "{}", explained(120));
+        assert!(explained(80).contains("lfn doctor"), "{}", explained(80));
+        let unmeasured = PointSummary::new(1, &[], &planned, &[]);
         assert_eq!((unmeasured.runs, unmeasured.goodput, unmeasured.differs), (0, None, false));
     }
 }

@@ -1,7 +1,9 @@
 //! The command that the user typed, with one value corrected: a hint that works when pasted.
 
 use std::env;
+use std::ffi::OsString;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use lfn_api::command_line::{join, quote};
 
@@ -9,6 +11,20 @@ use lfn_api::command_line::{join, quote};
 /// messages and for comparisons with names of lfn.
 pub fn words() -> impl Iterator<Item = String> {
     env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned())
+}
+
+/// Words of the command line with the defaults of variables and files.
+static WITH_DEFAULTS: OnceLock<Vec<String>> = OnceLock::new();
+
+/// Stores the words after `lfn` with the defaults of variables and files. Only the first call has an effect.
+pub fn store_with_defaults(words: &[OsString]) {
+    let words = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+    WITH_DEFAULTS.get_or_init(|| words.collect());
+}
+
+/// Returns the words of the command line after `lfn`, with the defaults of variables and files if there are any.
+pub fn words_with_defaults() -> Vec<String> {
+    WITH_DEFAULTS.get().cloned().unwrap_or_else(|| words().collect())
 }
 
 /// Returns the typed command with another value for `flag`; the flag is added if it is absent. Secrets are hidden.

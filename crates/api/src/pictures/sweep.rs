@@ -24,8 +24,9 @@ pub fn of_sweep(document: &SweepDocument) -> Album {
         let axis = PartAxis::of(part, document);
         let chart = axis.chart(&album.lines);
         let usual = axis.stem();
-        let same = album.charts.iter().filter(|chart| chart.stem.starts_with(&usual)).count();
-        let stem = if same == 0 { usual } else { format!("{usual}-{}", same + 1) };
+        let is_free = |stem: &String| album.charts.iter().all(|chart| chart.stem != *stem);
+        let numbered = (2..).map(|number| format!("{usual}-{number}"));
+        let stem = [usual.clone()].into_iter().chain(numbered).find(is_free).unwrap_or_default();
         let description = chart.picture().description;
         album.charts.push(Chart { stem, panel: chart.panel(), description });
     }
@@ -55,7 +56,16 @@ impl<'a> PartAxis<'a> {
         let Some(factor) = self.factor else {
             return self.points.iter().position(|other| other.point == point.point).map(|place| place as f64 + 1.0);
         };
-        point.levels.iter().find(|level| level.factor == factor).and_then(|level| match level.value {
+        Self::value_of(factor, &point.levels)
+    }
+
+    /// Returns the value of the axis in these levels.
+    fn value(&self, levels: &[Level]) -> Option<f64> {
+        Self::value_of(self.factor?, levels)
+    }
+
+    fn value_of(factor: Factor, levels: &[Level]) -> Option<f64> {
+        levels.iter().find(|level| level.factor == factor).and_then(|level| match level.value {
             Value::Number(number) => Some(number as f64),
             Value::Name(_) => None,
         })
@@ -118,9 +128,8 @@ impl<'a> PartAxis<'a> {
     }
 
     fn published(&self) -> Option<PublishedPoints> {
-        let place = |point: usize| self.points.iter().find(|at| at.point == point).and_then(|at| self.place(at));
         let known = self.part.published.iter();
-        let points: Vec<_> = known.filter_map(|run| Some((place(run.point)?, run.goodput.as_f64()))).collect();
+        let points: Vec<_> = known.filter_map(|run| Some((self.value(&run.levels)?, run.goodput.as_f64()))).collect();
         (!points.is_empty()).then(|| PublishedPoints { name: "published, 1995".into(), points })
     }
 
@@ -169,7 +178,8 @@ impl<'a> PartAxis<'a> {
         let name = self.part.grid.name.split(':').next().unwrap_or_default();
         let name = if name.trim().is_empty() { format!("goodput over {}", self.name()) } else { name.to_owned() };
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-        name.trim().chars().take(60).map(plain).collect()
+        let stem: String = name.trim().chars().take(60).map(plain).collect();
+        if stem.trim_matches('-').is_empty() { "part".to_owned() } else { stem }
     }
 }
 
@@ -179,7 +189,8 @@ mod tests {
 
     use lfn_base::units::BitRate;
     use lfn_campaign::design::{FactorValues, Part};
-    use lfn_campaign::document::{SweepGoals, SweepSchema};
+    use lfn_campaign::document::SweepSchema;
+    use lfn_campaign::schedule::Goals;
     use lfn_results::measure::TestLoad;
     use lfn_results::report::Origin;
 
@@ -206,9 +217,9 @@ mod tests {
         SweepDocument {
             schema: SweepSchema::V1,
             origin: Origin::default(),
-            seed: 1,
+            seed: Some(1),
             load: TestLoad::TimeSeconds(Duration::from_secs(10)),
-            goals: SweepGoals { until: None, repeat: 1, budget: None },
+            goals: Goals { until: None, repeat: 1, budget: None },
             path: None,
             return_path: None,
             ended: SweepEnd::Repeated,

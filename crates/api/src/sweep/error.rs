@@ -48,6 +48,8 @@ pub enum StateFileError {
     NotAFile,
     #[error("longer than 256 MiB")]
     TooLong,
+    #[error("the file was removed while the sweep used it")]
+    Removed,
     #[error("another sweep uses this file")]
     Locked,
     #[error(transparent)]
@@ -70,22 +72,29 @@ impl SweepError {
             SweepError::Design(error) => Some(error.hint()),
             SweepError::Point { source, .. } => source.hint().or(Some("change the values of this point".to_owned())),
             SweepError::Directions => Some("--direction forward,reverse".to_owned()),
-            SweepError::Budget(BudgetTooShort { needed }) => Some(format!(
-                "use --budget {} or more, a shorter --time, or fewer values",
-                duration_argument(rounded_up(*needed))
-            )),
+            SweepError::Budget(BudgetTooShort { needed }) => {
+                Some(format!("--budget {}", duration_argument(rounded_up(*needed))))
+            }
             SweepError::State { source, .. } => Some(
                 match source {
                     StateFileError::Contents(StateError::Newer(_)) => {
-                        "use the newer version of lfn, or another file: --state FILE"
+                        "use the newer version of lfn, or another file: --state sweep-2.ndjson"
                     }
-                    StateFileError::Locked => "wait until the other sweep ends, or use another file: --state FILE",
-                    StateFileError::Io(_) => "use a file in a directory that you can write to: --state FILE",
+                    StateFileError::Locked => {
+                        "wait until the other sweep ends, or use another file: --state sweep-2.ndjson"
+                    }
+                    StateFileError::Io(error) if error.kind() == io::ErrorKind::StorageFull => {
+                        "free space on the disk of this file, then run the same command: the sweep resumes"
+                    }
+                    StateFileError::Io(_) => {
+                        "use a file in a directory that you can write to: --state /var/tmp/sweep.ndjson"
+                    }
                     StateFileError::Contents(StateError::OtherSweep(_)) => {
-                        "use another file: --state FILE; the command of the other sweep resumes this file"
+                        "use another file: --state sweep-2.ndjson; the command of the other sweep resumes this file"
                     }
+                    StateFileError::Removed => "store the result: --report sweep.json",
                     StateFileError::NotAFile | StateFileError::TooLong | StateFileError::Contents(_) => {
-                        "use another file: --state FILE"
+                        "use another file: --state sweep-2.ndjson"
                     }
                 }
                 .to_owned(),
@@ -105,6 +114,11 @@ impl SweepError {
             SweepError::Point { source, .. } => source.kind(),
             SweepError::Test(error) => error.kind(),
             SweepError::ServerLost { .. } => ErrorKind::Incomplete,
+            SweepError::State { source: StateFileError::Io(error), .. }
+                if error.kind() == io::ErrorKind::StorageFull =>
+            {
+                ErrorKind::Incomplete
+            }
             SweepError::State { .. } | SweepError::AllFailed(_) | SweepError::Random(_) => ErrorKind::Failed,
         }
     }

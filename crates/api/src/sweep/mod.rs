@@ -21,7 +21,6 @@ use lfn_campaign::schedule::{Schedule, SweepEnd};
 
 pub use error::{StateFileError, SweepError, SweepFailure};
 pub use options::{RETRY_FOR, SweepOptions};
-pub use prepared::state_header;
 pub use progress::SweepProgress;
 
 use crate::resolve::ServerResolver;
@@ -39,34 +38,31 @@ pub fn sweep(
     let refused = |error| SweepFailure { error: Box::new(error), document: None };
     let prepared = PreparedSweep::new(options, resolver).map_err(refused)?;
     let times = || prepared.planned.iter().map(|point| point.time).collect::<Vec<_>>();
-    if options.dry_run {
-        let seed = options.seed.unwrap_or_default();
-        let schedule = Schedule::new(seed, options.goals, times(), Vec::new());
-        schedule.check_budget().map_err(|error| refused(SweepError::Budget(error)))?;
-        return Ok(prepared.document(&schedule, seed, SweepEnd::DryRun, &[], None));
-    }
-    let existing = StateFile::open_existing(&options.state).map_err(refused)?;
+    let existing = StateFile::open_existing(&prepared.state).map_err(refused)?;
     let stored = existing.as_ref().and_then(|existing| existing.stored.as_ref());
-    let seed = match (stored, options.seed) {
-        (Some(stored), _) => stored.header.seed,
-        (None, Some(seed)) => seed,
-        (None, None) => random_seed().map_err(refused)?,
+    let known_seed = stored.map(|stored| stored.header.seed).or(options.seed);
+    let seed = match known_seed {
+        Some(seed) => seed,
+        None => random_seed().map_err(refused)?,
     };
     let header = prepared.header(seed);
     if let Some(stored) = stored {
         header
             .check(&stored.header, options.seed)
-            .map_err(|error| refused(state_error(&options.state, StateFileError::Contents(error))))?;
+            .map_err(|error| refused(state_error(&prepared.state, StateFileError::Contents(error))))?;
     }
     let runs: Vec<SweepRun> = stored.map(|stored| stored.runs.clone()).unwrap_or_default();
     let schedule = Schedule::new(seed, options.goals, times(), runs);
     schedule.check_budget().map_err(|error| refused(SweepError::Budget(error)))?;
+    if options.dry_run {
+        return Ok(prepared.document(&schedule, known_seed, SweepEnd::DryRun, &[], None));
+    }
     let state = match existing {
-        None => StateFile::create(&options.state, &header).map_err(refused)?,
+        None => StateFile::create(&prepared.state, &header).map_err(refused)?,
         Some(existing) => {
             let (state, is_cut) = existing.resume(&header).map_err(refused)?;
             if is_cut {
-                on_progress(&SweepProgress::LineRemoved(&options.state));
+                on_progress(&SweepProgress::LineRemoved(&prepared.state));
             }
             state
         }

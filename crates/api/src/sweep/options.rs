@@ -26,8 +26,8 @@ pub struct SweepOptions {
     pub goals: Goals,
     /// Seed of the random order; `None` chooses one.
     pub seed: Option<u64>,
-    /// File from which the sweep resumes.
-    pub state: PathBuf,
+    /// File from which the sweep resumes; `None` for `lfn-sweep-ID.ndjson` in the current directory.
+    pub state: Option<PathBuf>,
     /// Plan the sweep only.
     pub dry_run: bool,
     /// Maximum time without a finished run, in which failed runs are repeated.

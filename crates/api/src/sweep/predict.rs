@@ -29,7 +29,7 @@ pub(super) fn plan_point(options: &TestOptions, path: Option<PathProfile>) -> Pl
     let steady = path.map(|path| predict_steady(&path, &flow));
     let (predicted, load) = match options.request.load {
         TestLoad::TimeSeconds(time) => (steady.map(|steady| steady.goodput), Some(time)),
-        counted => counted_load(&flow, path, counted.bytes(options.request.record)),
+        counted => counted_load(&with_records(options, flow, path), path, counted.bytes(options.request.record)),
     };
     PlannedPoint {
         predicted,
@@ -42,7 +42,16 @@ pub(super) fn plan_point(options: &TestOptions, path: Option<PathProfile>) -> Pl
 pub(super) fn predict_counted(options: &TestOptions, path: Option<PathProfile>) -> Option<BitRate> {
     let path = path.filter(|path| !path.base_rtt.is_zero()).map(|path| with_mss(options, path));
     let bytes = options.request.load.bytes(options.request.record)?;
-    counted_load(&flow(options), path, Some(bytes)).0
+    counted_load(&with_records(options, flow(options), path), path, Some(bytes)).0
+}
+
+/// Limits the first flight to its records. Each record below the MSS leaves as a segment of its own, and later records are
+/// joined while they wait for an acknowledgement.
+fn with_records(options: &TestOptions, flow: FlowParameters, path: Option<PathProfile>) -> FlowParameters {
+    let Some(mss) = path.map(|path| u64::from(path.mss().max(1))) else { return flow };
+    let record = options.request.record.0.min(mss);
+    let initial = u64::from(flow.initial_window) * record / mss;
+    FlowParameters { initial_window: u32::try_from(initial.max(1)).unwrap_or(flow.initial_window), ..flow }
 }
 
 fn counted_load(

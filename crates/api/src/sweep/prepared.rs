@@ -1,5 +1,7 @@
 //! A sweep before its first test: each point with its options and its prediction.
 
+use std::path::PathBuf;
+
 use lfn_base::date::rfc3339;
 use lfn_campaign::design::Points;
 use lfn_campaign::document::{SweepDocument, SweepSchema, summarize_parts};
@@ -9,6 +11,7 @@ use lfn_campaign::state::StateHeader;
 use lfn_campaign::summary::{PlannedPoint, PointSummary};
 use lfn_results::measure::TestDirection;
 use lfn_results::report::{CommandError, Origin};
+use lfn_session::Ticket;
 use lfn_sys::clock;
 
 use super::error::SweepError;
@@ -27,18 +30,30 @@ pub(super) struct PreparedSweep<'a> {
     pub(super) tests: Vec<TestOptions>,
     pub(super) planned: Vec<PlannedPoint>,
     pub(super) paths: KnownPaths,
+    /// File from which the sweep resumes.
+    pub(super) state: PathBuf,
 }
 
 /// Returns the header that names the sweep of these options. Its hash is part of the usual name of the state file.
-pub fn state_header(options: &SweepOptions) -> StateHeader {
+fn state_header(options: &SweepOptions, paths: &KnownPaths) -> StateHeader {
     StateHeader {
         lfn_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: rfc3339(clock::since_1970()),
-        server: server_argument(&options.test.server, false),
+        server: server_identity(&options.test.server),
         seed: options.seed.unwrap_or_default(),
         load: options.test.request.load,
         tuned: options.test.tuned,
+        path: paths.get(TestDirection::Forward),
+        return_path: paths.get(TestDirection::Reverse),
         design: options.design.clone(),
+    }
+}
+
+/// Returns the name of the server, or what a ticket says about it except its secret.
+fn server_identity(name: &str) -> String {
+    match name.parse::<Ticket>() {
+        Ok(Ticket { host, port, fingerprint, .. }) => format!("{host} {port} {fingerprint}"),
+        Err(_) => server_argument(name, false),
     }
 }
 
@@ -60,19 +75,20 @@ impl<'a> PreparedSweep<'a> {
         let planned = tests.iter().map(|test| plan_point(test, paths.get(direction(test)))).collect();
         let far = server::preliminary_name(&options.test.server);
         let origin = server::origin_of(options.test.command.clone(), far);
-        Ok(PreparedSweep { options, origin, points, tests, planned, paths })
+        let state = options.state.clone().unwrap_or_else(|| state_header(options, &paths).file_name().into());
+        Ok(PreparedSweep { options, origin, points, tests, planned, paths, state })
     }
 
     /// Returns the first line of the state file.
     pub(super) fn header(&self, seed: u64) -> StateHeader {
-        StateHeader { seed, ..state_header(self.options) }
+        StateHeader { seed, ..state_header(self.options, &self.paths) }
     }
 
     /// Returns the result of the runs so far.
     pub(super) fn document(
         &self,
         schedule: &Schedule,
-        seed: u64,
+        seed: Option<u64>,
         ended: SweepEnd,
         errors: &[(usize, String)],
         error: Option<CommandError>,
@@ -82,7 +98,7 @@ impl<'a> PreparedSweep<'a> {
             let failed = errors.iter().rev().find(|(failed, _)| *failed == point).map(|(_, text)| text.clone());
             PointSummary {
                 error: failed.filter(|_| schedule.is_given_up(point)),
-                ..PointSummary::new(point, levels, &self.planned[point], runs)
+                ..PointSummary::new(point, levels, &self.planned[point], &schedule.runs_of(point))
             }
         };
         let points: Vec<PointSummary> = self.points.levels.iter().enumerate().map(summarize).collect();
@@ -92,16 +108,16 @@ impl<'a> PreparedSweep<'a> {
             origin: self.origin.clone(),
             seed,
             load: self.options.test.request.load,
-            goals: self.options.goals.into(),
+            goals: self.options.goals,
             path: self.paths.get(TestDirection::Forward),
             return_path: self.paths.get(TestDirection::Reverse),
             ended,
             spent,
-            remaining: schedule.remaining(spent).1,
+            remaining: schedule.remaining(spent).time,
             parts: summarize_parts(&self.options.design, &self.points, &points),
             points,
             runs: runs.to_vec(),
-            state_file: (ended != SweepEnd::DryRun).then(|| self.options.state.display().to_string()),
+            state_file: (ended != SweepEnd::DryRun).then(|| self.state.display().to_string()),
             error,
         }
     }

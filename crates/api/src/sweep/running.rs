@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lfn_base::date::rfc3339;
 use lfn_campaign::document::{SweepDocument, SweepEvent, SweepEventSchema};
 use lfn_campaign::run::{RunPlace, SweepRun};
-use lfn_campaign::schedule::{Next, Schedule, SweepEnd};
+use lfn_campaign::schedule::{Next, RemainingRuns, Schedule, SweepEnd};
 use lfn_measure::tester::TestError;
 use lfn_results::evidence::EndReason;
 use lfn_results::report::{CommandError, Run};
@@ -45,12 +45,19 @@ pub(super) struct RunningSweep<'a> {
     /// Start of this command, and the time of the runs before it.
     started: Instant,
     spent_before: Duration,
-    /// A run has finished in this command.
+    /// A run has finished, in this command or before.
     has_finished: bool,
-    /// Failed runs since the last finished one, and the time of the first of them.
-    outage: Option<(Instant, u32)>,
+    /// Failed runs since the last finished one.
+    outage: Option<Outage>,
     /// Errors of points that were given up.
     errors: Vec<(usize, String)>,
+}
+
+/// Failed runs without a finished one between them.
+struct Outage {
+    /// End of the first failed run.
+    since: Instant,
+    failures: u32,
 }
 
 /// Result of one attempt.
@@ -71,6 +78,7 @@ impl<'a> RunningSweep<'a> {
     ) -> Self {
         RunningSweep {
             spent_before: schedule.spent(),
+            has_finished: !schedule.runs().is_empty(),
             prepared,
             resolver,
             stop,
@@ -79,7 +87,6 @@ impl<'a> RunningSweep<'a> {
             state,
             reached: None,
             started: Instant::now(),
-            has_finished: false,
             outage: None,
             errors: Vec::new(),
         }
@@ -105,7 +112,7 @@ impl<'a> RunningSweep<'a> {
         };
         let command_error =
             error.as_ref().map(|error| CommandError { message: error_chain(error), hint: error.hint() });
-        let document = self.prepared.document(&self.schedule, self.seed, ended, &self.errors, command_error);
+        let document = self.prepared.document(&self.schedule, Some(self.seed), ended, &self.errors, command_error);
         match error {
             None => Ok(document),
             Some(error) => Err(SweepFailure { error: Box::new(error), document: Some(Box::new(document)) }),
@@ -126,10 +133,12 @@ impl<'a> RunningSweep<'a> {
                 Attempt::Stopped => return Ok(SweepEnd::Interrupted),
                 Attempt::Failed(error) => self.failed(point, error, on_progress)?,
                 Attempt::Finished(run) => {
-                    self.state.add(&run)?;
+                    // The result has the run even if the file cannot be written.
                     self.schedule.add((*run).clone());
-                    (self.has_finished, self.outage) = (true, None);
-                    let (remaining_runs, remaining) = self.schedule.remaining(self.spent());
+                    self.state.add(&run)?;
+                    self.has_finished = true;
+                    self.outage = None;
+                    let RemainingRuns { runs: remaining_runs, time: remaining } = self.schedule.remaining(self.spent());
                     let finished = self.schedule.runs().len();
                     let line = SweepEvent::Run { run, finished, remaining_runs, remaining };
                     on_progress(&SweepProgress::Line(&line));
@@ -190,21 +199,26 @@ impl<'a> RunningSweep<'a> {
             if (0..self.prepared.tests.len()).all(|point| self.schedule.is_given_up(point)) {
                 return Err(SweepError::AllFailed(error));
             }
-            on_progress(&SweepProgress::Line(&SweepEvent::Retry { point, error: text, wait: Duration::ZERO }));
+            on_progress(&SweepProgress::Line(&SweepEvent::GiveUp { point, error: text }));
             return Ok(());
         }
         // An error before the first result is more often a mistake than a server that is away.
         if !self.has_finished {
             return Err(SweepError::Test(error));
         }
-        self.schedule.postpone(point);
+        let is_given_up = self.schedule.postpone(point);
         self.reached = None;
-        let (since, failures) = self.outage.get_or_insert((Instant::now(), 0));
-        *failures += 1;
-        let wait = FIRST_WAIT.saturating_mul(1 << (*failures - 1).min(6)).min(MAX_WAIT);
-        let left = self.prepared.options.retry_for.saturating_sub(since.elapsed());
+        let outage = self.outage.get_or_insert(Outage { since: Instant::now(), failures: 0 });
+        outage.failures += 1;
+        let wait = FIRST_WAIT.saturating_mul(1 << (outage.failures - 1).min(6)).min(MAX_WAIT);
+        let waited = outage.since.elapsed();
+        let left = self.prepared.options.retry_for.saturating_sub(waited);
+        if is_given_up {
+            on_progress(&SweepProgress::Line(&SweepEvent::GiveUp { point, error: text }));
+            return Ok(());
+        }
         if left.is_zero() {
-            return Err(SweepError::ServerLost { waited: since.elapsed(), source: error });
+            return Err(SweepError::ServerLost { waited, source: error });
         }
         let wait = wait.min(left);
         on_progress(&SweepProgress::Line(&SweepEvent::Retry { point, error: text, wait }));

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use lfn_campaign::run::SweepRun;
@@ -68,11 +69,18 @@ impl StateFile {
     }
 
     fn write(&mut self, line: &StateLine) -> Result<(), SweepError> {
-        let written = line.text().map_err(io::Error::from).and_then(|text| {
-            self.file.write_all(text.as_bytes())?;
-            self.file.sync_data()
-        });
-        written.map_err(|error| state_error(&self.path, StateFileError::Io(error)))
+        let failed = |error| state_error(&self.path, StateFileError::Io(error));
+        let metadata = self.file.metadata().map_err(failed)?;
+        if metadata.nlink() == 0 {
+            return Err(state_error(&self.path, StateFileError::Removed));
+        }
+        let text = line.text().map_err(|error| failed(error.into()))?;
+        // A longer file could not be read again.
+        if metadata.len() + text.len() as u64 > MAX_STATE_BYTES {
+            return Err(state_error(&self.path, StateFileError::TooLong));
+        }
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(failed)
     }
 }
 

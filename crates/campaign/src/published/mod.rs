@@ -8,7 +8,7 @@ mod figures;
 mod windows;
 
 pub use figures::{
-    FIGURE_16, FIGURE_17, FIGURE_18, FIGURE_19, FIGURE_21, MAX_TERRESTRIAL_RTT, PublishedRun, published_goodput,
-    published_runs, satellite_design, terrestrial_design,
+    FIGURE_16, FIGURE_17, FIGURE_18, FIGURE_19, FIGURE_21, MAX_TERRESTRIAL_RTT, PublishedRun, published_runs,
+    satellite_design, terrestrial_design,
 };
 pub use windows::{GEOMETRIC_RTT, PING_RTT, RAW_HIPPI, RAW_HIPPI_BEST, TRANSFER, TRANSFER_TIME, WINDOWS, Window, path};

@@ -22,6 +22,7 @@ pub use requested::RequestedOutput;
 use crate::cmd;
 use crate::exit::{Exit, Failure};
 use crate::print::settings::{PrintSettings, configure, configure_from_flags};
+use crate::typed;
 
 /// Measures, tunes, emulates and fills long fat networks.
 #[derive(Parser, Debug)]
@@ -91,6 +92,7 @@ pub fn parse(words: &[OsString], ignored: &[FlagDefault]) -> Result<(Command, Re
         };
         all.retain(|default| !ignored.contains(default));
         let (words, applied) = defaults::apply(&program, words, &matches, all).map_err(Err)?;
+        typed::store_with_defaults(&words);
         matches = program.clone().try_get_matches_from(words).map_err(|error| explain(&error, &program))?;
         used = applied;
     }

@@ -179,6 +179,11 @@ pub fn grouped(count: u64) -> String {
     [first.to_owned()].into_iter().filter(|first| !first.is_empty()).chain(groups).collect::<Vec<_>>().join(",")
 }
 
+/// Returns a number with its noun: `1 packet`, `1,000 packets`.
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use lfn_api::pictures::Album;
-use lfn_plot::{Drawing, Size};
+use lfn_plot::{Drawing, MAX_PANELS, Size};
 use lfn_session::atomic_file::AtomicFile;
 
 use crate::exit::{Failure, without_error_number};
@@ -50,7 +50,7 @@ impl PictureFiles {
         }
         let created = match format {
             Some(format) => AtomicFile::create(path, 0o666).map(|file| Some((file, format))),
-            None => DirBuilder::new().recursive(true).create(path).map(|()| None),
+            None => DirBuilder::new().recursive(true).create(path).and_then(|()| check_writable(path)).map(|()| None),
         };
         let file = created.map_err(|error| {
             let failure = Failure::usage(plot_error(path, &error));
@@ -97,6 +97,13 @@ impl PictureFiles {
             return Ok(());
         };
         let _ = file.clear();
+        if first.charts.len() > MAX_PANELS {
+            let all = first.charts.len();
+            print::message(format_args!(
+                "{} has the first {MAX_PANELS} of {all} charts; a directory has all\n",
+                path.display()
+            ));
+        }
         write(file, &first.overview().draw(size), format).map_err(|error| Failure::msg(plot_error(&path, &error)))?;
         print::message(format_args!("picture: {}\n", path.display()));
         Ok(())
@@ -106,6 +113,11 @@ impl PictureFiles {
     pub fn write_one(self, album: Album, nothing: &str) -> Result<(), Failure> {
         self.write(&[(String::new(), album)], nothing)
     }
+}
+
+/// Creates a file in the directory, which disappears at once.
+fn check_writable(directory: &Path) -> io::Result<()> {
+    AtomicFile::create(&directory.join("pictures"), 0o666).map(drop)
 }
 
 /// Writes a drawing to a file.

@@ -94,13 +94,14 @@ pub fn is_open_already(typed: &Path) -> bool {
     [typed, &link].iter().any(|path| path.starts_with("/proc/self/fd") || path.starts_with("/dev/fd"))
 }
 
-/// Returns an error if the path is another file of the command line: an input, or the destination of a copy.
+/// Returns an error if the path is another file of the command line or of a default: an input, or the destination of a
+/// copy.
 ///
 /// `flag` is the name of the flag of this path, and `other` a value for the hint.
 pub fn refuse_file_of_the_command(flag: &str, typed: &Path, other: &str) -> Result<(), Failure> {
     let Some(output) = final_path(typed) else { return Ok(()) };
     let (own, own_with_value) = (format!("--{flag}"), format!("--{flag}="));
-    let mut words = typed::words().skip(1).take_while(|word| word != "--");
+    let mut words = typed::words_with_defaults().into_iter().skip(1).take_while(|word| word != "--");
     while let Some(word) = words.next() {
         if word == own.as_str() {
             words.next();

@@ -66,7 +66,8 @@ fn every_format_has_every_point() {
     // A finished sweep prints its result again.
     let table = sweep(&home, &with(&server, &["--output", "csv"]));
     let table = text(&table.stdout);
-    assert!(table.starts_with("point,streams,runs,goodput_bits_per_second") && table.lines().count() == 3, "{table}");
+    assert!(table.starts_with("point,streams,runs,goodput_bits_per_second") && table.contains(",limit,error\r\n"));
+    assert!(table.lines().count() == 3, "{table}");
     let page = text(&sweep(&home, &with(&server, &[])).stdout);
     assert!(page.contains("optimum") && page.contains("4 runs in "), "{page}");
 }
@@ -105,9 +106,10 @@ fn files_of_other_sweeps_stay_unchanged() {
     let own = fs::read_to_string(&file).unwrap();
     let newer = own.replace("lfn.sweep.state/1", "lfn.sweep.state/2");
     let damaged = own.replacen("\"block\":0", "\"block\":zero", 1);
-    let cases: [(&str, &[&str], &str); 7] = [
+    let cases: [(&str, &[&str], &str); 8] = [
         (&own, &["--mss", "1400"], "the set of values differs"),
         (&own, &["--seed", "8"], "the seed differs"),
+        (&own, &["--rate", "1gbit"], "the path (emulated, or --rate) differs"),
         (&newer, &[], "newer version of lfn (lfn.sweep.state/2)"),
         (&damaged, &[], "damaged in line 2"),
         ("{\"schema\":\"lfn.test/3\"}\n", &[], "not the state of a sweep"),
@@ -136,7 +138,7 @@ fn bad_values_are_usage_errors_with_a_hint() {
     write("bytes.toml", &[0xff, 0xfe, 0]);
     write("million.toml", b"streams = \"1..100:+1\"\ncount = \"1..100:+1\"\nmss = \"101..200:+1\"\n");
     write("empty.toml", b"");
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 19] = [
         (&[], "no points"),
         (&["--window", "1MB..16MB"], "no step"),
         (&["--window", "1MB,1MB"], "occurs twice"),
@@ -151,6 +153,7 @@ fn bad_values_are_usage_errors_with_a_hint() {
         (&["--streams", "1,2", "--budget", "15s"], "20 s are needed"),
         (&["--streams", "1,2", "--until", "0%"], "0.1 %"),
         (&["--streams", "1,2", "--repeat", "0"], "above zero"),
+        (&["--streams", "1,2", "--until", "5%", "--repeat", "2"], "at least 3 runs"),
         (&["--file", "bad.toml"], "unknown key 'windows'"),
         (&["--file", "bytes.toml"], "bytes.toml"),
         (&["--file", "million.toml"], "1000000 points"),
@@ -176,6 +179,71 @@ fn a_dry_run_prints_the_plan_and_runs_nothing() {
     let page = text(&sweep(&home, &words).stdout);
     assert!(page.contains("6 points; one run of each takes 12 s; the sweep takes about 36 s"), "{page}");
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_dry_run_of_a_begun_sweep_has_the_remaining_time() {
+    let (home, server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
+    let whole = json(&sweep(&home, &with(&server, &["--json"])));
+    let file = home.path().join("state.ndjson");
+    let lines = fs::read_to_string(&file).unwrap();
+    let begun: String = lines.split_inclusive('\n').take(4).collect();
+    fs::write(&file, &begun).unwrap();
+    let plan = json(&sweep(&home, &with(&server, &["--json", "--dry-run"])));
+    assert_eq!((plan["seed"].as_u64(), plan["ended"].as_str()), (whole["seed"].as_u64(), Some("dry_run")));
+    assert_eq!(plan["runs"].as_array().unwrap().len(), 3);
+    let last = plan["remaining_seconds"].as_f64().unwrap();
+    assert!(last > 0.0 && last < whole["spent_seconds"].as_f64().unwrap(), "{plan}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), begun);
+}
+
+#[test]
+fn a_budget_that_ends_before_a_point_is_a_failure() {
+    let (home, server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
+    // The time of a counted test is unknown before its first run.
+    let words = [server.ticket.as_str(), "--count", "1,2", "--repeat", "9", "--budget", "1ns", "--state", "state"];
+    let output = sweep(&home, &words);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let page = text(&output.stdout);
+    assert!(page.contains("the budget ended the sweep") && page.contains("without a run"), "{page}");
+}
+
+#[test]
+fn a_smaller_budget_prints_the_finished_runs() {
+    let (home, server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
+    let whole = json(&sweep(&home, &with(&server, &["--json"])));
+    let words: Vec<&str> = with(&server, &["--json", "--budget", "100ms"]);
+    let again = json(&sweep(&home, &words));
+    assert_eq!((&again["runs"], again["ended"].as_str()), (&whole["runs"], Some("repeated")));
+}
+
+#[test]
+fn defaults_of_variables_are_no_pictures() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("in.svg"), "streams = 1").unwrap();
+    let mut sweep = command(home.path(), &["far.invalid", "--dry-run", "--plot", "in.svg"]);
+    let output = sweep.env("LFN_SWEEP_FILE", "in.svg").output().unwrap();
+    assert_refused(&output, 2, "another argument is the same file");
+    assert_eq!(fs::read_to_string(home.path().join("in.svg")).unwrap(), "streams = 1");
+}
+
+#[test]
+fn a_removed_state_file_ends_the_sweep() {
+    let (home, server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
+    let ticket = server.ticket.clone();
+    let words = [ticket.as_str(), "--streams", "1,2", "--time", "200ms", "--repeat", "500", "--output", "ndjson"];
+    let mut child = command(home.path(), &[&words[..], &["--state", "state"]].concat());
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    while !lines.next().unwrap().unwrap().starts_with(r#"{"event":"run""#) {}
+    fs::remove_file(home.path().join("state")).unwrap();
+    let rest: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("the file was removed"), "{}", text(&output.stderr));
+    // The run that finished before the write failed is in the result.
+    let result = &rest.last().unwrap()["result"];
+    assert!(result["runs"].as_array().unwrap().len() >= 2, "{result}");
 }
 
 #[test]

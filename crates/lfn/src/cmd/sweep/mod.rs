@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lfn_api::pictures::of_sweep;
-use lfn_api::sweep::{RETRY_FOR, SweepFailure, SweepOptions, SweepProgress, state_header};
+use lfn_api::sweep::{RETRY_FOR, SweepFailure, SweepOptions, SweepProgress};
 use lfn_api::test::{TestEvent, TestOptions};
 use lfn_base::units::Ratio;
 use lfn_campaign::design::{Design, Part};
 use lfn_campaign::document::SweepDocument;
 use lfn_campaign::factor::Factor;
 use lfn_campaign::published;
-use lfn_campaign::schedule::{Goals, SweepEnd};
+use lfn_campaign::schedule::{Goals, MIN_RUNS, SweepEnd};
 use lfn_measure::tester::TestProgress;
 use lfn_results::measure::{MIN_INTERVAL, TestLoad, TestRequest};
 
@@ -32,9 +32,9 @@ use crate::typed;
 
 /// Run a set of tests over lists of settings, and find the best values
 ///
-/// Runs a test for each combination of the values, in random order. A block runs every combination once, so that a slow
-/// drift of the path affects all combinations alike. Prints each combination with its goodput, the 95 % interval, the
-/// prediction and the limit, and the optimum. An interrupted sweep resumes: run the same command again.
+/// Runs a test for each point, which is a combination of the values, in random order. A block runs every point once, so
+/// that a slow drift of the path affects all points alike. Prints each point with its goodput, the 95 % confidence
+/// interval, the prediction and the limit, and the optimum. An interrupted sweep resumes: run the same command again.
 ///
 /// VALUES are a list (1,4,16), a geometric range (1MB..16MB:x2) or a range with a step (1..9:+2).
 #[derive(clap::Args, Debug)]
@@ -47,16 +47,16 @@ pub struct SweepArgs {
     /// Read the values from a TOML file; the keys are the names of the flags
     #[arg(long, value_name = "FILE", help_heading = "Factors")]
     file: Option<PathBuf>,
-    /// Repeat the sweeps of Figures 16 to 19 of the ACTS report (1995), or of Figure 21 on a path below 50 ms
+    /// Repeat the sweeps of Figures 16 to 19 of the ACTS report (1995), or of Figure 21 on an emulated path with an RTT below 50 ms
     #[arg(long, help_heading = "Factors", conflicts_with = "file")]
     acts: bool,
     /// Transmit for this long in each test [default: 10s; with --acts 20s, for Figure 21 5s]
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
     time: Option<String>,
-    /// Run a combination until its 95 % interval is within this percentage of its mean, such as 5%
+    /// Run a point until half its 95 % confidence interval is within this percentage of its mean, such as 5%
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
     until: Option<String>,
-    /// Run each combination at most N times [default: 3; with --until or --budget 100]
+    /// Run each point at most N times [default: 3; with --until or --budget 100, except with --acts]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     repeat: Option<String>,
     /// End the sweep before it takes longer than this [default: no limit; with --acts 25min]
@@ -80,7 +80,7 @@ pub struct SweepArgs {
     /// path.
     #[arg(long)]
     tuned: bool,
-    /// Print the plan with its predictions and its time, and run no test
+    /// Print the plan and its time, and run no test
     #[arg(long)]
     dry_run: bool,
     /// List all findings with their thresholds, evidence and sources, and exit
@@ -99,8 +99,8 @@ const EXAMPLES: &str = "Examples:
   lfn sweep far.example --file sweep.toml --dry-run
   lfn emulate --profile acts -- lfn sweep far --acts --plot figures
 
-Exit codes: 0 measured, also if the budget ended the sweep; 1 a point failed; 3 the server did not come back (the same \
-command resumes); 2 usage, also if the budget is too short for one run of each combination; 130 interrupted (the same \
+Exit codes: 0 measured, also if the budget ended the sweep; 1 a point failed or has no run; 3 the server did not come back, or the disk is full (the same command \
+resumes); 2 usage, also if the budget is too short for one run of each point; 130 interrupted (the same \
 command resumes).";
 
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
@@ -146,7 +146,8 @@ pub fn run(mut args: SweepArgs) -> Result<Exit, Failure> {
         pictures.map_or(Ok(()), |pictures| pictures.write_one(of_sweep(&document), "the sweep has no part"))
     });
     failure.map_or(printed, |failure| Err(interrupt.with_exit_code(failure)))?;
-    let has_failed = document.points.iter().any(|point| point.error.is_some());
+    let is_measured = !matches!(document.ended, SweepEnd::DryRun);
+    let has_failed = document.points.iter().any(|point| point.error.is_some() || (is_measured && point.runs == 0));
     Ok(match document.ended {
         SweepEnd::Interrupted => Exit::Interrupted,
         _ if has_failed => Exit::Failed,
@@ -182,17 +183,15 @@ impl SweepArgs {
         let command = typed::without_secrets(typed::words());
         let is_known = rate.is_some() || emulator().path()?.is_some();
         let tuned = self.tuned || (self.acts && is_known);
-        let mut options = SweepOptions {
+        Ok(SweepOptions {
             test: TestOptions { request, rate, tuned, command, ..TestOptions::new(server) },
             design,
             goals: self.goals()?,
             seed: self.seed()?,
-            state: PathBuf::new(),
+            state: self.state.clone(),
             dry_run: self.dry_run,
             retry_for: duration("retry-for", &self.retry_for)?.unwrap_or(RETRY_FOR),
-        };
-        options.state = self.state.clone().unwrap_or_else(|| state_header(&options).file_name().into());
-        Ok(options)
+        })
     }
 
     /// Returns the factors of the flags and of the file. The file also sets flags that are not given.
@@ -247,7 +246,8 @@ impl SweepArgs {
             return Err(value_error("until", "the minimum is 0.1 %", "--until 5%"));
         }
         let budget = duration("budget", &self.budget)?;
-        let usual = if until.is_some() || budget.is_some() { MANY_RUNS } else { 3 };
+        let has_other_goal = until.is_some() || budget.is_some();
+        let usual = if has_other_goal && !self.acts { MANY_RUNS } else { 3 };
         let repeat = count("repeat", &self.repeat, "--repeat 5")?.unwrap_or(usual);
         if repeat > MAX_REPEAT {
             return Err(value_error(
@@ -255,6 +255,10 @@ impl SweepArgs {
                 format!("{repeat} runs: at most {MAX_REPEAT} are allowed"),
                 "--repeat 5",
             ));
+        }
+        if until.is_some() && repeat < MIN_RUNS.into() {
+            let text = format!("--until needs at least {MIN_RUNS} runs of each point");
+            return Err(Failure::usage(text).hint(format!("--repeat {MIN_RUNS}")));
         }
         let repeat = u32::try_from(repeat).unwrap_or(u32::MAX);
         Ok(Goals { until, repeat, budget: budget.or(self.acts.then_some(ACTS_BUDGET)) })

@@ -11,9 +11,8 @@ use lfn_campaign::factor::phrases;
 use lfn_campaign::run::SweepRun;
 use lfn_measure::tester::TestProgress;
 
-use crate::print;
 use crate::print::output::OutputFormat;
-use crate::print::terminal;
+use crate::print::{self, counted, terminal};
 
 /// Printer of the progress.
 pub struct SweepPrinter {
@@ -70,28 +69,28 @@ impl SweepPrinter {
     fn line_of(&mut self, event: &SweepEvent) {
         match event {
             SweepEvent::Start { seed, points, resumed_runs, .. } => {
-                let resumed = match resumed_runs {
+                let resumed = match *resumed_runs {
                     0 => String::new(),
-                    1 => ", 1 run is finished".to_owned(),
-                    runs => format!(", {runs} runs are finished"),
+                    runs => format!(", {} finished", counted(runs as u64, "run")),
                 };
-                self.line(&format!("{points} points, seed {seed}{resumed}"));
+                self.line(&format!("{}, seed {seed}{resumed}", counted(*points as u64, "point")));
             }
             SweepEvent::Run { run, finished, remaining_runs, remaining } => {
-                let left = match remaining_runs {
-                    0 => "the last run".to_owned(),
-                    more => format!("{more} more, ETA {}", show_duration(whole_seconds(*remaining))),
+                let left = match *remaining_runs {
+                    0 => "no run remains".to_owned(),
+                    1 => format!("1 run remains, ETA {}", show_duration(whole_seconds(*remaining))),
+                    more => format!("{more} runs remain, ETA {}", show_duration(whole_seconds(*remaining))),
                 };
                 let text = format!("run {finished}: {}: {}; {left}", self.running, figures(run));
                 self.line(&text);
             }
             SweepEvent::Retry { error, wait, .. } => {
-                let next = if wait.is_zero() {
-                    "this point is given up".to_owned()
-                } else {
-                    format!("next run in {}", show_duration(whole_seconds(*wait)))
-                };
-                let text = format!("{}: {error}; {next}", self.running);
+                let wait = show_duration(whole_seconds(*wait));
+                let text = format!("{}: {error}; next run in {wait}", self.running);
+                self.line(&text);
+            }
+            SweepEvent::GiveUp { error, .. } => {
+                let text = format!("{}: {error}; no more runs of this point", self.running);
                 self.line(&text);
             }
             SweepEvent::End { .. } => {}

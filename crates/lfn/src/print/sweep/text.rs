@@ -9,12 +9,13 @@ use lfn_campaign::factor::{Factor, Unit, Value, phrases};
 use lfn_campaign::schedule::SweepEnd;
 use lfn_campaign::summary::PointSummary;
 
+use crate::print::counted;
 use crate::print::label_columns::Page;
 
 /// A column: its head and the cell of a point.
 type Column<'a> = (String, Box<dyn Fn(&PointSummary) -> Option<String> + 'a>);
 
-/// Returns the page for the terminal's width.
+/// Returns the result as text.
 pub fn page(document: &SweepDocument) -> String {
     let mut text = String::new();
     let is_plan = document.ended == SweepEnd::DryRun;
@@ -24,10 +25,18 @@ pub fn page(document: &SweepDocument) -> String {
         }
         text += &table(document, part, is_plan);
         text.push('\n');
+        let mut page = Page::default();
+        let others = part.published.iter().filter(|run| run.point.is_none());
+        let others: Vec<String> = others.map(|run| format!("{} {}", phrases(&run.levels), run.goodput)).collect();
+        if !others.is_empty() {
+            page.row("published", &format!("also {}, which the sweep does not repeat", others.join("; ")));
+        }
         if let Some(optimum) = &part.optimum {
-            let mut page = Page::default();
             page.row("optimum", &optimum.sentence);
-            text += &(page.text() + "\n");
+        }
+        let rows = page.text();
+        if !rows.is_empty() {
+            text += &(rows + "\n");
         }
     }
     text + &differences(document) + &end(document)
@@ -83,7 +92,7 @@ fn columns<'a>(part: &'a SweepPart, points: &[&PointSummary], is_plan: bool) -> 
     columns.push((
         "published".to_owned(),
         Box::new(move |point| {
-            let known = part.published.iter().find(|known| known.point == point.point)?;
+            let known = part.published.iter().find(|known| known.point == Some(point.point))?;
             Some(show(known.goodput))
         }),
     ));
@@ -164,12 +173,8 @@ fn differences(document: &SweepDocument) -> String {
             _ => String::new(),
         };
         let goodput = point.goodput.map(|rate| rate.to_string()).unwrap_or_default();
-        let reason = match (&point.finding, &point.limit) {
-            (Some(finding), _) => format!("{}: {}. Remedy: {}", finding.name, finding.summary, finding.remedy),
-            (None, Some(limit)) => limit.clone(),
-            (None, None) => "no finding".to_owned(),
-        };
-        format!("{}: {goodput}{range}. {reason}", phrases(&point.levels))
+        let explanation = point.explanation.as_deref().unwrap_or_default();
+        format!("{}: {goodput}{range}. {explanation}", phrases(&point.levels))
     };
     let mut page = Page::default();
     page.list("* differs from the prediction", &different.iter().map(item).collect::<Vec<_>>());
@@ -177,36 +182,51 @@ fn differences(document: &SweepDocument) -> String {
 }
 
 fn end(document: &SweepDocument) -> String {
-    let runs = document.runs.len();
-    let (spent, remaining) = (show_duration(rounded(document.spent)), show_duration(rounded(document.remaining)));
-    let ended = match document.ended {
-        SweepEnd::DryRun => {
-            let least: Duration = document
-                .points
-                .iter()
-                .filter_map(|point| Duration::try_from_secs_f64(point.expected_time?.get()).ok())
-                .sum();
-            let unknown = document.points.iter().filter(|point| point.expected_time.is_none()).count();
-            let more = if unknown > 0 {
-                format!(" and the time of {unknown} points, which is not known")
-            } else {
-                String::new()
-            };
-            return format!(
-                "{} points; one run of each takes {}{more}; the sweep takes about {remaining}\n",
-                document.points.len(),
-                show_duration(rounded(least))
-            );
-        }
-        SweepEnd::Precise => "every interval is narrow enough",
+    let count = |has: fn(&PointSummary) -> bool| document.points.iter().filter(|point| has(point)).count();
+    let failed = count(|point| point.error.is_some());
+    let missing = count(|point| point.runs == 0 && point.error.is_none());
+    let mut ended = match document.ended {
+        SweepEnd::DryRun => return plan_end(document),
+        SweepEnd::Repeated if failed > 0 => "every other point has its runs",
         SweepEnd::Repeated => "every point has its runs",
+        SweepEnd::Precise if failed > 0 => "every other interval is narrow enough",
+        SweepEnd::Precise => "every interval is narrow enough",
         SweepEnd::Budget => "the budget ended the sweep",
         SweepEnd::Interrupted => "interrupted; the same command resumes",
+        SweepEnd::Failed if failed == document.points.len() => "every point failed",
         SweepEnd::Failed => "incomplete; the same command resumes",
-    };
+    }
+    .to_owned();
+    if failed > 0 {
+        ended += &format!("; {} failed", counted(failed as u64, "point"));
+    }
+    if missing > 0 {
+        ended += &format!("; {} without a run", counted(missing as u64, "point"));
+    }
     let file = document.state_file.as_deref().map(|file| format!("state      {file}\n")).unwrap_or_default();
-    let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
-    format!("{runs} in {spent}, seed {}: {ended}\n{file}", document.seed)
+    let seed = document.seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
+    let spent = show_duration(rounded(document.spent));
+    format!("{} in {spent}{seed}: {ended}\n{file}", counted(document.runs.len() as u64, "run"))
+}
+
+/// Returns the end of a plan: the number of points, and the time of the runs.
+fn plan_end(document: &SweepDocument) -> String {
+    let time = |point: &PointSummary| Duration::try_from_secs_f64(point.expected_time?.get()).ok();
+    let known: Vec<Duration> = document.points.iter().filter_map(time).collect();
+    let points = counted(document.points.len() as u64, "point");
+    let unknown = document.points.len() - known.len();
+    if unknown > 0 {
+        let of = counted(unknown as u64, "point");
+        return format!("{points}; the time of {of} is unknown without the capacity and the RTT of the path\n");
+    }
+    let once = show_duration(rounded(known.into_iter().sum()));
+    let done = match document.runs.len() {
+        0 => String::new(),
+        runs => format!("; {} finished", counted(runs as u64, "run")),
+    };
+    let remaining = show_duration(rounded(document.remaining));
+    let rest = if document.runs.is_empty() { "the sweep takes" } else { "the others take" };
+    format!("{points}; one run of each takes {once}{done}; {rest} about {remaining}\n")
 }
 
 fn rounded(time: Duration) -> Duration {

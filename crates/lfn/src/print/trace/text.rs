@@ -12,10 +12,10 @@ use lfn_results::evidence::capture::{CaptureEvidence, CapturePoint, Period, Peri
 
 use super::pair;
 use super::share::limit_and_share;
-use crate::print::grouped;
 use crate::print::label_columns::{Page, wrap};
 use crate::print::settings::is_quiet;
 use crate::print::terminal::columns;
+use crate::print::{counted, grouped};
 
 /// Periods that the line of periods names.
 const MAX_PERIODS: usize = 8;
@@ -91,11 +91,6 @@ fn mptcp_heading(mptcp: &TracedMptcp) -> String {
     let (number, goodput, payload) = (mptcp.number, mptcp.goodput, mptcp.payload.decimal());
     let time = show_duration(rounded(mptcp.duration));
     format!("MPTCP connection {number}{token}: {subflows}, goodput {goodput}, {payload} in {time}{limit}{start}")
-}
-
-/// Returns a number with its noun: `1 packet`, `1,000 packets`.
-fn counted(count: u64, noun: &str) -> String {
-    format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
 fn capture(counts: &CaptureCounts) -> String {
