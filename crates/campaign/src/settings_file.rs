@@ -37,6 +37,9 @@ pub enum SettingsError {
     Values { factor: Factor, source: ValuesError },
     #[error("{0} parts: at most {MAX_PARTS} are allowed")]
     TooManyParts(usize),
+    /// A key that is for the whole sweep.
+    #[error("'{0}' is not for one [[part]]")]
+    NotForAPart(&'static str),
     #[error("factors outside of a [[part]] cannot be combined with parts")]
     FactorsBesideParts,
 }
@@ -50,6 +53,7 @@ impl SettingsError {
                 let factors = Factor::ALL.map(Factor::name).join(", ");
                 format!("the keys are {factors}, {}, and [[part]]", FLAGS.join(", "))
             }
+            SettingsError::NotForAPart(key) => format!("move {key} above the first [[part]]"),
             SettingsError::FactorsBesideParts => "move the factors into a [[part]]".to_owned(),
             _ => "write KEY = \"VALUES\" in each line: window = \"1MB..16MB:x2\"".to_owned(),
         }
@@ -114,7 +118,11 @@ fn parse_part(table: toml::Table) -> Result<Part, SettingsError> {
     for (key, value) in table {
         match (key.as_str(), value) {
             ("name", toml::Value::String(name)) => part.name = one_line(&name),
-            (_, value) => part.factors.push(parse_factor(&key, value)?),
+            ("name", _) => return Err(SettingsError::NotAValue(key)),
+            (_, value) => match FLAGS.into_iter().find(|flag| *flag == key) {
+                Some(flag) => return Err(SettingsError::NotForAPart(flag)),
+                None => part.factors.push(parse_factor(&key, value)?),
+            },
         }
     }
     sort(&mut part);
@@ -192,6 +200,8 @@ mod tests {
             ("streams = [1, 1]", "occurs twice"),
             ("streams = -1", "streams"),
             ("part = 3", "'part'"),
+            ("[[part]]\ntime = \"3s\"", "'time' is not for one"),
+            ("[[part]]\nname = 1", "'name' is not"),
             ("streams = 1\n[[part]]\nstreams = 2", "outside of a [[part]]"),
         ];
         for (text, says) in cases {

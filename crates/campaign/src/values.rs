@@ -26,7 +26,7 @@ pub enum ValuesError {
     #[error("the range '{0}' has no step: add :x2 to multiply, or :+1 to add")]
     NoStep(String),
     /// A factor of at most 1, or a step of zero.
-    #[error("the range '{0}' does not grow: use a factor above 1, or a step above zero")]
+    #[error("the range '{0}' does not grow to another whole number: use a larger factor or step")]
     NoGrowth(String),
     #[error("the range '{0}' ends before its start")]
     Backwards(String),

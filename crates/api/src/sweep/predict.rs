@@ -91,3 +91,26 @@ fn flow(options: &TestOptions) -> FlowParameters {
         ..FlowParameters::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn predicted(record: u64, count: u64) -> f64 {
+        let mut options = TestOptions::new("far");
+        options.request.record = Bytes(record);
+        options.request.load = TestLoad::Records(count);
+        let path = PathProfile::new(BitRate(50_000_000), Duration::from_millis(40));
+        plan_point(&options, Some(path)).predicted.unwrap().as_f64()
+    }
+
+    #[test]
+    fn small_records_need_more_flights() {
+        // Measured with 20 records: 0.362 Mb/s with 100 B. Ten records leave at first, the others after a round trip.
+        assert!((0.2e6..0.6e6).contains(&predicted(100, 20)), "{}", predicted(100, 20));
+        // Ten records are one flight, at the rate of the link.
+        assert!(predicted(1448, 10) > 40e6, "{}", predicted(1448, 10));
+        // Records above the MSS fill their segments.
+        assert_eq!(predicted(1_000_000, 20), predicted(4_000_000, 5));
+    }
+}
