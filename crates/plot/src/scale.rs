@@ -25,7 +25,7 @@ pub struct Axis {
 }
 
 /// Spacing and ends of an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AxisKind {
     /// The ends are labelled values that include the values.
     Rounded,
@@ -33,6 +33,8 @@ pub enum AxisKind {
     Exact,
     /// Logarithmic, between labelled values that include the values.
     Logarithmic,
+    /// Names in columns of the same width: the value of the first column is 0, that of the next one 1.
+    Categories(Vec<String>),
 }
 
 impl Axis {
@@ -54,6 +56,12 @@ impl Axis {
     /// Returns a logarithmic axis that includes both values, which must be above zero.
     pub fn logarithmic(name: &str, unit: Unit, low: f64, high: f64) -> Self {
         Axis { name: name.to_owned(), unit, low, high, kind: AxisKind::Logarithmic }
+    }
+
+    /// Returns an axis with a column for each name.
+    pub fn categories(name: &str, names: Vec<String>) -> Self {
+        let high = names.len() as f64;
+        Axis { name: name.to_owned(), unit: Unit::Count, low: 0.0, high, kind: AxisKind::Categories(names) }
     }
 }
 
@@ -89,11 +97,19 @@ impl Scale {
         let intervals = max_intervals.max(1) as f64;
         let bounded = |value: f64| if value.is_finite() { value.clamp(-MAX_VALUE, MAX_VALUE) } else { 0.0 };
         let (low, high) = (bounded(axis.low), bounded(axis.high));
-        match axis.kind {
+        match &axis.kind {
             AxisKind::Logarithmic => Scale::logarithmic(axis.unit, low, high, intervals),
             AxisKind::Rounded => Scale::linear(axis.unit, low, high, intervals, true),
             AxisKind::Exact => Scale::linear(axis.unit, low, high, intervals, false),
+            AxisKind::Categories(names) => Scale::categories(names),
         }
+    }
+
+    /// Returns a scale with a label in the middle of the column of each name.
+    fn categories(names: &[String]) -> Self {
+        let ticks = names.iter().enumerate().map(|(place, name)| Tick { value: place as f64, label: name.clone() });
+        let high = names.len().max(1) as f64 - 0.5;
+        Scale { low: -0.5, high, is_logarithmic: false, ticks: ticks.collect(), unit: String::new() }
     }
 
     fn linear(unit: Unit, low: f64, high: f64, intervals: f64, is_rounded: bool) -> Self {
@@ -288,12 +304,21 @@ mod tests {
         assert_eq!(decades.0, ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s"]);
     }
 
+    #[test]
+    fn names_are_in_the_middle_of_their_columns() {
+        let names = ["cubic", "bbr"].map(str::to_owned).to_vec();
+        let scale = Scale::new(&Axis::categories("congestion control", names), 5);
+        let places: Vec<_> = scale.ticks.iter().map(|tick| (tick.label.as_str(), scale.place(tick.value))).collect();
+        assert_eq!(places, [("cubic", 0.25), ("bbr", 0.75)]);
+        assert!(Scale::new(&Axis::categories("empty", Vec::new()), 5).place(0.0).is_finite());
+    }
+
     proptest! {
         #[test]
         fn scales_include_their_values(
             low in -1e15..1e15_f64, span in 0.0..1e15_f64, intervals in 1..20_usize, kind in 0..3_usize,
         ) {
-            let kind = [AxisKind::Rounded, AxisKind::Exact, AxisKind::Logarithmic][kind];
+            let kind = [AxisKind::Rounded, AxisKind::Exact, AxisKind::Logarithmic][kind].clone();
             let low = if kind == AxisKind::Logarithmic { low.abs() + 1e-6 } else { low };
             let high = low + span;
             let axis = Axis { name: String::new(), unit: Unit::Bytes, low, high, kind };
@@ -314,8 +339,9 @@ mod tests {
     fn hostile_values_give_a_scale() {
         for (low, high) in [(f64::NAN, f64::NAN), (0.0, f64::INFINITY), (5.0, 5.0), (7.0, -3.0), (0.0, 1e-300)] {
             for kind in [AxisKind::Rounded, AxisKind::Exact, AxisKind::Logarithmic] {
-                let scale = Scale::new(&Axis { name: String::new(), unit: Unit::Seconds, low, high, kind }, 5);
-                assert!(scale.high > scale.low && !scale.place(1.0).is_nan(), "{low} {high} {kind:?} {scale:?}");
+                let axis = Axis { name: String::new(), unit: Unit::Seconds, low, high, kind };
+                let scale = Scale::new(&axis, 5);
+                assert!(scale.high > scale.low && !scale.place(1.0).is_nan(), "{axis:?} {scale:?}");
                 assert!(scale.ticks.len() < 30, "{scale:?}");
             }
         }

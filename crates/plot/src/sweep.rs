@@ -35,6 +35,8 @@ pub struct SweepChart {
     pub factor: String,
     /// Unit of the factor.
     pub unit: Unit,
+    /// Names of the values of a factor without numbers. The values are then the places of the names, see [`SweepChart::slot`].
+    pub categories: Vec<String>,
     /// True for a logarithmic axis of the factor. The values of the factor must then be above zero.
     pub is_logarithmic: bool,
     /// Measured points with their name, one group for each value of a second factor. Goodput in bit/s.
@@ -74,6 +76,7 @@ impl Default for SweepChart {
             warning: None,
             factor: String::new(),
             unit: Unit::Count,
+            categories: Vec::new(),
             is_logarithmic: false,
             measured: Vec::new(),
             predicted: Vec::new(),
@@ -85,6 +88,8 @@ impl Default for SweepChart {
 
 /// Room above the highest value, for labels.
 const HEADROOM: f64 = 1.15;
+/// Share of a column that the groups take.
+const GROUPS: f64 = 0.7;
 /// Maximum number of labelled points. More labels would cover the plot.
 const MAX_LABELS: usize = 12;
 
@@ -115,7 +120,7 @@ impl SweepChart {
         }
         let color = |place: usize| if self.measured.len() > 1 { line_look(place).color } else { INK };
         for (place, (name, line)) in self.predicted.iter().enumerate() {
-            let points = line.iter().map(|(x, y)| Point { x: *x, y: *y }).collect();
+            let points = self.predicted_line(line);
             let color = if self.predicted.len() > 1 { color(place) } else { BLUE };
             let shape = Shape::Line { points, width: 2.4, dash: line_look(place).dash };
             panel.series.push(Series { name: name.clone(), color, shape });
@@ -139,7 +144,30 @@ impl SweepChart {
         panel
     }
 
+    /// Returns the place of a group within the column of a name: the groups are next to each other.
+    pub fn slot(category: usize, group: usize, groups: usize) -> f64 {
+        category as f64 + GROUPS * ((group as f64 + 0.5) / groups.max(1) as f64 - 0.5)
+    }
+
+    /// Returns the line of a prediction. That of a name is as wide as the part of a group in a column.
+    fn predicted_line(&self, line: &[(f64, f64)]) -> Vec<Point> {
+        if self.categories.is_empty() {
+            return line.iter().map(|(x, y)| Point { x: *x, y: *y }).collect();
+        }
+        let half = GROUPS / 2.0 / self.measured.len().max(1) as f64;
+        let ends = |(x, y): &(f64, f64)| [(x - half, *y), (x + half, *y), (f64::NAN, f64::NAN)];
+        line.iter().flat_map(ends).map(|(x, y)| Point { x, y }).collect()
+    }
+
+    /// Returns a value of the factor for the picture in words.
+    fn value(&self, x: f64) -> String {
+        self.categories.get(x.round().max(0.0) as usize).cloned().unwrap_or_else(|| x.to_string())
+    }
+
     fn x_axis(&self) -> Axis {
+        if !self.categories.is_empty() {
+            return Axis::categories(&self.factor, self.categories.clone());
+        }
         let measured = self.measured.iter().flat_map(|(_, points)| points.iter().map(|point| point.x));
         let predicted = self.predicted.iter().flat_map(|(_, line)| line.iter().map(|(x, _)| *x));
         let published = self.published.iter().flat_map(|published| published.points.iter().map(|(x, _)| *x));
@@ -179,13 +207,14 @@ impl SweepChart {
         for (name, points) in &self.measured {
             for point in points {
                 let [low, middle, high] = [point.low, point.y, point.high].map(|rate| rate_label(rate, highest));
-                let at = point.x;
+                let at = self.value(point.x);
                 text += &format!("{name}: {} {at}: {middle}, {low} to {high}. ", self.factor);
             }
         }
         if let Some(published) = &self.published {
             for (x, y) in &published.points {
-                text += &format!("{}: {} {x}: {}. ", published.name, self.factor, rate_label(*y, highest));
+                let (name, at) = (&published.name, self.value(*x));
+                text += &format!("{name}: {} {at}: {}. ", self.factor, rate_label(*y, highest));
             }
         }
         text.trim_end().to_owned()
@@ -238,6 +267,31 @@ mod tests {
         let texts = texts(&SweepChart { is_logarithmic: true, ..chart() });
         assert!(texts.iter().any(|text| text == "receive window, B (logarithmic)"), "{texts:?}");
         assert!(texts.iter().any(|text| text == "10 M"), "{texts:?}");
+    }
+
+    #[test]
+    fn names_are_columns_with_the_groups_next_to_each_other() {
+        let at = |category: usize, group: usize| {
+            let x = SweepChart::slot(category, group, 2);
+            SweepPoint { x, low: 40e6, y: 41e6, high: 42e6 }
+        };
+        let chart = SweepChart {
+            factor: "congestion control".into(),
+            categories: ["cubic", "bbr"].map(str::to_owned).to_vec(),
+            measured: (0..2).map(|group| (format!("group {group}"), vec![at(0, group), at(1, group)])).collect(),
+            ..SweepChart::default()
+        };
+        let all: Vec<f64> = chart.measured.iter().flat_map(|(_, points)| points.iter().map(|p| p.x)).collect();
+        assert_eq!(all, [-0.175, 0.825, 0.175, 1.175]);
+        let texts = texts(&chart);
+        for text in ["congestion control", "cubic", "bbr"] {
+            assert!(texts.iter().any(|found| found == text), "{text} in {texts:?}");
+        }
+        assert!(
+            chart.picture().description.contains("congestion control bbr: 41.0"),
+            "{}",
+            chart.picture().description
+        );
     }
 
     #[test]

@@ -52,7 +52,11 @@ fn axes() -> impl Strategy<Value = Axis> {
         Just(Unit::Percent),
         Just(Unit::Count)
     ];
-    let kinds = prop_oneof![Just(AxisKind::Rounded), Just(AxisKind::Exact), Just(AxisKind::Logarithmic)];
+    let categories = prop::collection::vec(names(), 0..40).prop_map(AxisKind::Categories);
+    let kinds = prop_oneof![
+        3 => prop_oneof![Just(AxisKind::Rounded), Just(AxisKind::Exact), Just(AxisKind::Logarithmic)],
+        1 => categories
+    ];
     (names(), units, magnitudes(), magnitudes(), kinds).prop_map(|(name, unit, low, span, kind)| Axis {
         name,
         unit,

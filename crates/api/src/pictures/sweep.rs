@@ -1,6 +1,7 @@
 //! Pictures of `lfn sweep`: goodput over a factor of each part, with the prediction, the intervals and published figures.
 
 use lfn_base::units::show_duration;
+use lfn_campaign::design::FactorValues;
 use lfn_campaign::document::{SweepDocument, SweepPart};
 use lfn_campaign::factor::{self, Factor, Level, Value, phrases};
 use lfn_campaign::schedule::SweepEnd;
@@ -38,55 +39,70 @@ struct PartAxis<'a> {
     part: &'a SweepPart,
     points: Vec<&'a PointSummary>,
     document: &'a SweepDocument,
-    /// Factor of the axis; none if only names vary.
+    /// Factor of the axis; none if the part has no factors.
     factor: Option<Factor>,
+    /// Names of the columns, if the values of the factor are names.
+    names: Vec<String>,
+    /// Groups of points: the settings that the axis does not show.
+    groups: Vec<String>,
 }
 
 impl<'a> PartAxis<'a> {
-    /// Chooses the factor with the most numbers.
+    /// Chooses the factor with the most numbers, or that with the most names if no number varies.
     fn of(part: &'a SweepPart, document: &'a SweepDocument) -> Self {
-        let numbers = part.grid.factors.iter().filter(|given| given.factor.unit() != factor::Unit::Name);
-        let factor = numbers.rev().max_by_key(|given| given.values.len()).map(|given| given.factor);
-        let points = part.points.iter().filter_map(|point| document.points.get(*point)).collect();
-        PartAxis { part, points, document, factor }
-    }
-
-    /// Returns the place of a point on the axis: its value, or its number if only names vary.
-    fn place(&self, point: &PointSummary) -> Option<f64> {
-        let Some(factor) = self.factor else {
-            return self.points.iter().position(|other| other.point == point.point).map(|place| place as f64 + 1.0);
+        let order = |given: &&FactorValues| {
+            let is_varied = given.values.len() > 1;
+            (is_varied, given.factor.unit() != factor::Unit::Name, given.values.len())
         };
-        Self::value_of(factor, &point.levels)
+        let chosen = part.grid.factors.iter().rev().max_by_key(order);
+        let is_of_names = chosen.is_some_and(|chosen| chosen.factor.unit() == factor::Unit::Name);
+        let names = chosen
+            .filter(|_| is_of_names)
+            .map_or_else(Vec::new, |chosen| chosen.values.iter().map(|value| chosen.factor.show(value)).collect());
+        let points = part.points.iter().filter_map(|point| document.points.get(*point)).collect();
+        let factor = chosen.map(|chosen| chosen.factor);
+        let mut axis = PartAxis { part, points, document, factor, names, groups: Vec::new() };
+        for point in &axis.points {
+            let group = axis.group(&point.levels);
+            if !axis.groups.contains(&group) {
+                axis.groups.push(group);
+            }
+        }
+        axis
     }
 
-    /// Returns the value of the axis in these levels.
+    /// Returns the place of a point on the axis.
+    fn place(&self, point: &PointSummary) -> Option<f64> {
+        self.value(&point.levels)
+    }
+
+    /// Returns the place of these levels on the axis: the number, or the part of the group in the column of the name.
     fn value(&self, levels: &[Level]) -> Option<f64> {
-        Self::value_of(self.factor?, levels)
+        let level = levels.iter().find(|level| Some(level.factor) == self.factor)?;
+        match &level.value {
+            Value::Number(number) => Some(*number as f64),
+            Value::Name(name) => {
+                let category = self.names.iter().position(|known| known == name)?;
+                let group = self.group(levels);
+                let group = self.groups.iter().position(|known| *known == group)?;
+                Some(SweepChart::slot(category, group, self.groups.len()))
+            }
+        }
     }
 
-    fn value_of(factor: Factor, levels: &[Level]) -> Option<f64> {
-        levels.iter().find(|level| level.factor == factor).and_then(|level| match level.value {
-            Value::Number(number) => Some(number as f64),
-            Value::Name(_) => None,
-        })
-    }
-
-    /// Returns the settings of a point that the axis does not show, if they vary.
-    fn group(&self, point: &PointSummary) -> String {
+    /// Returns the settings that the axis does not show, if they vary.
+    fn group(&self, levels: &[Level]) -> String {
         let varied = self.part.grid.varied();
         let other = |level: &&Level| Some(level.factor) != self.factor && varied.contains(&level.factor);
-        phrases(&point.levels.iter().filter(other).cloned().collect::<Vec<_>>())
+        phrases(&levels.iter().filter(other).cloned().collect::<Vec<_>>())
     }
 
     fn chart(&self, lines: &[String]) -> SweepChart {
-        let mut groups: Vec<(String, Vec<&PointSummary>)> = Vec::new();
-        for point in &self.points {
-            let name = self.group(point);
-            match groups.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, points)) => points.push(point),
-                None => groups.push((name, vec![point])),
-            }
-        }
+        let of_group = |group: &String| -> Vec<&PointSummary> {
+            self.points.iter().copied().filter(|point| self.group(&point.levels) == *group).collect()
+        };
+        let groups: Vec<(&String, Vec<&PointSummary>)> =
+            self.groups.iter().map(|group| (group, of_group(group))).collect();
         let named = |of: &str, group: &str| if group.is_empty() { of.to_owned() } else { format!("{of}, {group}") };
         let measured = groups.iter().map(|(group, points)| {
             (
@@ -112,7 +128,8 @@ impl<'a> PartAxis<'a> {
             lines: lines.to_vec(),
             factor: self.name().to_owned(),
             unit: self.unit(),
-            is_logarithmic: low > 0.0 && high >= MIN_LOGARITHMIC_RANGE * low,
+            categories: self.names.clone(),
+            is_logarithmic: self.names.is_empty() && low > 0.0 && high >= MIN_LOGARITHMIC_RANGE * low,
             measured: measured.collect(),
             predicted: predicted.filter(|(_, line)| !line.is_empty()).collect(),
             published: self.published(),
@@ -157,7 +174,7 @@ impl<'a> PartAxis<'a> {
     /// Returns the name of the axis.
     fn name(&self) -> &'static str {
         match self.factor {
-            None => "number of the combination",
+            None => "settings",
             Some(Factor::Window) => "receive window",
             Some(Factor::FarWindow) => "receive window of the server",
             Some(Factor::WindowScale) => "window scale",
@@ -188,7 +205,7 @@ mod tests {
     use std::time::Duration;
 
     use lfn_base::units::BitRate;
-    use lfn_campaign::design::{FactorValues, Part};
+    use lfn_campaign::design::Part;
     use lfn_campaign::document::SweepSchema;
     use lfn_campaign::schedule::Goals;
     use lfn_results::measure::TestLoad;
@@ -257,17 +274,29 @@ mod tests {
     }
 
     #[test]
-    fn names_alone_are_numbered() {
-        let controls = ["cubic", "bbr"].map(|name| Value::Name(name.to_owned()));
-        let points = controls
-            .iter()
-            .enumerate()
-            .map(|(at, name)| point(at, &[(Factor::Congestion, name.clone())], 50))
-            .collect();
-        let document = document(&[(Factor::Congestion, &controls)], points);
+    fn names_alone_are_columns_and_groups() {
+        let controls = ["cubic", "bbr", "reno"].map(|name| Value::Name(name.to_owned()));
+        let directions = ["forward", "reverse"].map(|name| Value::Name(name.to_owned()));
+        let mut points = Vec::new();
+        for direction in &directions {
+            for control in &controls {
+                let levels = [(Factor::Direction, direction.clone()), (Factor::Congestion, control.clone())];
+                points.push(point(points.len(), &levels, 50));
+            }
+        }
+        let streams = [Value::Number(4)];
+        let factors: [(Factor, &[Value]); 3] =
+            [(Factor::Streams, &streams), (Factor::Direction, &directions), (Factor::Congestion, &controls)];
+        let document = document(&factors, points);
         let chart = PartAxis::of(&document.parts[0], &document).chart(&[]);
-        assert_eq!(chart.factor, "number of the combination");
-        let places: Vec<f64> = chart.measured.iter().flat_map(|(_, points)| points.iter().map(|at| at.x)).collect();
-        assert_eq!(places, [1.0, 2.0]);
+        assert_eq!(
+            (chart.factor.as_str(), chart.categories.join(" ")),
+            ("congestion control", "cubic bbr reno".into())
+        );
+        let groups: Vec<&str> = chart.measured.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(groups, ["measured: mean and 95 % interval, forward", "measured: mean and 95 % interval, reverse"]);
+        let columns: Vec<f64> = chart.measured[1].1.iter().map(|at| at.x.round()).collect();
+        assert_eq!(columns, [0.0, 1.0, 2.0]);
+        assert!(chart.measured[0].1[0].x < chart.measured[1].1[0].x);
     }
 }

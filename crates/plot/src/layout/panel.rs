@@ -18,6 +18,8 @@ const ROW_OF_LABELS: f64 = 2.2;
 const Y_NAME: f64 = 2.0;
 /// Maximum number of intervals between the labels of an axis.
 const MAX_INTERVALS: f64 = 12.0;
+/// Minimum room for the name of a column, in font sizes.
+const MIN_NAME: f64 = 2.5;
 
 /// Draws a panel in its area. `name` pixels at the top are for its name.
 pub fn draw(page: &mut Page, panel: &Panel, area: Rect, name: f64) {
@@ -47,7 +49,7 @@ pub fn draw(page: &mut Page, panel: &Panel, area: Rect, name: f64) {
         let strip = Rect { top: plot.top - strip_height + 2.0, bottom: plot.top - 4.0, ..plot };
         bands::draw(page, panel, &axes.x, &plot, &strip);
     }
-    axes.draw_grid(page);
+    axes.draw_grid(page, matches!(panel.x.kind, AxisKind::Categories(_)));
     for guide in &panel.guides {
         axes.draw_guide(page, guide);
     }
@@ -72,6 +74,9 @@ pub fn draw(page: &mut Page, panel: &Panel, area: Rect, name: f64) {
 
 /// Returns the horizontal scale with as many labels as fit.
 fn fitting_scale(axis: &Axis, width: f64, font: f64) -> Scale {
+    if matches!(axis.kind, AxisKind::Categories(_)) {
+        return fitting_names(Scale::new(axis, 1), width, font);
+    }
     let mut intervals = (width / (3.0 * font)).clamp(1.0, MAX_INTERVALS) as usize;
     loop {
         let scale = Scale::new(axis, intervals);
@@ -85,6 +90,18 @@ fn fitting_scale(axis: &Axis, width: f64, font: f64) -> Scale {
         }
         intervals -= 1;
     }
+}
+
+/// Shortens the names of columns. In columns narrower than `MIN_NAME`, only some columns have names.
+fn fitting_names(mut scale: Scale, width: f64, font: f64) -> Scale {
+    let column = width / scale.ticks.len().max(1) as f64;
+    let stride = ((MIN_NAME + 1.0) * font / column).ceil().max(1.0);
+    let room = stride * column - font;
+    for (place, tick) in scale.ticks.iter_mut().enumerate() {
+        let is_named = place % stride as usize == 0;
+        tick.label = if is_named { fitted(&tick.label, room, font) } else { String::new() };
+    }
+    scale
 }
 
 /// Axes of a panel at their place.
@@ -112,7 +129,7 @@ impl Axes {
         (left - 0.5..=right + 0.5).contains(&at.x) && (top - 0.5..=bottom + 0.5).contains(&at.y)
     }
 
-    fn draw_grid(&self, page: &mut Page) {
+    fn draw_grid(&self, page: &mut Page, has_columns: bool) {
         let plot = self.plot;
         let grid = Stroke::solid(INK.with_opacity(0.12), 1.0);
         let font = page.font;
@@ -124,8 +141,10 @@ impl Axes {
         }
         for tick in &self.x.ticks {
             let x = self.column(tick.value);
-            page.line(vec![pixel(x, plot.top), pixel(x, plot.bottom)], grid);
-            page.line(vec![pixel(x, plot.bottom), pixel(x, plot.bottom + 5.0)], Stroke::solid(INK, 1.0));
+            // A line between two columns of names, otherwise at the value.
+            let border = if has_columns { self.column(tick.value + 0.5) } else { x };
+            page.line(vec![pixel(border, plot.top), pixel(border, plot.bottom)], grid);
+            page.line(vec![pixel(border, plot.bottom), pixel(border, plot.bottom + 5.0)], Stroke::solid(INK, 1.0));
             let label = page.text(&tick.label, x, plot.bottom + 0.9 * font + LINE * font / 2.0 - 2.0, Anchor::Middle);
             page.write(label);
         }
