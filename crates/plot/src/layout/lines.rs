@@ -70,7 +70,7 @@ fn thin_out(column: &mut Vec<Pixel>) {
 }
 
 /// Returns the part of a segment within the area (Liang and Barsky).
-fn clip(from: Pixel, to: Pixel, area: &Rect) -> Option<(Pixel, Pixel)> {
+pub fn clip(from: Pixel, to: Pixel, area: &Rect) -> Option<(Pixel, Pixel)> {
     let (dx, dy) = (to.x - from.x, to.y - from.y);
     let (mut start, mut end) = (0.0_f64, 1.0_f64);
     let sides =

@@ -2,6 +2,7 @@
 
 mod bands;
 mod header;
+mod labels;
 mod legend;
 mod lines;
 mod marks;

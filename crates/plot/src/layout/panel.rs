@@ -3,12 +3,12 @@
 use super::legend::{self, Legend, area_below};
 use super::lines::{clipped, runs};
 use super::page::{LINE, MARGIN, Page, text_at};
-use super::{bands, marks};
+use super::{bands, labels, marks};
 use crate::color::{Color, INK};
-use crate::font::{CAPITAL, fitted, text_width};
-use crate::model::{Guide, GuideAt, Label, Panel, Point, RangePoint, Series, Shape};
+use crate::font::{fitted, text_width};
+use crate::model::{Guide, GuideAt, Panel, Point, RangePoint, Series, Shape};
 use crate::scale::{Axis, AxisKind, Scale};
-use crate::scene::{Anchor, Pixel, Rect, Stroke, Text, pixel};
+use crate::scene::{Anchor, Pixel, Rect, Stroke, pixel};
 
 /// Maximum share of a panel that the legend takes.
 const MAX_LEGEND_SHARE: f64 = 0.34;
@@ -64,12 +64,7 @@ pub fn draw(page: &mut Page, panel: &Panel, area: Rect, name: f64) {
         let note = fitted(note, plot.width() - 8.0, font);
         page.write(text_at(&note, middle_x, middle_y, Anchor::Middle, font));
     }
-    for guide in panel.guides.iter().filter(|guide| !guide.label.is_empty()) {
-        axes.write_guide_label(page, guide);
-    }
-    for label in &panel.labels {
-        axes.write_label(page, label);
-    }
+    labels::write(page, panel, &axes);
 }
 
 /// Returns the horizontal scale with as many labels as fit.
@@ -105,26 +100,30 @@ fn fitting_names(mut scale: Scale, width: f64, font: f64) -> Scale {
 }
 
 /// Axes of a panel at their place.
-struct Axes {
-    plot: Rect,
+pub struct Axes {
+    pub plot: Rect,
     x: Scale,
     y: Scale,
 }
 
 impl Axes {
-    fn column(&self, value: f64) -> f64 {
+    /// Returns the horizontal place of a value, in pixels.
+    pub fn column(&self, value: f64) -> f64 {
         self.plot.left + self.x.place(value) * self.plot.width()
     }
 
-    fn row(&self, value: f64) -> f64 {
+    /// Returns the vertical place of a value, in pixels.
+    pub fn row(&self, value: f64) -> f64 {
         self.plot.bottom - self.y.place(value) * self.plot.height()
     }
 
-    fn at(&self, point: Point) -> Pixel {
+    /// Returns the place of a point.
+    pub fn at(&self, point: Point) -> Pixel {
         pixel(self.column(point.x), self.row(point.y))
     }
 
-    fn has(&self, at: Pixel) -> bool {
+    /// Returns true if a place is inside of the plot, or on its border.
+    pub fn has(&self, at: Pixel) -> bool {
         let Rect { left, top, right, bottom } = self.plot;
         (left - 0.5..=right + 0.5).contains(&at.x) && (top - 0.5..=bottom + 0.5).contains(&at.y)
     }
@@ -180,57 +179,6 @@ impl Axes {
         if ends.iter().all(|end| self.has(*end)) {
             page.line(ends.to_vec(), stroke);
         }
-    }
-
-    /// Writes the label of a guide at the first free place along its line.
-    fn write_guide_label(&self, page: &mut Page, guide: &Guide) {
-        let font = 0.93 * page.font;
-        let gap = 5.0;
-        let places: Vec<Text> = match guide.at {
-            GuideAt::X(value) => {
-                let x = self.column(value);
-                let rows = (0..5).map(|row| self.plot.top + font * (0.8 + 1.4 * f64::from(row)));
-                rows.flat_map(|y| [(x + gap, y, Anchor::Start), (x - gap, y, Anchor::End)])
-                    .map(|(x, y, anchor)| colored(text_at(&guide.label, x, y, anchor, font), guide.color))
-                    .collect()
-            }
-            GuideAt::Y(value) => {
-                let y = self.row(value);
-                let ends = [(self.plot.right - gap, Anchor::End), (self.plot.left + gap, Anchor::Start)];
-                [y - 0.8 * font, y + 0.8 * font]
-                    .into_iter()
-                    .flat_map(|y| {
-                        ends.map(|(x, anchor)| colored(text_at(&guide.label, x, y, anchor, font), guide.color))
-                    })
-                    .collect()
-            }
-        };
-        page.write_at_free_place(&places, &self.plot);
-    }
-
-    /// Writes a label at the first free place around its point.
-    fn write_label(&self, page: &mut Page, label: &Label) {
-        let at = self.at(label.at);
-        let font = 0.93 * page.font;
-        let inside = pixel(
-            at.x.clamp(self.plot.left, self.plot.right),
-            at.y.clamp(self.plot.top + CAPITAL * font, self.plot.bottom),
-        );
-        let (dx, dy) = (0.65 * font, 0.9 * font);
-        let around = [
-            (dx, dy, Anchor::Start),
-            (dx, -dy, Anchor::Start),
-            (-dx, -dy, Anchor::End),
-            (-dx, dy, Anchor::End),
-            (0.0, -1.5 * dy, Anchor::Middle),
-            (0.0, 1.5 * dy, Anchor::Middle),
-            (dx, 2.4 * dy, Anchor::Start),
-            (-dx, 2.4 * dy, Anchor::End),
-        ];
-        let text = |(dx, dy, anchor): (f64, f64, Anchor)| {
-            colored(text_at(&label.text, inside.x + dx, inside.y + dy, anchor, font), label.color)
-        };
-        page.write_at_free_place(&around.map(text), &self.plot);
     }
 
     fn draw_series(&self, page: &mut Page, series: &Series) {
@@ -323,10 +271,6 @@ fn axis_name(axis: &Axis, scale: &Scale) -> String {
         "" => format!("{}{kind}", axis.name),
         unit => format!("{}, {unit}{kind}", axis.name),
     }
-}
-
-fn colored(text: Text, color: Color) -> Text {
-    Text { color, ..text }
 }
 
 /// Returns the places of marks. Marks that would cover each other are drawn once.
