@@ -3,7 +3,7 @@
 use crate::color::{Color, Dash};
 use crate::scale::Axis;
 
-/// A picture: its titles, and panels one below the other.
+/// A picture: its titles, and panels one below the other, or in two columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Picture {
     pub title: String,

@@ -118,7 +118,7 @@ prop_compose! {
         title in names(),
         lines in prop::collection::vec(names(), 0..5),
         warning in prop::option::of(names()),
-        panels in prop::collection::vec(panels(), 1..4),
+        panels in prop_oneof![prop::collection::vec(panels(), 1..4), prop::collection::vec(panels(), 5..7)],
     ) -> Picture {
         Picture { title, lines, warning, description: String::new(), panels }
     }
@@ -182,6 +182,21 @@ fn plot_has_a_third_of_each_picture() {
         let share = (frame[1].y - frame[0].y) / f64::from(height);
         assert!(share > 0.33, "{width}x{height}, {streams} streams: {share}");
     }
+}
+
+#[test]
+fn many_panels_are_in_two_columns() {
+    let of_panels = |count: usize| {
+        let panel = usual_picture(2).panels.remove(0);
+        Picture { panels: vec![panel; count], ..usual_picture(2) }.draw(DEFAULT_SIZE)
+    };
+    let (four, ten) = (of_panels(4), of_panels(10));
+    assert_eq!((four.size().width, ten.size().width), (DEFAULT_SIZE.width, 2 * DEFAULT_SIZE.width));
+    assert!(ten.size().height < 5 * DEFAULT_SIZE.height, "{:?}", ten.size());
+    let legends: Vec<&Text> = ten.texts().filter(|text| text.text == "stream 0").collect();
+    assert_eq!(legends.len(), 10);
+    let on_the_left = legends.iter().filter(|text| text.at.x < f64::from(DEFAULT_SIZE.width)).count();
+    assert_eq!(on_the_left, 5);
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub struct Chart {
 }
 
 impl Album {
-    /// Returns one picture with all charts, one below the other.
+    /// Returns one picture with all charts.
     pub fn overview(&self) -> Picture {
         let [only] = self.charts.as_slice() else {
             let words = |chart: &Chart| format!("{}: {}", chart.panel.name, chart.description);

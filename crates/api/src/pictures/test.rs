@@ -1,11 +1,13 @@
 //! Pictures of `lfn test` and `lfn test --compare`.
 
+use std::collections::VecDeque;
+
 use lfn_results::report::{Run, TestDocument, TuningDocument};
 
-use super::Album;
 use super::course::RunCourse;
 use super::overlay::overlay;
 use super::run::{self, direction_name, facts};
+use super::{Album, Chart};
 
 /// Returns the charts of a test; none if no run has finished.
 pub fn of_test(document: &TestDocument) -> Album {
@@ -23,6 +25,7 @@ pub(super) fn of_runs(runs: &[Run], near: &str, far: &str, started: &str) -> Alb
     });
     let mut album = Album { title: "Test of a path".into(), lines, warning, charts: Vec::new() };
     let is_one = runs.len() == 1;
+    let mut charts_of_runs: Vec<VecDeque<Chart>> = Vec::new();
     for (number, run) in runs.iter().enumerate() {
         let name = direction_name(run.direction);
         let is_repeated = runs.iter().filter(|other| other.direction == run.direction).count() > 1;
@@ -30,6 +33,11 @@ pub(super) fn of_runs(runs: &[Run], near: &str, far: &str, started: &str) -> Alb
         let prefix = if is_one { String::new() } else { format!("{}{number}-", name.replace(' ', "-")) };
         let suffix = if is_one { String::new() } else { format!(", {name}{}", number.replace('-', " ")) };
         run::add(&mut album, run, &prefix, &suffix);
+        charts_of_runs.push(album.charts.drain(..).collect());
+    }
+    // The same chart of all runs, then the next chart: both directions are side by side.
+    while charts_of_runs.iter().any(|charts| !charts.is_empty()) {
+        album.charts.extend(charts_of_runs.iter_mut().filter_map(VecDeque::pop_front));
     }
     album
 }

@@ -1,4 +1,4 @@
-//! Files of `--plot`. One file has one picture with all charts, one below the other. A directory has two files for each chart.
+//! Files of `--plot`. One file has one picture with all charts. A directory has two files for each chart.
 //!
 //! The file or the directory is created before the work, so that an error is found early. The pictures are written after
 //! the result is printed, so that an error of the pictures never loses a result.

@@ -49,30 +49,33 @@ impl Entry<'_> {
 /// Rows of entries with their places.
 pub struct Legend<'a> {
     rows: Vec<Vec<(f64, Entry<'a>)>>,
+    /// Right end of the entries.
+    right: f64,
 }
 
 impl<'a> Legend<'a> {
-    /// Lays out the legend of a panel in at most `max_rows` rows. The last entry counts those without room.
-    pub fn new(panel: &'a Panel, page: &Page, max_rows: usize) -> Self {
+    /// Lays out the legend of a panel within its area in at most `max_rows` rows. The last entry counts those without room.
+    pub fn new(panel: &'a Panel, page: &Page, area: &Rect, max_rows: usize) -> Self {
+        let flow = Flow { left: area.left + MARGIN, right: area.right - MARGIN, gap: GAP * page.font };
         let series = panel.series.iter().filter(|series| !series.name.is_empty()).map(Entry::Series);
         let guides = panel.guides.iter().filter(|guide| !guide.name.is_empty()).map(Entry::Guide);
         let bands = panel.band_kinds.iter().filter(|kind| !kind.name.is_empty()).map(Entry::Band);
         let entries: Vec<(f64, Entry<'a>)> =
             series.chain(guides).chain(bands).map(|entry| (entry.width(page), entry)).collect();
         let widths: Vec<f64> = entries.iter().map(|(width, _)| *width).collect();
-        let mut shown = shown_entries(&widths, page, max_rows);
+        let mut shown = flow.shown_entries(&widths, max_rows);
         let count = entries.len();
         let mut more = None;
         while shown < count {
             let rest = Entry::More(count - shown);
             let with_rest: Vec<f64> = widths[..shown].iter().copied().chain([rest.width(page)]).collect();
-            if shown == 0 || shown_entries(&with_rest, page, max_rows) == with_rest.len() {
+            if shown == 0 || flow.shown_entries(&with_rest, max_rows) == with_rest.len() {
                 more = Some((rest.width(page), rest));
                 break;
             }
             shown -= 1;
         }
-        Legend { rows: flow(entries.into_iter().take(shown).chain(more), page) }
+        Legend { rows: flow.rows(entries.into_iter().take(shown).chain(more)), right: flow.right }
     }
 
     /// Returns the height in pixels.
@@ -90,7 +93,7 @@ impl<'a> Legend<'a> {
                     Rect { left: *x, right: x + SAMPLE * font, top: middle - 0.5 * font, bottom: middle + 0.5 * font };
                 draw_sample(page, entry, area);
                 let x = x + entry.sample_width(font);
-                let name = fitted(&entry.name(), page.width - MARGIN - x, font);
+                let name = fitted(&entry.name(), self.right - x, font);
                 let text = page.text(&name, x, middle, Anchor::Start);
                 page.write(text);
             }
@@ -98,36 +101,45 @@ impl<'a> Legend<'a> {
     }
 }
 
-/// Returns the number of entries, from the first one, that have room.
-fn shown_entries(widths: &[f64], page: &Page, max_rows: usize) -> usize {
-    let (mut x, mut rows) = (f64::INFINITY, 0);
-    for (place, width) in widths.iter().enumerate() {
-        if x + width > page.width - MARGIN {
-            (x, rows) = (MARGIN, rows + 1);
-        }
-        if rows > max_rows {
-            return place;
-        }
-        x += width + GAP * page.font;
-    }
-    widths.len()
+/// Rows between two sides, with the gap of two entries in pixels.
+struct Flow {
+    left: f64,
+    right: f64,
+    gap: f64,
 }
 
-/// Places entries with their widths in rows.
-fn flow<'a>(entries: impl Iterator<Item = (f64, Entry<'a>)>, page: &Page) -> Vec<Vec<(f64, Entry<'a>)>> {
-    let mut rows: Vec<Vec<(f64, Entry<'a>)>> = Vec::new();
-    let mut x = f64::INFINITY;
-    for (width, entry) in entries {
-        if x + width > page.width - MARGIN {
-            rows.push(Vec::new());
-            x = MARGIN;
+impl Flow {
+    /// Returns the number of entries, from the first one, that have room.
+    fn shown_entries(&self, widths: &[f64], max_rows: usize) -> usize {
+        let (mut x, mut rows) = (f64::INFINITY, 0);
+        for (place, width) in widths.iter().enumerate() {
+            if x + width > self.right {
+                (x, rows) = (self.left, rows + 1);
+            }
+            if rows > max_rows {
+                return place;
+            }
+            x += width + self.gap;
         }
-        if let Some(row) = rows.last_mut() {
-            row.push((x, entry));
-        }
-        x += width + GAP * page.font;
+        widths.len()
     }
-    rows
+
+    /// Places entries with their widths in rows.
+    fn rows<'a>(&self, entries: impl Iterator<Item = (f64, Entry<'a>)>) -> Vec<Vec<(f64, Entry<'a>)>> {
+        let mut rows: Vec<Vec<(f64, Entry<'a>)>> = Vec::new();
+        let mut x = f64::INFINITY;
+        for (width, entry) in entries {
+            if x + width > self.right {
+                rows.push(Vec::new());
+                x = self.left;
+            }
+            if let Some(row) = rows.last_mut() {
+                row.push((x, entry));
+            }
+            x += width + self.gap;
+        }
+        rows
+    }
 }
 
 fn draw_sample(page: &mut Page, entry: &Entry<'_>, area: Rect) {

@@ -22,25 +22,33 @@ pub const MIN_SIZE: Size = Size { width: 320, height: 240 };
 pub const MAX_SIZE: Size = Size { width: 2000, height: 2000 };
 /// Maximum number of panels. A PNG of more panels would need too much memory.
 pub const MAX_PANELS: usize = 12;
+/// Maximum number of panels one below the other. More panels are in two columns.
+const MAX_ROWS: usize = 4;
 
 impl Picture {
-    /// Draws the picture. `size` is that of a picture with one panel; a picture with several panels is higher.
+    /// Draws the picture. `size` is that of a picture with one panel; a picture with several panels is higher, and one with
+    /// more than four is twice as wide.
     pub fn draw(&self, size: Size) -> Drawing {
         let width = f64::from(size.width.clamp(MIN_SIZE.width, MAX_SIZE.width));
         let height = f64::from(size.height.clamp(MIN_SIZE.height, MAX_SIZE.height));
         let font = font_size(width, height);
-        let mut page = Page::new(width, font);
-        let top = header::draw(&mut page, self, height);
         let panels = &self.panels[..self.panels.len().min(MAX_PANELS)];
+        let columns = if panels.len() > MAX_ROWS { 2 } else { 1 };
+        let mut page = Page::new(width * columns as f64, font);
+        let top = header::draw(&mut page, self, height);
         let mut bottom = top;
-        for panel in panels {
+        for row in panels.chunks(columns) {
             // Several panels have names, for which they are a little higher.
             let name = if panels.len() > 1 { page::LINE * font } else { 0.0 };
-            let area = Rect { left: 0.0, top: bottom, right: width, bottom: bottom + name + height - top };
-            panel::draw(&mut page, panel, area, name);
-            bottom = area.bottom;
+            let row_bottom = bottom + name + height - top;
+            for (column, panel) in row.iter().enumerate() {
+                let left = width * column as f64;
+                let area = Rect { left, top: bottom, right: left + width, bottom: row_bottom };
+                panel::draw(&mut page, panel, area, name);
+            }
+            bottom = row_bottom;
         }
-        let size = Size { width: width as u32, height: bottom.max(height).ceil() as u32 };
+        let size = Size { width: page.width as u32, height: bottom.max(height).ceil() as u32 };
         let description = self.in_words();
         Drawing { size, title: self.title.clone(), description, items: page.into_items() }
     }

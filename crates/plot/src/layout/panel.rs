@@ -31,7 +31,7 @@ pub fn draw(page: &mut Page, panel: &Panel, area: Rect, name: f64) {
     let top = area.top + name;
     let height = area.bottom - top;
     let max_rows = (MAX_LEGEND_SHARE * height / (legend::ROW * font)) as usize;
-    let legend = Legend::new(panel, page, max_rows.max(1));
+    let legend = Legend::new(panel, page, &area, max_rows.max(1));
     let strip_height = if panel.bands.is_empty() { 0.0 } else { bands::STRIP * font };
     let plot_top = top + Y_NAME * font + strip_height;
     let below = 0.9 * font + 2.0 * LINE * font + legend.height(page) + MARGIN / 2.0;
@@ -57,7 +57,7 @@ pub fn draw(page: &mut Page, panel: &Panel, area: Rect, name: f64) {
         axes.draw_series(page, series);
     }
     axes.draw_frame(page);
-    axes.draw_names(page, panel, top + 0.7 * font);
+    axes.draw_names(page, panel, &area, top + 0.7 * font);
     legend.draw(page, plot.bottom + 0.9 * font + 2.0 * LINE * font);
     if let Some(note) = &panel.note {
         let (middle_x, middle_y) = ((plot.left + plot.right) / 2.0, (plot.top + plot.bottom) / 2.0);
@@ -155,15 +155,16 @@ impl Axes {
         page.line(vec![pixel(left, top), pixel(left, bottom), pixel(right, bottom)], Stroke::solid(INK, 1.0));
     }
 
-    fn draw_names(&self, page: &mut Page, panel: &Panel, y_name: f64) {
+    fn draw_names(&self, page: &mut Page, panel: &Panel, area: &Rect, y_name: f64) {
         let font = page.font;
-        let width = page.width - 2.0 * MARGIN;
+        let (left, right) = (area.left + MARGIN, area.right - MARGIN);
+        let width = right - left;
         let name = fitted(&axis_name(&panel.y, &self.y), width, font);
-        let text = page.text(&name, MARGIN, y_name, Anchor::Start);
+        let text = page.text(&name, left, y_name, Anchor::Start);
         page.write(text);
         let name = fitted(&axis_name(&panel.x, &self.x), width, font);
         let half = text_width(&name, font) / 2.0;
-        let middle = ((self.plot.left + self.plot.right) / 2.0).min(page.width - MARGIN - half).max(MARGIN + half);
+        let middle = ((self.plot.left + self.plot.right) / 2.0).min(right - half).max(left + half);
         let row = self.plot.bottom + 0.9 * font + 1.5 * LINE * font - 4.0;
         let text = page.text(&name, middle, row, Anchor::Middle);
         page.write(text);
