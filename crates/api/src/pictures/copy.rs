@@ -97,7 +97,8 @@ fn add_goodput(
     }
     let periods = limits::of_samples(samples, streams, predicted);
     limits::add(&mut panel, &periods);
-    album.push("goodput", panel, limits::in_words(&periods).trim_start().to_owned());
+    let words = limits::in_words(&panel, &periods).trim_start().to_owned();
+    album.push("goodput", panel, words);
 }
 
 /// Adds the share of the time of the threads in each activity of both sides.

@@ -44,19 +44,69 @@ pub(super) struct LimitPeriod {
     pub(super) limit: &'static str,
 }
 
+/// Growth of the congestion window that shows a start-up, as a factor.
+const START_UP_GROWTH: f64 = 1.25;
+/// Round-trip times without growth after which the start-up is over, as for BBR (draft-ietf-ccwg-bbr).
+const START_UP_ROUNDS: f64 = 3.0;
+
+/// The growth of the congestion window at the start. Congestion controls such as BBR have no slow start threshold, so that
+/// the counters show a slow start all the time.
+#[derive(Debug, Default)]
+struct StartUp {
+    /// Congestion window at the last growth, bytes.
+    window: f64,
+    grown_at: f64,
+    is_over: bool,
+}
+
+impl StartUp {
+    /// Returns the limit of a time that ends with this sample.
+    fn limit(
+        &mut self,
+        earlier: &ProgressSample,
+        sample: &ProgressSample,
+        streams: u16,
+        predicted: Option<BitRate>,
+    ) -> CopyBottleneck {
+        let limit = classify(earlier, sample, streams, predicted);
+        let Some(sockets) = sample.sockets else { return limit };
+        let (window, at) = (sockets.congestion_window.0 as f64, sample.at.as_secs_f64());
+        if window >= START_UP_GROWTH * self.window {
+            (self.window, self.grown_at) = (window, at);
+        }
+        self.is_over |= at - self.grown_at > START_UP_ROUNDS * sockets.rtt_seconds;
+        if limit != CopyBottleneck::StartUp || !self.is_over {
+            return limit;
+        }
+        let started = SocketEvidence { in_slow_start: 0, ..sockets };
+        match classify(earlier, &ProgressSample { sockets: Some(started), ..*sample }, streams, predicted) {
+            // Without a loss, the window alone does not show that the path is the limit.
+            CopyBottleneck::CongestionWindow if sockets.retransmits == 0 => CopyBottleneck::Unknown,
+            other => other,
+        }
+    }
+}
+
 /// Returns the limit of each time between two samples. The time of an unknown limit is skipped.
 pub(super) fn of_samples(samples: &[ProgressSample], streams: u16, predicted: Option<BitRate>) -> Vec<LimitPeriod> {
-    let mut earlier = ProgressSample::default();
+    let (mut earlier, mut before) = (ProgressSample::default(), ProgressSample::default());
+    let mut start_up = StartUp::default();
     let mut periods = Vec::new();
     for sample in samples {
-        let limit = name(classify(&earlier, sample, streams, predicted));
+        let limit = name(start_up.limit(&earlier, sample, streams, predicted));
         if let Some(limit) = limit {
             periods.push(LimitPeriod { from: earlier.at.as_secs_f64(), to: sample.at.as_secs_f64(), limit });
         }
         // A short interval with little payload shows its limit together with the next one.
         if limit.is_some() || sample.at.saturating_sub(earlier.at) >= MAX_UNKNOWN {
-            earlier = *sample;
+            (before, earlier) = (earlier, *sample);
         }
+    }
+    // A short rest shows its limit together with the time before it.
+    if let Some(last) = samples.last().filter(|last| last.at > earlier.at)
+        && let Some(limit) = name(start_up.limit(&before, last, streams, predicted))
+    {
+        periods.push(LimitPeriod { from: earlier.at.as_secs_f64(), to: last.at.as_secs_f64(), limit });
     }
     periods
 }
@@ -79,9 +129,9 @@ pub(super) fn of_evidence(evidence: &Evidence, predicted: Option<BitRate>) -> Ve
     of_samples(&samples, streams, predicted)
 }
 
-/// Adds the bands to a panel. The legend has the share of each limit of the known time.
+/// Adds the bands to a panel over time. The legend has the share of each limit of the whole time.
 pub(super) fn add(panel: &mut Panel, periods: &[LimitPeriod]) {
-    let total: f64 = periods.iter().map(|period| period.to - period.from).sum();
+    let total = whole(panel);
     for (limit, color, hatch) in LOOKS {
         let own = periods.iter().filter(|period| period.limit == limit);
         let time: f64 = own.clone().map(|period| period.to - period.from).sum();
@@ -89,22 +139,27 @@ pub(super) fn add(panel: &mut Panel, periods: &[LimitPeriod]) {
             continue;
         }
         let kind = panel.band_kinds.len();
-        let name = format!("limit: {}", share_text(limit, time / total));
+        let name = format!("limit: {} of the time", share_text(limit, time / total));
         panel.band_kinds.push(BandKind { name, label: limit.to_owned(), color, hatch });
         panel.bands.extend(own.map(|period| Band { from: period.from, to: period.to, kind }));
     }
 }
 
-/// Returns the limits with their shares in a sentence; empty without a known limit.
-pub(super) fn in_words(periods: &[LimitPeriod]) -> String {
-    let total: f64 = periods.iter().map(|period| period.to - period.from).sum();
+/// Returns the shown time in seconds.
+fn whole(panel: &Panel) -> f64 {
+    (panel.x.high - panel.x.low).max(f64::MIN_POSITIVE)
+}
+
+/// Returns the limits with their shares of the whole time in a sentence; empty without a known limit.
+pub(super) fn in_words(panel: &Panel, periods: &[LimitPeriod]) -> String {
+    let total = whole(panel);
     let shares = LOOKS.iter().filter_map(|(limit, ..)| {
         let own = periods.iter().filter(|period| period.limit == *limit);
         let time: f64 = own.map(|period| period.to - period.from).sum();
         (time > 0.0).then(|| share_text(limit, time / total))
     });
     let shares: Vec<String> = shares.collect();
-    if shares.is_empty() { String::new() } else { format!(" Limits by time: {}.", shares.join(", ")) }
+    if shares.is_empty() { String::new() } else { format!(" Limits by share of the time: {}.", shares.join(", ")) }
 }
 
 /// Returns a limit with its share of the time, from 0 to 1.
@@ -118,4 +173,63 @@ pub(super) fn share_text(limit: &str, share: f64) -> String {
 /// Returns the longest time of the samples.
 pub(super) fn end_of(samples: &[ProgressSample]) -> Duration {
     samples.iter().map(|sample| sample.at).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Samples of a second each, of a flow without a slow start threshold.
+    fn samples(windows: &[u64], retransmits: u64) -> Vec<ProgressSample> {
+        let sample = |(number, window): (usize, &u64)| {
+            let at = Duration::from_secs(number as u64 + 1);
+            let sockets = SocketEvidence {
+                congestion_window: Bytes(*window),
+                receive_window: Bytes(1 << 30),
+                in_slow_start: 1,
+                busy_seconds: at.as_secs_f64(),
+                min_rtt_seconds: 0.1,
+                rtt_seconds: 0.1,
+                // The losses are at the start, as of a policer.
+                retransmits,
+                ..SocketEvidence::default()
+            };
+            let bytes = Bytes(2_000_000 * (number as u64 + 1));
+            ProgressSample { at, bytes, sockets: Some(sockets), ..ProgressSample::default() }
+        };
+        windows.iter().enumerate().map(sample).collect()
+    }
+
+    fn limits(windows: &[u64], retransmits: u64) -> Vec<(f64, &'static str)> {
+        let periods = of_samples(&samples(windows, retransmits), 1, None);
+        periods.iter().map(|period| (period.to, period.limit)).collect()
+    }
+
+    #[test]
+    fn start_up_ends_with_the_growth_of_the_window() {
+        let policed = limits(&[100_000, 200_000, 210_000, 90_000], 500);
+        assert_eq!(policed[2..], [(3.0, "path"), (4.0, "path")]);
+        let without_loss = limits(&[100_000, 200_000, 210_000, 205_000], 0);
+        assert_eq!(without_loss, [(1.0, "start-up"), (2.0, "start-up")]);
+    }
+
+    #[test]
+    fn short_rest_belongs_to_the_time_before_it() {
+        let mut samples = samples(&[100_000, 200_000, 210_000], 500);
+        let rest = ProgressSample { at: Duration::from_millis(3200), bytes: Bytes(6_100_000), ..samples[2] };
+        samples.push(rest);
+        let periods = of_samples(&samples, 1, None);
+        assert_eq!(periods.last().map(|last| (last.to, last.limit)), Some((3.2, "path")));
+    }
+
+    #[test]
+    fn shares_are_those_of_the_whole_time() {
+        let time = lfn_plot::Axis::exact("time", lfn_plot::Unit::Seconds, 0.0, 8.0);
+        let mut panel = Panel::new("", time, lfn_plot::Axis::from_zero("", lfn_plot::Unit::Count, 1.0));
+        let periods = of_samples(&samples(&[100_000, 200_000, 210_000, 205_000], 0), 1, None);
+        add(&mut panel, &periods);
+        let names: Vec<&str> = panel.band_kinds.iter().map(|kind| kind.name.as_str()).collect();
+        assert_eq!(names, ["limit: start-up 25 % of the time"]);
+        assert_eq!(in_words(&panel, &periods), " Limits by share of the time: start-up 25 %.");
+    }
 }

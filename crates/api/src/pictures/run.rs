@@ -98,7 +98,7 @@ fn add_goodput(album: &mut Album, run: &Run, prefix: &str, suffix: &str) {
     let rates = run.intervals.iter().map(|interval| interval.goodput);
     let range = rates.clone().min().zip(rates.max());
     let words = range.map_or_else(String::new, |(low, high)| format!("Intervals from {low} to {high}."));
-    let words = format!("Goodput {}. {words}{}", run.goodput, limits::in_words(&periods));
+    let words = format!("Goodput {}. {words}{}", run.goodput, limits::in_words(&panel, &periods));
     album.push(format!("{prefix}goodput"), panel, words);
 }
 
