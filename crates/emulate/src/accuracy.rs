@@ -9,6 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use hdrhistogram::iterators::IterationValue;
 use lfn_base::path::PathProfile;
 use lfn_base::units::{BitRate, Bytes, Ratio, show_duration};
 use lfn_link::DropCause;
@@ -122,7 +123,7 @@ pub struct Unmodelled {
 }
 
 /// Time that forwarded packets waited in queues, without their own transmission time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueingDelay {
     /// Median of the delay.
@@ -137,6 +138,8 @@ pub struct QueueingDelay {
     /// Maximum of the delay.
     #[serde(rename = "max_seconds")]
     pub max: f64,
+    /// Numbers of packets by delay, in at most 100 bins of the same width. Bins without packets are skipped.
+    pub histogram: Vec<HistogramBin>,
 }
 
 /// Lateness of all forwarded packets: the departure time minus the time that the model computed.
@@ -268,16 +271,13 @@ impl From<&Histogram<u64>> for Lateness {
         if nanos.is_empty() {
             return Lateness::default();
         }
-        let bins = nanos.iter_log(FIRST_BOUND, 2.0).filter(|bin| bin.count_since_last_iteration() > 0);
         Lateness {
             packets: nanos.len(),
             mean: nanos.mean() / 1e9,
             p50: quantile_seconds(nanos, 0.5),
             p99: quantile_seconds(nanos, 0.99),
             max: quantile_seconds(nanos, 1.0),
-            histogram: bins
-                .map(|bin| HistogramBin(seconds(bin.value_iterated_to() + 1), bin.count_since_last_iteration()))
-                .collect(),
+            histogram: bins(nanos.iter_log(FIRST_BOUND, 2.0)),
         }
     }
 }
@@ -290,10 +290,21 @@ impl From<&Histogram<u64>> for QueueingDelay {
             p90: quantile_seconds(nanos, 0.9),
             p99: quantile_seconds(nanos, 0.99),
             max: quantile_seconds(nanos, 1.0),
+            histogram: bins(nanos.iter_linear(nanos.max() / MAX_DELAY_BINS + 1)),
         }
     }
 }
 
+/// Returns the bins that have packets.
+fn bins(values: impl Iterator<Item = IterationValue<u64>>) -> Vec<HistogramBin> {
+    let bin = |value: IterationValue<u64>| {
+        HistogramBin(seconds(value.value_iterated_to().saturating_add(1)), value.count_since_last_iteration())
+    };
+    values.map(bin).filter(|bin| bin.1 > 0).collect()
+}
+
+/// Maximum number of bins of the queueing delay.
+const MAX_DELAY_BINS: u64 = 100;
 /// First bound of the lateness histogram, nanoseconds.
 const FIRST_BOUND: u64 = 1000;
 
@@ -396,6 +407,20 @@ mod tests {
         );
         nanos.saturating_record(u64::MAX);
         assert_eq!(Lateness::from(&nanos).histogram.iter().map(|bin| bin.1).sum::<u64>(), 997);
+    }
+
+    #[test]
+    fn queueing_delay_has_at_most_100_bins_of_equal_width() {
+        let mut nanos = Histogram::new_with_bounds(1, 60_000_000_000, 2).unwrap();
+        assert_eq!(QueueingDelay::from(&nanos), QueueingDelay::default());
+        nanos.record_n(0, 7).unwrap();
+        (1..=1000).for_each(|number| nanos.record(number * 100_000).unwrap());
+        let histogram = QueueingDelay::from(&nanos).histogram;
+        assert!((95..=100).contains(&histogram.len()), "{}", histogram.len());
+        assert_eq!(histogram.iter().map(|bin| bin.1).sum::<u64>(), 1007);
+        assert!(histogram[0].1 > 7 && (0.9e-3..1.1e-3).contains(&histogram[0].0), "{:?}", histogram[0]);
+        let half: u64 = histogram.iter().filter(|bin| bin.0 <= 0.0505).map(|bin| bin.1).sum();
+        assert!((490..=520).contains(&half), "{half}");
     }
 
     #[test]

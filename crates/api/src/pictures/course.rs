@@ -10,6 +10,8 @@ use super::{Step, seconds, step_line};
 pub(super) struct RunCourse {
     pub(super) name: String,
     pub(super) goodput: Vec<Point>,
+    /// Goodput of the intervals, bit/s.
+    pub(super) rates: Vec<f64>,
     pub(super) rtt: Vec<Point>,
     pub(super) congestion_window: Vec<Point>,
     /// Goodput of the whole run in one phrase.
@@ -34,7 +36,8 @@ impl RunCourse {
             }
         }
         let goodput = step_line(&steps.collect::<Vec<_>>());
-        RunCourse { name, goodput, rtt, congestion_window, summary: run.goodput.to_string() }
+        let rates = run.intervals.iter().map(|interval| interval.goodput.as_f64()).collect();
+        RunCourse { name, goodput, rates, rtt, congestion_window, summary: run.goodput.to_string() }
     }
 
     pub(super) fn of_iperf3(name: String, course: &Iperf3Course) -> Self {
@@ -50,6 +53,7 @@ impl RunCourse {
         RunCourse {
             name,
             goodput: step_line(&steps.collect::<Vec<_>>()),
+            rates: course.intervals.iter().map(|interval| interval.bits_per_second).collect(),
             rtt: known(|interval| interval.rtt_seconds),
             congestion_window: known(|interval| interval.cwnd_bytes),
             summary: course.goodput.to_string(),

@@ -1,11 +1,12 @@
-//! Pictures of an emulation: throughput, queue and drops over time, and the lateness of the packets.
+//! Pictures of an emulation: throughput, queue and drops over time, and the queueing delay and the lateness of the packets.
 
 use lfn_base::units::show_duration;
-use lfn_emulate::{AccuracyReport, CourseSample, DirectionCourse, EmulatedPathReport, RunOutcome};
+use lfn_emulate::{AccuracyReport, CourseSample, DirectionCourse, EmulatedPathReport, QueueingDelay, RunOutcome};
 use lfn_plot::{
     Axis, BLUE, Color, Dash, Guide, GuideAt, INK, Label, ORANGE, Panel, Point, Series, Shape, Unit, cdf_of_bins, point,
 };
 
+use super::run::distribution;
 use super::{Album, Step, highest, line, step_line};
 
 /// Returns the charts of an emulation. The charts over time need the course of the run.
@@ -25,6 +26,7 @@ pub fn of_emulation(outcome: &RunOutcome) -> Album {
         if !outcome.course.is_empty() {
             add_course(&mut album, &outcome.course, number, path, &prefix, &suffix);
         }
+        add_queueing_delay(&mut album, path, &prefix, &suffix);
         add_lateness(&mut album, path, &prefix, &suffix);
     }
     add_note_without_packets(&mut album, report);
@@ -103,6 +105,37 @@ fn add_changes(panel: &mut Panel, path: &EmulatedPathReport) {
     }
 }
 
+/// Adds the distribution of the time that packets waited in queues.
+fn add_queueing_delay(album: &mut Album, path: &EmulatedPathReport, prefix: &str, suffix: &str) {
+    let top = path.directions().map(|(_, report)| report.queueing_delay.max).into_iter().fold(0.0, f64::max);
+    let mut panel = distribution(&format!("Distribution of the queueing delay{suffix}"), "queueing delay", top);
+    let mut words = Vec::new();
+    for (number, (direction, report)) in path.directions().into_iter().enumerate() {
+        let delay = &report.queueing_delay;
+        if delay.histogram.is_empty() {
+            continue;
+        }
+        let (_, color, dash) = DIRECTIONS[number];
+        let name = format!("{direction}: median {}, p99 {}", time(delay.p50), time(delay.p99));
+        panel.series.push(line(name.clone(), color, dash, steps_of_bins(delay)));
+        words.push(format!("{name}."));
+    }
+    album.push(format!("{prefix}queueing-delay"), panel, words.join(" "));
+}
+
+/// Returns the distribution of bins of the same width. It is flat over the bins without packets.
+fn steps_of_bins(delay: &QueueingDelay) -> Vec<Point> {
+    let bins: Vec<(f64, u64)> = delay.histogram.iter().map(|bin| (bin.0, bin.1)).collect();
+    let width = bins.last().map_or(0.0, |last| last.0 / 100.0);
+    let mut points = vec![point(0.0, 0.0)];
+    for upper in cdf_of_bins(&bins) {
+        let before = points.last().map_or(0.0, |last| last.y);
+        points.push(point((upper.x - width).max(0.0), before));
+        points.push(point(upper.x.min(delay.max), upper.y));
+    }
+    points
+}
+
 fn add_lateness(album: &mut Album, path: &EmulatedPathReport, prefix: &str, suffix: &str) {
     let bins = |number: usize| -> Vec<(f64, u64)> {
         let (_, report) = path.directions()[number];
@@ -144,5 +177,22 @@ fn add_note_without_packets(album: &mut Album, report: &AccuracyReport) {
         for chart in &mut album.charts {
             chart.panel.note = Some("no packet crossed the link".into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lfn_emulate::HistogramBin;
+
+    use super::*;
+
+    #[test]
+    fn distribution_is_flat_where_no_packet_waited() {
+        let histogram = vec![HistogramBin(0.001, 60), HistogramBin(0.1, 40)];
+        let delay = QueueingDelay { max: 0.1, histogram, ..QueueingDelay::default() };
+        let points = steps_of_bins(&delay);
+        assert_eq!(points[0], point(0.0, 0.0));
+        assert!(points.contains(&point(0.001, 60.0)) && points.contains(&point(0.099, 60.0)), "{points:?}");
+        assert_eq!(points.last(), Some(&point(0.1, 100.0)));
     }
 }

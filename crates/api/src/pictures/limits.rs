@@ -75,7 +75,14 @@ impl StartUp {
             (self.window, self.grown_at) = (window, at);
         }
         self.is_over |= at - self.grown_at > START_UP_ROUNDS * sockets.rtt_seconds;
-        if limit != CopyBottleneck::StartUp || !self.is_over {
+        if !self.is_over {
+            let is_unclear = limit == CopyBottleneck::Unknown && sample.bytes > earlier.bytes;
+            let has_loss = sockets.retransmits > earlier.sockets.map_or(0, |earlier| earlier.retransmits);
+            // The first round trips carry too little payload for the rules of a copy.
+            let is_slow_start = is_unclear && sockets.in_slow_start > 0 && !has_loss;
+            return if is_slow_start { CopyBottleneck::StartUp } else { limit };
+        }
+        if limit != CopyBottleneck::StartUp {
             return limit;
         }
         let started = SocketEvidence { in_slow_start: 0, ..sockets };

@@ -1,10 +1,10 @@
 //! Charts of several runs in the same plots.
 
-use lfn_plot::{Axis, Dash, MAX_LINE_LOOKS, Panel, Point, Series, Shape, Unit, cdf, line_look};
+use lfn_plot::{Axis, MAX_LINE_LOOKS, Panel, Point, Series, Shape, Unit, cdf, line_look};
 
 use super::course::RunCourse;
-use super::run::distribution;
-use super::{Album, highest};
+use super::run::{MIN_INTERVALS, distribution, goodput_distribution};
+use super::{Album, highest, line};
 
 /// Returns the charts of several runs in the same plots. More runs than a reader can distinguish are not drawn.
 pub(super) fn overlay(mut runs: Vec<RunCourse>) -> Album {
@@ -22,7 +22,7 @@ pub(super) fn overlay(mut runs: Vec<RunCourse>) -> Album {
     add(&mut album, &runs, "rtt", "Round-trip time", rtt, |run| &run.rtt);
     let window = Axis::from_zero("bytes, sum of the streams", Unit::Bytes, 0.0);
     add(&mut album, &runs, "window", "Congestion window", window, |run| &run.congestion_window);
-    add_distribution(&mut album, &runs);
+    add_distributions(&mut album, &runs);
     album
 }
 
@@ -43,18 +43,27 @@ fn add(album: &mut Album, runs: &[RunCourse], stem: &str, name: &str, y: Axis, f
     album.push(stem, panel, words.join(" "));
 }
 
-fn add_distribution(album: &mut Album, runs: &[RunCourse]) {
-    let top = highest(runs.iter().flat_map(|run| &run.rtt));
-    if top <= 0.0 {
+/// Adds the distributions of the RTT and of the goodput of the intervals.
+fn add_distributions(album: &mut Album, runs: &[RunCourse]) {
+    let rtts: Vec<Vec<f64>> = runs.iter().map(|run| run.rtt.iter().map(|point| point.y).collect()).collect();
+    let panel = distribution("Distribution of the round-trip time", "RTT", 0.0);
+    add_distribution(album, "rtt-distribution", panel, runs, &rtts);
+    let is_long = |run: &RunCourse| run.rates.len() >= MIN_INTERVALS;
+    let rates: Vec<Vec<f64>> =
+        runs.iter().map(|run| if is_long(run) { run.rates.clone() } else { Vec::new() }).collect();
+    let panel = goodput_distribution("Distribution of the goodput of the intervals");
+    add_distribution(album, "goodput-distribution", panel, runs, &rates);
+}
+
+/// Adds the distribution of the values of each run that has values.
+fn add_distribution(album: &mut Album, stem: &str, mut panel: Panel, runs: &[RunCourse], values: &[Vec<f64>]) {
+    panel.x.high = values.iter().flatten().copied().filter(|value| value.is_finite()).fold(0.0, f64::max);
+    if panel.x.high <= 0.0 {
         return;
     }
-    let mut panel = distribution("Distribution of the round-trip time", "RTT", top);
-    for (number, run) in runs.iter().enumerate().filter(|(_, run)| !run.rtt.is_empty()) {
+    for (number, (run, values)) in runs.iter().zip(values).enumerate().filter(|(_, (_, values))| !values.is_empty()) {
         let look = line_look(number);
-        let rtts: Vec<f64> = run.rtt.iter().map(|point| point.y).collect();
-        let shape =
-            Shape::Line { points: cdf(&rtts), width: 2.0, dash: if number == 0 { Dash::Solid } else { look.dash } };
-        panel.series.push(Series { name: run.name.clone(), color: look.color, shape });
+        panel.series.push(line(run.name.clone(), look.color, look.dash, cdf(values)));
     }
-    album.push("rtt-distribution", panel, "Samples of the RTT of each result.".into());
+    album.push(stem, panel, "Values of the intervals of each result.".into());
 }

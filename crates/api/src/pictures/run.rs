@@ -1,4 +1,5 @@
-//! Charts of one run of a test: goodput with the limit of each interval, RTT, windows, and the distribution of the RTT.
+//! Charts of one run of a test: goodput with the limit of each interval, RTT, windows, and the distributions of the RTT and
+//! of the goodput of the intervals.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,9 @@ use lfn_results::report::Run;
 
 use super::{Album, Step, counted, highest, limits, line, seconds, step_line};
 
+/// Minimum number of intervals that have a distribution.
+pub(super) const MIN_INTERVALS: usize = 3;
+
 /// Adds the charts of a run. `prefix` precedes the stems and `suffix` follows the names, if an album has several runs.
 pub(super) fn add(album: &mut Album, run: &Run, prefix: &str, suffix: &str) {
     add_goodput(album, run, prefix, suffix);
@@ -24,6 +28,7 @@ pub(super) fn add(album: &mut Album, run: &Run, prefix: &str, suffix: &str) {
         add_windows(album, run, &samples, prefix, suffix);
         add_rtt_cdf(album, run, &samples, prefix, suffix);
     }
+    add_goodput_cdf(album, run, prefix, suffix);
 }
 
 /// Returns the name of a direction.
@@ -244,6 +249,36 @@ fn add_rtt_cdf(album: &mut Album, run: &Run, samples: &[Sample<'_>], prefix: &st
     }
     let words = format!("{} samples.", rtts.len());
     album.push(format!("{prefix}rtt-distribution"), panel, words);
+}
+
+/// Adds the distribution of the goodput of the intervals: of all streams together, and of each stream.
+fn add_goodput_cdf(album: &mut Album, run: &Run, prefix: &str, suffix: &str) {
+    let all: Vec<f64> = run.intervals.iter().map(|interval| interval.goodput.as_f64()).collect();
+    if all.len() < MIN_INTERVALS {
+        return;
+    }
+    let streams = stream_rates(&run.evidence.receiver().intervals);
+    let mut panel = goodput_distribution(&format!("Distribution of the goodput of the intervals{suffix}"));
+    if streams.len() > 1 {
+        panel.series.push(line(format!("all {} streams", streams.len()), INK, Dash::Solid, cdf(&all)));
+        let rates = |steps: &Vec<Step>| steps.iter().map(|step| step.value).collect::<Vec<f64>>();
+        add_streams(&mut panel, streams.values().map(|steps| cdf(&rates(steps))).collect());
+    } else {
+        panel.series.push(line(format!("{} intervals", all.len()), BLUE, Dash::Solid, cdf(&all)));
+    }
+    panel.x.high = all_points(&panel).map(|point| point.x).fold(0.0, f64::max);
+    if let Some(predicted) = run.diagnosis.predicted.as_ref().map(|predicted| predicted.goodput) {
+        panel.x.high = panel.x.high.max(predicted.as_f64());
+        let (at, name) = (GuideAt::X(predicted.as_f64()), format!("predicted {predicted}"));
+        panel.guides.push(Guide { at, name, label: String::new(), color: INK, dash: Dash::Short });
+    }
+    album.push(format!("{prefix}goodput-distribution"), panel, format!("{} intervals.", all.len()));
+}
+
+/// Returns an empty plot of a distribution of goodput.
+pub(super) fn goodput_distribution(name: &str) -> Panel {
+    let x = Axis::from_zero("goodput of an interval", Unit::BitsPerSecond, 0.0);
+    Panel::new(name, x, Axis::from_zero("share that is not higher", Unit::Percent, 100.0))
 }
 
 /// Returns an empty plot of a distribution of times up to `top` seconds.

@@ -52,8 +52,8 @@ fn test_draws_each_stream_and_the_windows() {
     let plot = ["--streams", "2", "--plot", directory.to_str().unwrap()];
     let output = server.test(&[&SHORT[..], &plot].concat());
     succeeded(&output);
-    assert!(stdout(&output).contains("goodput") && stderr(&output).contains("pictures: 8 files in"));
-    assert_charts(&directory, &["goodput", "rtt", "window", "rtt-distribution"]);
+    assert!(stdout(&output).contains("goodput") && stderr(&output).contains("pictures: 10 files in"));
+    assert_charts(&directory, &["goodput", "rtt", "window", "rtt-distribution", "goodput-distribution"]);
     let goodput = texts(&directory.join("goodput.svg"));
     for text in [">goodput, ", ">stream 0<", ">stream 1<", ">all 2 streams<", "near to far: "] {
         assert!(goodput.contains(text), "{text} in {goodput}");
@@ -62,8 +62,8 @@ fn test_draws_each_stream_and_the_windows() {
     let plot = ["--both", "--plot", picture.to_str().unwrap(), "--plot-size", "400x300"];
     succeeded(&server.test(&[&SHORT[..], &plot].concat()));
     let png = fs::read(&picture).unwrap();
-    assert_eq!(png[16..20], 800_u32.to_be_bytes());
-    assert!(u32::from_be_bytes(png[20..24].try_into().unwrap()) > 8 * 400, "eight charts in one picture");
+    assert_eq!(png[16..20], 1600_u32.to_be_bytes(), "two columns");
+    assert!(u32::from_be_bytes(png[20..24].try_into().unwrap()) > 5 * 400, "ten charts in one picture");
 }
 
 #[test]

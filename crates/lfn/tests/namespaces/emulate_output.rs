@@ -491,7 +491,7 @@ fn plot_has_the_course_and_the_lateness() {
     let output = command.args(["--", "lfn", "test", "far", "--time", "800ms"]).output().unwrap();
     // Drops are a picture of their own, if there are any.
     let said = stderr(&output);
-    assert!(said.contains("pictures: 6 files in") || said.contains("pictures: 8 files in"), "{said}");
+    assert!(said.contains("pictures: 8 files in") || said.contains("pictures: 10 files in"), "{said}");
     let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     assert_valid("lfn.emulate.2", &document);
     let course = document["course"].as_array().unwrap();
@@ -500,6 +500,7 @@ fn plot_has_the_course_and_the_lateness() {
     for (stem, texts) in [
         ("throughput", ["Throughput over time", "capacity 1 Gb/s"]),
         ("queue", ["Queue over time", "near to far"]),
+        ("queueing-delay", ["Distribution of the queueing delay", "near to far: median"]),
         ("lateness", ["Distribution of the lateness", "(logarithmic)"]),
     ] {
         let svg = fs::read_to_string(directory.join(format!("{stem}.svg"))).unwrap();

@@ -18,7 +18,7 @@ pub fn draw(page: &mut Page, mark: Mark, at: Pixel, radius: f64, color: Color) {
         Mark::Ring => page.add(Item::Circle { center: at, radius, fill: Some(WHITE), stroke: Some(stroke) }),
         Mark::Cross => {
             for ends in [[(-0.9, -0.9), (0.9, 0.9)], [(-0.9, 0.9), (0.9, -0.9)]] {
-                page.line(ends.map(|(x, y)| corner(x, y)).to_vec(), stroke);
+                page.add(Item::Line { points: ends.map(|(x, y)| corner(x, y)).to_vec(), stroke });
             }
         }
         Mark::Triangle => page.add(polygon(&[(0.0, -1.25), (1.15, 0.8), (-1.15, 0.8)])),

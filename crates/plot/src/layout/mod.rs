@@ -66,7 +66,7 @@ impl Picture {
 fn font_size(width: f64, height: f64) -> f64 {
     let default = f64::from(DEFAULT_SIZE.width) * f64::from(DEFAULT_SIZE.height);
     let relative = (width * height / default).sqrt();
-    (15.0 * relative.powf(0.6)).clamp(10.0, 30.0)
+    (page::DEFAULT_FONT * relative.powf(0.6)).clamp(10.0, 30.0)
 }
 
 /// Returns the area of the whole item list, for tests.

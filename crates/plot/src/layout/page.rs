@@ -8,6 +8,8 @@ use crate::scene::{Anchor, Item, Pixel, Rect, Stroke, Text, pixel};
 pub const LINE: f64 = 1.5;
 /// Pixels between a text and the side of the picture.
 pub const MARGIN: f64 = 12.0;
+/// Size of the usual font in a picture of the default size, in pixels.
+pub const DEFAULT_FONT: f64 = 15.0;
 /// Pixels that stay free between two texts.
 const GAP: f64 = 2.0;
 
@@ -38,10 +40,11 @@ impl Page {
         self.items.push(item);
     }
 
-    /// Adds a line through these points.
+    /// Adds a line through these points. Its width is for the usual font of a picture of the default size.
     pub fn line(&mut self, points: Vec<Pixel>, stroke: Stroke) {
         if points.len() > 1 {
-            self.add(Item::Line { points, stroke });
+            let width = stroke.width * (self.font / DEFAULT_FONT).clamp(0.75, 1.8);
+            self.add(Item::Line { points, stroke: Stroke { width, ..stroke } });
         }
     }
 

@@ -345,7 +345,7 @@ mod tests {
             duplicated: MANY,
             in_flight: MANY,
             queue_peak: Bytes(MANY),
-            queueing_delay: QueueingDelay { p50: 0.999, p90: 0.999, p99: 0.999, max: 0.999 },
+            queueing_delay: QueueingDelay { p50: 0.999, p90: 0.999, p99: 0.999, max: 0.999, histogram: Vec::new() },
             throughput: BitRate(MANY),
             utilisation: Ratio::new(1.0).unwrap(),
             lateness: late,
