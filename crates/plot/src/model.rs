@@ -101,10 +101,12 @@ pub enum Shape {
         points: Vec<Point>,
         mark: Mark,
     },
-    /// Marks with an interval: a point, and a line from `low` to `high`.
+    /// Marks with an interval: a point, and a line from `low` to `high`. `shift` moves them to the right, in font sizes, so
+    /// that they do not cover those of another series.
     Whiskers {
         points: Vec<RangePoint>,
         mark: Mark,
+        shift: f64,
     },
 }
 

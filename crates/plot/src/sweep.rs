@@ -88,6 +88,8 @@ impl Default for SweepChart {
 
 /// Room above the highest value, for labels.
 const HEADROOM: f64 = 1.15;
+/// Distance of the marks of two groups at the same number, in font sizes.
+const SHIFT: f64 = 0.45;
 /// Share of a column that the groups take.
 const GROUPS: f64 = 0.7;
 /// Maximum number of labelled points. More labels would cover the plot.
@@ -134,7 +136,9 @@ impl SweepChart {
             let points = points.iter().map(|p| RangePoint { x: p.x, low: p.low, y: p.y, high: p.high }).collect();
             // Triangles are published figures.
             let marks: Vec<Mark> = MARKS.into_iter().filter(|mark| *mark != Mark::Triangle).collect();
-            let shape = Shape::Whiskers { points, mark: marks[place % marks.len()] };
+            let middle = (self.measured.len() as f64 - 1.0) / 2.0;
+            let shift = if self.categories.is_empty() { SHIFT * (place as f64 - middle) } else { 0.0 };
+            let shape = Shape::Whiskers { points, mark: marks[place % marks.len()], shift };
             panel.series.push(Series { name: name.clone(), color: color(place), shape });
         }
         panel.labels = self.labels(&color);

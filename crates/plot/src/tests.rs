@@ -92,7 +92,7 @@ prop_compose! {
                 1 => Shape::Area { points: all },
                 2 => Shape::Bars { points: ranges },
                 3 => Shape::Marks { points: all, mark: MARKS[number % MARKS.len()] },
-                _ => Shape::Whiskers { points: ranges, mark: Mark::Dot },
+                _ => Shape::Whiskers { points: ranges, mark: Mark::Dot, shift: 0.5 },
             };
             panel.series.push(Series { name: format!("{long} {number}"), color: look.color, shape });
         }

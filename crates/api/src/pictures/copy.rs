@@ -6,7 +6,7 @@ use lfn_plot::{
 };
 use lfn_results::evidence::{ProgressSample, SocketEvidence, StreamTime};
 
-use super::run::distribution;
+use super::run::{distribution, receive_window_name};
 use super::{Album, Step, counted, highest, limits, line, seconds, step_line};
 use crate::copy::CopyResult;
 use crate::documents::FinishedCopy;
@@ -56,7 +56,7 @@ fn charts(lines: Vec<String>, samples: &[ProgressSample], streams: u16, predicte
     let top = highest(&congestion).max(highest(&receive).min(3.0 * highest(&congestion))) * 1.05;
     let bytes = Axis::from_zero("bytes, sum of the streams", Unit::Bytes, top);
     let mut panel = over_time("Congestion window and receive window", bytes);
-    let name = if highest(&receive) > top { "receive window (in part above)" } else { "receive window" };
+    let name = receive_window_name(&receive, top);
     panel.series.push(line("congestion window", BLUE, Dash::Solid, congestion));
     panel.series.push(line(name, ORANGE, Dash::Long, receive));
     album.push("window", panel, String::new());

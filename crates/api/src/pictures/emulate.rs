@@ -2,9 +2,7 @@
 
 use lfn_base::units::show_duration;
 use lfn_emulate::{AccuracyReport, CourseSample, DirectionCourse, EmulatedPathReport, QueueingDelay, RunOutcome};
-use lfn_plot::{
-    Axis, BLUE, Color, Dash, Guide, GuideAt, INK, Label, ORANGE, Panel, Point, Series, Shape, Unit, cdf_of_bins, point,
-};
+use lfn_plot::{Axis, BLUE, Color, Dash, Guide, GuideAt, INK, ORANGE, Panel, Point, Unit, cdf_of_bins, point};
 
 use super::run::distribution;
 use super::{Album, Step, highest, line, step_line};
@@ -149,20 +147,16 @@ fn add_lateness(album: &mut Album, path: &EmulatedPathReport, prefix: &str, suff
     let share = Axis::from_zero("share that is not later", Unit::Percent, 100.0);
     let mut panel = Panel::new(&format!("Distribution of the lateness{suffix}"), x, share);
     for (number, bins) in all.iter().enumerate().filter(|(_, bins)| !bins.is_empty()) {
-        let (name, color, dash) = DIRECTIONS[number];
+        let (_, color, dash) = DIRECTIONS[number];
+        let (direction, report) = path.directions()[number];
+        let name = format!("{direction}: p99 {}", time(report.lateness.p99));
         let points = cdf_of_bins(bins);
         let start = points.first().map(|first| point(first.x / 2.0, 0.0));
         let points = start.into_iter().chain(points).collect();
-        panel.series.push(Series { name: name.to_owned(), color, shape: Shape::Line { points, width: 2.0, dash } });
+        panel.series.push(line(name, color, dash, points));
     }
     let name = format!("limit of the 99th percentile {}", time(limit));
     panel.guides.push(Guide { at: GuideAt::X(limit), name, label: String::new(), color: INK, dash: Dash::Dots });
-    for (number, (_, report)) in
-        path.directions().into_iter().enumerate().filter(|(_, (_, report))| report.lateness.packets > 0)
-    {
-        let (at, text) = (point(report.lateness.p99, 99.0), format!("p99 {}", time(report.lateness.p99)));
-        panel.labels.push(Label { at, text, color: DIRECTIONS[number].1 });
-    }
     let p99 = path.directions().map(|(name, report)| format!("{name} {}", time(report.lateness.p99)));
     album.push(format!("{prefix}lateness"), panel, format!("99th percentile: {}.", p99.join(", ")));
 }

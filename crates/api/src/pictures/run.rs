@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use lfn_base::tcp_info::TcpInfo;
 use lfn_base::units::show_duration;
 use lfn_plot::{
-    Axis, BLUE, Dash, GREEN, Guide, GuideAt, INK, MAX_LINE_LOOKS, ORANGE, PURPLE, Panel, Point, SKY, Series, Shape,
-    Unit, cdf, line_look, point,
+    Axis, BLUE, Dash, GREEN, Guide, GuideAt, INK, MAX_LINE_LOOKS, Mark, ORANGE, PURPLE, Panel, Point, SKY, Series,
+    Shape, Unit, cdf, line_look, point,
 };
 use lfn_results::measure::{Interval, TestDirection};
 use lfn_results::report::Run;
@@ -212,10 +212,9 @@ fn add_windows(album: &mut Album, run: &Run, samples: &[Sample<'_>], prefix: &st
         time_axis(run),
         Axis::from_zero(&format!("bytes{of_all}"), Unit::Bytes, top * 1.05),
     );
-    let is_above = highest(&receive) > panel.y.high;
     panel.series.push(line("congestion window", BLUE, Dash::Solid, congestion.clone()));
     panel.series.push(line("not yet acknowledged", GREEN, Dash::Dots, unacknowledged));
-    let name = if is_above { "receive window (in part above)" } else { "receive window" };
+    let name = receive_window_name(&receive, panel.y.high);
     panel.series.push(line(name, ORANGE, Dash::Long, receive));
     if let Some(bdp) = run.bdp.filter(|bdp| bdp.0 as f64 <= panel.y.high * 2.0) {
         panel.y.high = panel.y.high.max(bdp.0 as f64 * 1.05);
@@ -224,6 +223,17 @@ fn add_windows(album: &mut Album, run: &Run, samples: &[Sample<'_>], prefix: &st
     let words =
         format!("The congestion window is at most {}.", lfn_base::units::Bytes(highest(&congestion) as u64).decimal());
     album.push(format!("{prefix}window"), panel, words);
+}
+
+/// Returns the name of the receive windows in a plot up to `top`.
+pub(super) fn receive_window_name(windows: &[Point], top: f64) -> &'static str {
+    if highest(windows) <= top {
+        "receive window"
+    } else if windows.iter().any(|window| window.y <= top) {
+        "receive window (in part above)"
+    } else {
+        "receive window (above)"
+    }
 }
 
 fn add_rtt_cdf(album: &mut Album, run: &Run, samples: &[Sample<'_>], prefix: &str, suffix: &str) {
@@ -235,7 +245,8 @@ fn add_rtt_cdf(album: &mut Album, run: &Run, samples: &[Sample<'_>], prefix: &st
         let known = [(rtt.min, 0.0), (rtt.p50, 50.0), (rtt.p90, 90.0), (rtt.p99, 99.0), (rtt.max, 100.0)];
         let points: Vec<Point> = known.map(|(rtt, share)| point(seconds(rtt), share)).to_vec();
         panel.x.high = panel.x.high.max(seconds(rtt.max));
-        panel.series.push(line("probes during the load", ORANGE, Dash::Short, points));
+        let name = "probes during the load: minimum, p50, p90, p99, maximum".to_owned();
+        panel.series.push(Series { name, color: ORANGE, shape: Shape::Marks { points, mark: Mark::Diamond } });
     }
     if !run.base_rtt.is_zero() {
         let name = format!("base RTT {}", show_duration(run.base_rtt));

@@ -103,7 +103,10 @@ fn obstacles(panel: &Panel, axes: &Axes, half: f64) -> Vec<[Pixel; 2]> {
 
 /// Returns the number of lines through an area.
 fn covered(area: &Rect, obstacles: &[[Pixel; 2]]) -> usize {
-    obstacles.iter().filter(|[from, to]| clip(*from, *to, area).is_some()).count()
+    let Rect { left, right, top, bottom } = *area;
+    let padded =
+        Rect { left: left - GAP / 2.0, right: right + GAP / 2.0, top: top - GAP / 2.0, bottom: bottom + GAP / 2.0 };
+    obstacles.iter().filter(|[from, to]| clip(*from, *to, &padded).is_some()).count()
 }
 
 fn colored(text: Text, color: Color) -> Text {

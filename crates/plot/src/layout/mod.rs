@@ -22,6 +22,8 @@ pub const MIN_SIZE: Size = Size { width: 320, height: 240 };
 pub const MAX_SIZE: Size = Size { width: 2000, height: 2000 };
 /// Maximum number of panels. A PNG of more panels would need too much memory.
 pub const MAX_PANELS: usize = 12;
+/// Minimum height of a picture with one panel, in font sizes.
+const MIN_LINES: f64 = 24.0;
 /// Maximum number of panels one below the other. More panels are in two columns.
 const MAX_ROWS: usize = 4;
 
@@ -66,7 +68,7 @@ impl Picture {
 fn font_size(width: f64, height: f64) -> f64 {
     let default = f64::from(DEFAULT_SIZE.width) * f64::from(DEFAULT_SIZE.height);
     let relative = (width * height / default).sqrt();
-    (page::DEFAULT_FONT * relative.powf(0.6)).clamp(10.0, 30.0)
+    (page::DEFAULT_FONT * relative.powf(0.6)).min(height / MIN_LINES).clamp(10.0, 30.0)
 }
 
 /// Returns the area of the whole item list, for tests.

@@ -12,8 +12,12 @@ use crate::scene::{Anchor, Pixel, Rect, Stroke, pixel};
 
 /// Maximum share of a panel that the legend takes.
 const MAX_LEGEND_SHARE: f64 = 0.34;
+/// Minimum height of a plot, in font sizes.
+const MIN_PLOT: f64 = 2.0;
 /// Distance of two labels of the vertical axis, in font sizes.
 const ROW_OF_LABELS: f64 = 2.2;
+/// The same in a small plot, so that a rounded axis has few values above the highest one.
+const MIN_ROW_OF_LABELS: f64 = 1.5;
 /// Height of the name of the vertical axis, in font sizes. The highest label is partly above the plot.
 const Y_NAME: f64 = 2.0;
 /// Maximum number of intervals between the labels of an axis.
@@ -30,14 +34,17 @@ pub fn draw(page: &mut Page, panel: &Panel, area: Rect, name: f64) {
     }
     let top = area.top + name;
     let height = area.bottom - top;
-    let max_rows = (MAX_LEGEND_SHARE * height / (legend::ROW * font)) as usize;
-    let legend = Legend::new(panel, page, &area, max_rows.max(1));
     let strip_height = if panel.bands.is_empty() { 0.0 } else { bands::STRIP * font };
     let plot_top = top + Y_NAME * font + strip_height;
-    let below = 0.9 * font + 2.0 * LINE * font + legend.height(page) + MARGIN / 2.0;
-    let plot_bottom = (area.bottom - below).max(plot_top + 2.0 * font);
+    let below = 0.9 * font + 2.0 * LINE * font + MARGIN / 2.0;
+    let room = area.bottom - below - plot_top - MIN_PLOT * font;
+    let max_rows = (MAX_LEGEND_SHARE * height).min(room) / (legend::ROW * font);
+    let legend = Legend::new(panel, page, &area, max_rows.max(1.0) as usize);
+    let plot_bottom = (area.bottom - below - legend.height(page)).max(plot_top + MIN_PLOT * font);
 
-    let rows = ((plot_bottom - plot_top) / (ROW_OF_LABELS * font)).clamp(1.0, MAX_INTERVALS);
+    let height_in_fonts = (plot_bottom - plot_top) / font;
+    let rows = (height_in_fonts / ROW_OF_LABELS).max((height_in_fonts / MIN_ROW_OF_LABELS).min(3.0));
+    let rows = rows.clamp(1.0, MAX_INTERVALS);
     let y = Scale::new(&panel.y, rows as usize);
     let label_width = y.ticks.iter().map(|tick| text_width(&tick.label, font)).fold(0.0, f64::max);
     let left = (area.left + MARGIN + label_width + 8.0).min(area.left + 0.4 * area.width());
@@ -211,10 +218,12 @@ impl Axes {
                     marks::draw(page, *mark, at, radius, color);
                 }
             }
-            Shape::Whiskers { points, mark } => {
+            Shape::Whiskers { points, mark, shift } => {
                 for point in points {
                     let at = self.at(Point { x: point.x, y: point.y });
                     if self.has(at) {
+                        let x = (at.x + shift * page.font).clamp(self.plot.left, self.plot.right);
+                        let at = pixel(x, at.y);
                         let [top, bottom] =
                             [point.high, point.low].map(|y| self.row(y).clamp(self.plot.top, self.plot.bottom));
                         legend::whisker(page, at.x, top, bottom, color);
