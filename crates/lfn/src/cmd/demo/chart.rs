@@ -43,7 +43,7 @@ impl Chart<'_> {
     pub fn picture(&self) -> Picture {
         let measured = self.measured.iter();
         let measured = measured.map(|at| SweepPoint { x: at.window, low: at.min, y: at.median, high: at.max });
-        let bdp = format!("BDP = {}", Bytes(self.bdp as u64 / 100_000 * 100_000).decimal());
+        let bdp = format!("BDP = {}", Bytes((self.bdp / 1e5).round() as u64 * 100_000).decimal());
         let windows = self.measured.iter().map(|point| point.window).filter(|window| !self.is_bdp(*window));
         let windows = windows.map(|window| (window, format!("{:.1} BDP", window / self.bdp)));
         let chart = SweepChart {
@@ -77,7 +77,7 @@ mod tests {
         Chart {
             title: "Goodput versus receive window",
             subtitle: "A path <of> 135 Mb/s & 539 ms",
-            bdp: 9.1e6,
+            bdp: 9.096e6,
             predicted: vec![(0.0, 0.0), (8.7e6, 129e6), (18e6, 129e6)],
             predicted_label: "predicted".into(),
             published: vec![(4.5e6, 64e6), (9.1e6, 111e6)],
