@@ -8,7 +8,10 @@ use lfn_campaign::schedule::SweepEnd;
 use lfn_campaign::summary::PointSummary;
 use lfn_plot::{PublishedPoints, SweepChart, SweepPoint, Unit};
 
-use super::{Album, Chart};
+use super::{Album, Chart, counted};
+
+/// Places between two points of a prediction.
+const LINE_STEPS: u32 = 8;
 
 /// Minimum quotient of the largest and the smallest value of a logarithmic axis.
 const MIN_LOGARITHMIC_RANGE: f64 = 16.0;
@@ -18,9 +21,11 @@ pub fn of_sweep(document: &SweepDocument) -> Album {
     let hosts = &document.origin.hosts;
     let mut lines = vec![format!("{} → {}, {}", hosts.near, hosts.far, document.origin.started)];
     lines.extend(document.path.map(|path| format!("{}, RTT {}", path.capacity, show_duration(path.base_rtt))));
-    let is_complete = matches!(document.ended, SweepEnd::Precise | SweepEnd::Repeated | SweepEnd::DryRun);
-    let warning = (!is_complete).then(|| "not complete: some points may have fewer runs".to_owned());
-    let mut album = Album { title: "Sweep of a path".into(), lines, warning, charts: Vec::new() };
+    let missing = document.points.iter().filter(|point| point.runs == 0).count();
+    if missing > 0 && document.ended != SweepEnd::DryRun {
+        lines.push(format!("incomplete: {missing} of {} have no run", counted(document.points.len(), "point")));
+    }
+    let mut album = Album { title: "Sweep of a path".into(), lines, warning: None, charts: Vec::new() };
     for part in &document.parts {
         let axis = PartAxis::of(part, document);
         let chart = axis.chart(&album.lines);
@@ -114,6 +119,7 @@ impl<'a> PartAxis<'a> {
             let figures = points.iter().filter_map(|point| Some((self.place(point)?, point.predicted?.as_f64())));
             let mut line: Vec<(f64, f64)> = figures.collect();
             line.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let line = if self.is_window() { window_line(&line) } else { line };
             (named("predicted", group), line)
         });
         let values = || self.points.iter().filter_map(|point| self.place(point));
@@ -152,8 +158,7 @@ impl<'a> PartAxis<'a> {
 
     /// Returns the BDP and the optimum.
     fn marks(&self) -> Vec<(f64, String)> {
-        let is_window = matches!(self.factor, Some(Factor::Window | Factor::FarWindow | Factor::ReceiveBuffer));
-        let bdp = self.document.path.filter(|_| is_window).map(|path| path.bdp());
+        let bdp = self.document.path.filter(|_| self.is_window()).map(|path| path.bdp());
         let optimum = self.part.optimum.as_ref();
         let chosen = optimum.and_then(|optimum| self.points.iter().find(|at| at.point == optimum.point));
         let chosen = chosen.and_then(|point| self.place(point));
@@ -161,6 +166,10 @@ impl<'a> PartAxis<'a> {
         let is_apart = |place: &f64| bdp.as_ref().is_none_or(|(bdp, _)| (place - bdp).abs() > 0.01 * bdp);
         let optimum = chosen.filter(is_apart).map(|place| (place, "optimum".to_owned()));
         bdp.into_iter().chain(optimum).collect()
+    }
+
+    fn is_window(&self) -> bool {
+        matches!(self.factor, Some(Factor::Window | Factor::FarWindow | Factor::ReceiveBuffer))
     }
 
     fn unit(&self) -> Unit {
@@ -198,6 +207,23 @@ impl<'a> PartAxis<'a> {
         let stem: String = name.trim().chars().take(60).map(plain).collect();
         if stem.trim_matches('-').is_empty() { "part".to_owned() } else { stem }
     }
+}
+
+/// Returns the line of a prediction over the window, with places between its points. The goodput is in proportion to the
+/// window up to another limit, where the line bends.
+fn window_line(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut line: Vec<(f64, f64)> = points.first().copied().into_iter().collect();
+    for pair in points.windows(2) {
+        let [(start, low), (end, high)] = [pair[0], pair[1]];
+        let bend = start * high / low;
+        // On a logarithmic axis, a line in proportion is a curve.
+        let steps = (1..=LINE_STEPS).map(|step| start * (bend / start).powf(f64::from(step) / f64::from(LINE_STEPS)));
+        if low > 0.0 && high > low && bend <= end * 1.001 {
+            line.extend(steps.map(|window| (window.min(end), low * window.min(end) / start)));
+        }
+        line.push((end, high));
+    }
+    line
 }
 
 #[cfg(test)]
@@ -271,6 +297,16 @@ mod tests {
         assert_eq!(of_bbr, [(1e6, 20e6), (2e6, 40e6)]);
         let album = of_sweep(&document);
         assert_eq!(album.charts[0].stem, "goodput-over-receive-window");
+    }
+
+    #[test]
+    fn a_prediction_bends_where_another_limit_begins() {
+        let line = window_line(&[(4.0, 40.0), (16.0, 100.0), (32.0, 100.0)]);
+        assert_eq!((line.first(), line.last()), (Some(&(4.0, 40.0)), Some(&(32.0, 100.0))));
+        assert!(line.iter().any(|(window, goodput)| (window - 10.0).abs() < 1e-9 && (goodput - 100.0).abs() < 1e-9));
+        assert!(line.iter().all(|(window, goodput)| (goodput - (10.0 * window).min(100.0)).abs() < 1e-9), "{line:?}");
+        assert_eq!(window_line(&[]), []);
+        assert_eq!(window_line(&[(4.0, 0.0), (8.0, 10.0)]).len(), 2);
     }
 
     #[test]
