@@ -1,5 +1,6 @@
 //! The verdict of a finished test: the one limit of its goodput, with or without a finding.
 
+use lfn_base::path::PathProfile;
 use lfn_base::tcp_model::{GoodputLimit, Prediction};
 use lfn_base::units::BitRate;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,8 @@ pub enum VerdictLimit {
     Finding,
     /// The capacity or the loss of the path, as predicted.
     Path,
+    /// The receive window, the send buffer, the pacing or the lock-step, as predicted, without another sign.
+    Predicted,
     /// The path by all signs; its capacity is unknown.
     ProbablyPath,
     /// The rate or the pacing that the user requested.
@@ -55,6 +58,9 @@ pub enum VerdictLimit {
 const MAX_MEASUREMENT_ERROR: f64 = 1.05;
 /// Maximum share of the time in which a window or a buffer stopped the sender, for a path that looks like the limit.
 const MAX_HOST_LIMITED_SHARE: f64 = 0.3;
+
+/// Minimum share of the possible goodput for a path that may be the limit.
+const MIN_SHARE_OF_PATH: f64 = 0.5;
 
 /// Minimum share of the time in which the path limited a connection, for a path that looks like the limit.
 const MIN_PATH_SHARE: f64 = 0.4;
@@ -141,19 +147,38 @@ fn tcp_verdict(figures: &Figures, findings: &[Finding], predicted: Option<(&Pred
         );
     }
     let others = if findings.is_empty() { " (no other bottleneck found)" } else { "" };
-    match (figures.path, predicted.map(|(predicted, _)| predicted.limit)) {
-        (Some(_), Some(GoodputLimit::Loss)) => {
+    let Some(path) = figures.path else {
+        return if looks_limited_by_path(figures) {
+            Verdict::new(VerdictLimit::ProbablyPath, format!("looks limited by the path{others}"))
+        } else {
+            Verdict::new(VerdictLimit::Unknown, "the limit is unknown (set the capacity with --rate)")
+        };
+    };
+    let agrees = predicted.is_some_and(|(_, expected)| (expected.min..=expected.max).contains(&goodput));
+    let limit = predicted.map_or(GoodputLimit::Capacity, |(predicted, _)| predicted.limit);
+    match limit {
+        GoodputLimit::Loss => {
             Verdict::new(VerdictLimit::Path, format!("limited by the loss of the path, as predicted{others}"))
         }
-        (Some(path), _) => {
-            let about = if figures.is_capacity_measured { "about " } else { "" };
-            Verdict::new(VerdictLimit::Path, format!("limited by the path, {about}{}{others}", path.capacity))
+        GoodputLimit::ReceiveWindow | GoodputLimit::SendBuffer | GoodputLimit::Pacing | GoodputLimit::Lockstep
+            if agrees && !figures.is_full() =>
+        {
+            Verdict::new(VerdictLimit::Predicted, format!("limited by the {limit}, as predicted{others}"))
         }
-        (None, _) if looks_limited_by_path(figures) => {
-            Verdict::new(VerdictLimit::ProbablyPath, format!("looks limited by the path{others}"))
-        }
-        (None, _) => Verdict::new(VerdictLimit::Unknown, "the limit is unknown (set the capacity with --rate)"),
+        _ => path_verdict(figures, &path, others),
     }
+}
+
+/// Returns the verdict of a test without another limit than the capacity of its path.
+fn path_verdict(figures: &Figures, path: &PathProfile, others: &str) -> Verdict {
+    let possible = figures.possible_goodput().unwrap_or(path.payload_capacity()).as_f64();
+    let share = figures.steady_goodput().as_f64() / possible.max(1.0);
+    if share < MIN_SHARE_OF_PATH {
+        let summary = format!("the limit is unknown: {:.0} % of the possible goodput", share * 100.0);
+        return Verdict::new(VerdictLimit::Unknown, summary);
+    }
+    let about = if figures.is_capacity_measured { "about " } else { "" };
+    Verdict::new(VerdictLimit::Path, format!("limited by the path, {about}{}{others}", path.capacity))
 }
 
 fn datagram_verdict(figures: &Figures, findings: &[Finding]) -> Verdict {
@@ -208,8 +233,7 @@ fn looks_limited_by_path(figures: &Figures) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use lfn_base::path::PathProfile;
-    use lfn_base::units::Ratio;
+    use lfn_base::units::{Bytes, Ratio};
 
     use super::*;
     use crate::diagnose::window::tests::half_bdp_window;
@@ -260,6 +284,21 @@ mod tests {
         let (findings, verdict) = verdict_of(&healthy(90_000_000, Some(200_000_000)));
         assert_eq!(findings, ["unexplained"]);
         assert_eq!((verdict.limit, verdict.summary.as_str()), (VerdictLimit::Finding, "limited by an unknown cause"));
+    }
+
+    #[test]
+    fn a_predicted_limit_is_the_verdict_without_findings() {
+        let mut figures = healthy(67_000_000, Some(200_000_000));
+        figures.streams[0].receiver_socket.window_requested_bytes = Some(Bytes(4_547_840));
+        let (findings, verdict) = verdict_of(&figures);
+        assert_eq!((findings.len(), verdict.limit), (0, VerdictLimit::Predicted));
+        assert_eq!(verdict.summary, "limited by the receive window, as predicted (no other bottleneck found)");
+        // Above the prediction, so the window is not the limit; far below the capacity, so the path is not either.
+        figures.goodput = BitRate(95_000_000);
+        figures.streams[0].goodput = figures.goodput;
+        let (findings, verdict) = verdict_of(&figures);
+        assert_eq!((findings.len(), verdict.limit), (0, VerdictLimit::Unknown));
+        assert_eq!(verdict.summary, "the limit is unknown: 50 % of the possible goodput");
     }
 
     #[test]

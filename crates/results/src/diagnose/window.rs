@@ -123,7 +123,8 @@ fn is_window_limited(flow: &StreamFigures, figures: &Figures) -> bool {
     let goodput = peak.unwrap_or_default().max(flow.goodput).as_f64();
     // The data behind the losses of an outage takes a part of the window.
     let usual_min = if peak.is_some() { window.median } else { window.min };
-    let still = window.max.saturating_sub(usual_min) as f64 <= MAX_WINDOW_CHANGE * window.median as f64;
+    let later_max = flow.later_max_wnd.unwrap_or(window.max);
+    let still = later_max.saturating_sub(usual_min) as f64 <= MAX_WINDOW_CHANGE * window.median as f64;
     goodput >= MIN_SHARE_OF_WINDOW_RATE * law && still && !queue && flow.cwnd.0 >= window.median
 }
 
@@ -314,6 +315,16 @@ pub(crate) mod tests {
             change(&mut figures);
             assert_eq!(names(&figures).iter().find(|name| **name == "receive window"), None, "{name}");
         }
+    }
+
+    #[test]
+    fn a_larger_window_at_the_start_is_no_change() {
+        let mut figures = half_bdp_window();
+        let flow = &mut figures.streams[0];
+        flow.snd_wnd = flow.snd_wnd.map(|window| Spread { max: 6_000_000, ..window });
+        assert!(!names(&figures).contains(&"receive window"));
+        figures.streams[0].later_max_wnd = Some(4_547_840);
+        assert_eq!(names(&figures), ["receive window"]);
     }
 
     #[test]

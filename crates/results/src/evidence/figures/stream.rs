@@ -46,6 +46,8 @@ pub struct StreamFigures {
     pub goodput: BitRate,
     /// Receive window in bytes as the sender saw it; none on a kernel before 5.4.
     pub snd_wnd: Option<Spread>,
+    /// Maximum of the same window after its first announcements.
+    pub later_max_wnd: Option<u64>,
     /// Median congestion window in bytes.
     pub cwnd: Bytes,
     /// Median of the smoothed RTT.
@@ -129,6 +131,7 @@ pub(super) fn stream_figures(
     StreamFigures {
         goodput: Bytes(got.iter().map(|sample| sample.bytes).sum()).per(time),
         snd_wnd: Spread::of(&windows),
+        later_max_wnd: Spread::of(without_first(&windows)).map(|later| later.max),
         cwnd: Bytes(middling(|info| info.cwnd().0 as f64) as u64),
         rtt: Duration::from_secs_f64(middling(|info| info.rtt.as_secs_f64())),
         busy,
@@ -165,6 +168,17 @@ fn send_totals(grown: impl Fn(fn(&TcpInfo) -> Option<u64>) -> Option<u64>) -> Op
     })
 }
 
+/// Maximum part of the steady window whose receive windows may be first announcements: a quarter.
+const MAX_FIRST_WINDOWS: usize = 4;
+
+/// Returns the windows without larger ones at the start. A receiver that limits its window after the handshake takes back
+/// no byte that it announced before (RFC 9293 §3.8.6), so the larger window lasts until the sender has used it up.
+fn without_first(windows: &[f64]) -> &[f64] {
+    let is_larger = |at: &usize| windows[*at + 1..].iter().all(|later| *later < windows[*at]);
+    let first = (0..windows.len() / MAX_FIRST_WINDOWS).take_while(is_larger).count();
+    &windows[first..]
+}
+
 /// Minimum samples of a steady window whose second half is examined.
 const MIN_SAMPLES: usize = 4;
 
@@ -194,4 +208,21 @@ fn worker_time(intervals: &[Interval], stream: u16, window: SteadyWindow) -> Opt
 
 fn nanos(time: Option<Duration>) -> Option<u64> {
     u64::try_from(time?.as_nanos()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_larger_windows_at_the_start_are_left_out() {
+        let rest = [49_232.0; 8];
+        let with = |first: &[f64]| [first, &rest].concat();
+        assert_eq!(without_first(&with(&[65_535.0])), rest);
+        assert_eq!(without_first(&with(&[65_535.0, 57_000.0])), rest);
+        assert_eq!(without_first(&with(&[40_000.0])), with(&[40_000.0]), "a window that grows");
+        let falling: Vec<f64> = (0..20).map(|n| 60_000.0 - 1000.0 * f64::from(n)).collect();
+        assert_eq!(without_first(&falling).len(), 15, "a window that never settles");
+        assert_eq!((without_first(&[]).len(), without_first(&[1.0, 0.0]).len()), (0, 2));
+    }
 }
