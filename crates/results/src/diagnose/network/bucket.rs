@@ -78,7 +78,7 @@ pub(in crate::diagnose) fn policer(figures: &Figures) -> Option<Finding> {
     let shortfall = Shortfall::of(figures)?;
     let rate = policed_rate(figures, &shortfall).filter(|rate| !passes_more(figures, *rate))?;
     let summary = format!(
-        "the goodput is constant at {rate}, and the excess is lost without a queue: RTT {} without load, {} under load",
+        "the goodput is constant at {rate} of payload, and the excess is lost without a queue: RTT {} without load, {} under load",
         show_duration(figures.base_rtt),
         show_duration(figures.rtt_under_load()),
     );
@@ -118,7 +118,7 @@ pub(in crate::diagnose) fn shaper(figures: &Figures) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "the goodput is constant at {rate} ({:.0} % of the intervals within 3 %), and data waits up to {} in a queue",
+        "the goodput is constant at {rate} of payload ({:.0} % of the intervals within 3 %), and data waits up to {} in a queue",
         share * 100.0,
         show_duration(delay),
     );
@@ -165,7 +165,8 @@ fn drops_bursts(figures: &Figures, plateau: &TrainPlateau) -> bool {
         && figures.steady_goodput().as_f64() <= MAX_BURST_GOODPUT * plateau.rate.as_f64()
 }
 
-/// Returns the rate of a policer that the intervals of the test show.
+/// Returns the rate of payload of a policer that the intervals of the test show. Measured with policers of 10 and 20 Mb/s
+/// that have 9.55 and 19.1 Mb/s of payload, 20 to 150 ms: BBR shows 99 to 101 % of it, CUBIC 95 to 101 %.
 fn policed_rate(figures: &Figures, shortfall: &Shortfall) -> Option<BitRate> {
     let settled = figures.course.settled();
     let (middle, _) = figures.course.plateau()?;
@@ -185,7 +186,8 @@ fn policed_rate(figures: &Figures, shortfall: &Shortfall) -> Option<BitRate> {
     } else {
         lost_run(figures)? >= MIN_POLICED_RUN
     };
-    is_policed.then(|| figures.course.peak().unwrap_or(middle))
+    // An interval in which a loss is repaired delivers the data behind the loss too, so the peak is above the rate.
+    is_policed.then_some(middle)
 }
 
 /// Returns the goodput as a share of the goodput that BBR keeps with this random loss. Measured over 10 to 100 ms: 99 %

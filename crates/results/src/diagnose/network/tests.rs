@@ -78,7 +78,7 @@ fn a_constant_rate_with_flat_losses_is_a_policer() {
     let diagnosis = diagnose_figures(&lose(test("cubic", &POLICED, FLAT), 9, 9));
     let found = &diagnosis.findings[0];
     assert_eq!((found.cause(), found.confidence), (Some(Cause::Policer), Some(Confidence::Low)));
-    assert_eq!(diagnosis.verdict.summary, "limited by a policer, 22.3 Mb/s");
+    assert_eq!(diagnosis.verdict.summary, "limited by a policer, 21.9 Mb/s");
     assert!(found.confirmation.as_ref().unwrap().ends_with("--udp --ramp"), "{found:?}");
     // BBR keeps most of the capacity with as many random losses.
     assert_eq!(causes(&lose(test("bbr", &POLICED, FLAT), 150, 190))[0], Cause::Policer);
