@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use lfn_api::pictures::Album;
-use lfn_plot::{Drawing, MAX_PANELS, Size};
+use lfn_plot::{Drawing, MAX_PANELS, Picture, Size};
 use lfn_session::atomic_file::AtomicFile;
 
 use crate::exit::{Failure, without_error_number};
@@ -72,46 +72,61 @@ impl PictureFiles {
     /// Writes the charts of the first album to the file, or the charts of all albums to files of the directory. Each album
     /// has a prefix for the names of its files.
     pub fn write(self, albums: &[(String, Album)], nothing: &str) -> Result<(), Failure> {
-        let PictureFiles { path, file, size } = self;
-        let mut albums = albums.iter().filter(|(_, album)| !album.charts.is_empty()).peekable();
-        let Some((_, first)) = albums.peek() else {
+        let albums: Vec<_> = albums.iter().filter(|(_, album)| !album.charts.is_empty()).collect();
+        let Some((_, first)) = albums.first() else {
             print::message(format_args!("no picture: {nothing}\n"));
             return Ok(());
         };
-        let Some((mut file, format)) = file else {
-            let mut count = 0;
-            for (prefix, album) in albums {
-                for (stem, picture) in album.pictures() {
-                    let drawing = picture.draw(size);
-                    for (extension, format) in [("svg", PictureFormat::Svg), ("png", PictureFormat::Png)] {
-                        let path = path.join(format!("{prefix}{stem}.{extension}"));
-                        refuse_file_of_the_command("plot", &path, "pictures")?;
-                        let file = AtomicFile::create(&path, 0o666);
-                        let written = file.and_then(|file| write(file, &drawing, format));
-                        written.map_err(|error| Failure::msg(plot_error(&path, &error)))?;
-                        count += 1;
-                    }
-                }
-            }
-            print::message(format_args!("pictures: {count} files in {}\n", path.display()));
-            return Ok(());
-        };
-        let _ = file.clear();
-        if first.charts.len() > MAX_PANELS {
-            let all = first.charts.len();
-            print::message(format_args!(
-                "{} has the first {MAX_PANELS} of {all} charts; a directory has all\n",
-                path.display()
-            ));
-        }
-        write(file, &first.overview().draw(size), format).map_err(|error| Failure::msg(plot_error(&path, &error)))?;
-        print::message(format_args!("picture: {}\n", path.display()));
-        Ok(())
+        let pictures = albums.iter().flat_map(|(prefix, album)| {
+            album.pictures().map(move |(stem, picture)| (format!("{prefix}{stem}"), picture))
+        });
+        self.write_pictures(&first.overview(), pictures)
     }
 
     /// Writes the charts of one album.
     pub fn write_one(self, album: Album, nothing: &str) -> Result<(), Failure> {
         self.write(&[(String::new(), album)], nothing)
+    }
+
+    /// Writes one picture. In a directory, the names of its files have this stem.
+    pub fn write_picture(self, stem: &str, picture: &Picture) -> Result<(), Failure> {
+        self.write_pictures(picture, std::iter::once((stem.to_owned(), picture.clone())))
+    }
+
+    /// Writes the overview to the file, or the pictures with their stems to the directory.
+    fn write_pictures(
+        self,
+        overview: &Picture,
+        pictures: impl Iterator<Item = (String, Picture)>,
+    ) -> Result<(), Failure> {
+        let PictureFiles { path, file, size } = self;
+        if let Some((mut file, format)) = file {
+            let _ = file.clear();
+            let all = overview.panels.len();
+            if all > MAX_PANELS {
+                print::message(format_args!(
+                    "{} has the first {MAX_PANELS} of {all} charts; a directory has all\n",
+                    path.display()
+                ));
+            }
+            write(file, &overview.draw(size), format).map_err(|error| Failure::msg(plot_error(&path, &error)))?;
+            print::message(format_args!("picture: {}\n", path.display()));
+            return Ok(());
+        }
+        let mut count = 0;
+        for (stem, picture) in pictures {
+            let drawing = picture.draw(size);
+            for (extension, format) in [("svg", PictureFormat::Svg), ("png", PictureFormat::Png)] {
+                let path = path.join(format!("{stem}.{extension}"));
+                refuse_file_of_the_command("plot", &path, "pictures")?;
+                let file = AtomicFile::create(&path, 0o666);
+                let written = file.and_then(|file| write(file, &drawing, format));
+                written.map_err(|error| Failure::msg(plot_error(&path, &error)))?;
+                count += 1;
+            }
+        }
+        print::message(format_args!("pictures: {count} files in {}\n", path.display()));
+        Ok(())
     }
 }
 
@@ -121,7 +136,7 @@ fn check_writable(directory: &Path) -> io::Result<()> {
 }
 
 /// Writes a drawing to a file.
-pub fn write(mut file: AtomicFile, drawing: &Drawing, format: PictureFormat) -> io::Result<()> {
+fn write(mut file: AtomicFile, drawing: &Drawing, format: PictureFormat) -> io::Result<()> {
     file.write_all(&encoded(drawing, format)?)?;
     file.commit()
 }
@@ -135,6 +150,6 @@ fn encoded(drawing: &Drawing, format: PictureFormat) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the text of an error of a picture.
-pub fn plot_error(path: &Path, error: &io::Error) -> String {
+fn plot_error(path: &Path, error: &io::Error) -> String {
     format!("--plot {}: {}", path.display(), without_error_number(&error.to_string()))
 }

@@ -29,12 +29,11 @@ use lfn_base::plan::{Plan, PlanOptions, plan, predict_goodput};
 use lfn_base::units::{Bytes, show_duration};
 use lfn_campaign::published;
 use lfn_emulate::{AccuracyReport, CommandExit, EmulatedPath, RunOutcome, Setup};
-use lfn_session::atomic_file::AtomicFile;
 
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
 use crate::exit::{Exit, Failure, without_error_number};
 use crate::print;
-use crate::print::pictures::{self, PictureFormat};
+use crate::print::pictures::PictureFiles;
 use chart::{Chart, MeasuredPoint};
 use report::{compare_hosts, comparison_lines};
 use stage::DemoPaths;
@@ -75,9 +74,8 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let output = args.output.open()?;
     let path = published::path();
     let plan = plan(&path, &PlanOptions { size: Some(published::TRANSFER), ..PlanOptions::default() })?;
-    let plot_size = args.plot.size();
-    let picture = picture_path(args.plot.plot);
-    let picture_file = AtomicFile::create(&picture, 0o666).map_err(|error| plot_error(&picture, &error))?;
+    let size = args.plot.size();
+    let pictures = PictureFiles::create(&args.plot.plot.unwrap_or_else(|| PICTURE.into()), size)?;
     print_introduction(&plan);
     let work = create_work_directory()?;
     let outcome = run_emulation(&DemoPaths { work: &work });
@@ -101,27 +99,9 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
         "\n{}",
         print::emulate::accuracy::for_stderr(&outcome.accuracy_report, outcome.link_failure.is_some())
     ));
-    let drawing = chart(&plan, &report.windows, &report.accuracy_report).picture().draw(plot_size);
-    let format = PictureFormat::of(&picture).unwrap_or(PictureFormat::Svg);
-    pictures::write(picture_file, &drawing, format).map_err(|error| plot_error(&picture, &error))?;
-    print::message(format_args!("\npicture: {}\n", picture.display()));
+    print::message("\n");
+    pictures.write_picture("goodput", &chart(&plan, &report.windows, &report.accuracy_report).picture())?;
     Ok(if outcome.accuracy_report.is_accurate() { Exit::Ok } else { Exit::Unreliable })
-}
-
-/// Returns the file of the picture. In a directory it has the default name.
-fn picture_path(plot: Option<PathBuf>) -> PathBuf {
-    match plot {
-        Some(directory) if directory.is_dir() => directory.join(PICTURE),
-        Some(file) => file,
-        None => PICTURE.into(),
-    }
-}
-
-/// A picture that cannot be written is a bad value of the flag.
-fn plot_error(picture: &Path, error: &io::Error) -> Failure {
-    let cause = without_error_number(&error.to_string());
-    Failure::usage(format!("--plot {}: {cause}", picture.display()))
-        .hint("choose a file in a directory that you can write to: --plot /tmp/lfn-demo.svg")
 }
 
 /// Creates the directory of the copied file, which only this user can read.
