@@ -1,13 +1,11 @@
 //! Pictures of a copy: goodput with the limit of each interval, the time of the activities, RTT and windows.
 
 use lfn_base::units::{BitRate, Bytes, show_duration};
-use lfn_plot::{
-    AMBER, Axis, BLUE, Dash, GREEN, Guide, GuideAt, INK, ORANGE, PURPLE, Panel, Point, Series, Shape, Unit, cdf, point,
-};
+use lfn_plot::{AMBER, Axis, BLUE, Dash, GREEN, Guide, GuideAt, INK, PURPLE, Panel, Point, Series, Shape, Unit, point};
 use lfn_results::evidence::{ProgressSample, SocketEvidence, StreamTime};
 
-use super::run::{distribution, receive_window_name};
-use super::{Album, Step, counted, highest, limits, line, seconds, step_line};
+use super::run::distribution;
+use super::{Album, Step, counted, highest, limits, line, seconds, step_line, windows};
 use crate::copy::CopyResult;
 use crate::documents::FinishedCopy;
 
@@ -53,18 +51,16 @@ fn charts(lines: Vec<String>, samples: &[ProgressSample], streams: u16, predicte
 
     let (congestion, receive) =
         (figure(|sockets| sockets.congestion_window.0 as f64), figure(|sockets| sockets.receive_window.0 as f64));
-    let top = highest(&congestion).max(highest(&receive).min(3.0 * highest(&congestion))) * 1.05;
-    let bytes = Axis::from_zero("bytes, sum of the streams", Unit::Bytes, top);
+    let bytes = Axis::from_zero("bytes, sum of the streams", Unit::Bytes, 0.0);
     let mut panel = over_time("Congestion window and receive window", bytes);
-    let name = receive_window_name(&receive, top);
-    panel.series.push(line("congestion window", BLUE, Dash::Solid, congestion));
-    panel.series.push(line(name, ORANGE, Dash::Long, receive));
+    windows::add_congestion(&mut panel, congestion, Vec::new());
+    windows::add_receive_window(&mut panel, receive);
     album.push("window", panel, String::new());
 
     let rtts: Vec<f64> = rtt.iter().map(|point| point.y).filter(|rtt| *rtt > 0.0).collect();
     let top = rtts.iter().copied().fold(0.0, f64::max);
     let mut panel = distribution("Distribution of the round-trip time", "RTT", top);
-    panel.series.push(line(format!("{} samples of the sender", rtts.len()), BLUE, Dash::Solid, cdf(&rtts)));
+    windows::add_smoothed_rtt(&mut panel, &rtts);
     album.push("rtt-distribution", panel, String::new());
     album
 }

@@ -11,6 +11,7 @@ mod show;
 mod sweep;
 mod test;
 mod trace;
+mod windows;
 
 use std::time::Duration;
 

@@ -46,7 +46,7 @@ fn add(album: &mut Album, runs: &[RunCourse], stem: &str, name: &str, y: Axis, f
 /// Adds the distributions of the RTT and of the goodput of the intervals.
 fn add_distributions(album: &mut Album, runs: &[RunCourse]) {
     let rtts: Vec<Vec<f64>> = runs.iter().map(|run| run.rtt.iter().map(|point| point.y).collect()).collect();
-    let panel = distribution("Distribution of the round-trip time", "RTT", 0.0);
+    let panel = distribution("Distribution of the round-trip time", "smoothed RTT", 0.0);
     add_distribution(album, "rtt-distribution", panel, runs, &rtts);
     let is_long = |run: &RunCourse| run.rates.len() >= MIN_INTERVALS;
     let rates: Vec<Vec<f64>> =

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use lfn_base::tcp_info::TcpInfo;
 use lfn_base::units::show_duration;
 use lfn_plot::{
-    Axis, BLUE, Dash, GREEN, Guide, GuideAt, INK, MAX_LINE_LOOKS, Mark, ORANGE, PURPLE, Panel, Point, SKY, Series,
-    Shape, Unit, cdf, line_look, point,
+    Axis, BLUE, Dash, Guide, GuideAt, INK, MAX_LINE_LOOKS, ORANGE, PURPLE, Panel, Point, SKY, Series, Shape, Unit, cdf,
+    line_look, point,
 };
 use lfn_results::measure::{Interval, TestDirection};
 use lfn_results::report::Run;
 
-use super::{Album, Step, counted, highest, limits, line, seconds, step_line};
+use super::{Album, Step, counted, highest, limits, line, seconds, step_line, windows};
 
 /// Minimum number of intervals that have a distribution.
 pub(super) const MIN_INTERVALS: usize = 3;
@@ -204,49 +204,31 @@ fn add_windows(album: &mut Album, run: &Run, samples: &[Sample<'_>], prefix: &st
     let congestion = sum(|info| Some(info.cwnd().0 as f64));
     let receive = sum(|info| info.snd_wnd_bytes.map(f64::from));
     let unacknowledged = sum(|info| Some(f64::from(info.unacked_segments) * f64::from(info.snd_mss_bytes)));
-    let top = highest(&congestion).max(highest(&receive).min(3.0 * highest(&congestion)));
+    let top = highest(&congestion);
     let streams = run.evidence.sender().streams.len();
     let of_all = if streams > 1 { format!(", sum of {streams} streams") } else { String::new() };
     let mut panel = Panel::new(
         &format!("Congestion window and receive window{suffix}"),
         time_axis(run),
-        Axis::from_zero(&format!("bytes{of_all}"), Unit::Bytes, top * 1.05),
+        Axis::from_zero(&format!("bytes{of_all}"), Unit::Bytes, top),
     );
-    panel.series.push(line("congestion window", BLUE, Dash::Solid, congestion.clone()));
-    panel.series.push(line("not yet acknowledged", GREEN, Dash::Dots, unacknowledged));
-    let name = receive_window_name(&receive, panel.y.high);
-    panel.series.push(line(name, ORANGE, Dash::Long, receive));
+    windows::add_congestion(&mut panel, congestion, unacknowledged);
     if let Some(bdp) = run.bdp.filter(|bdp| bdp.0 as f64 <= panel.y.high * 2.0) {
         panel.y.high = panel.y.high.max(bdp.0 as f64 * 1.05);
         panel.guides.push(guide(bdp.0 as f64, format!("BDP {}", bdp.decimal()), Dash::Short));
     }
-    let words =
-        format!("The congestion window is at most {}.", lfn_base::units::Bytes(highest(&congestion) as u64).decimal());
+    windows::add_receive_window(&mut panel, receive);
+    let words = format!("The congestion window is at most {}.", lfn_base::units::Bytes(top as u64).decimal());
     album.push(format!("{prefix}window"), panel, words);
-}
-
-/// Returns the name of the receive windows in a plot up to `top`.
-pub(super) fn receive_window_name(windows: &[Point], top: f64) -> &'static str {
-    if highest(windows) <= top {
-        "receive window"
-    } else if windows.iter().any(|window| window.y <= top) {
-        "receive window (in part above)"
-    } else {
-        "receive window (above)"
-    }
 }
 
 fn add_rtt_cdf(album: &mut Album, run: &Run, samples: &[Sample<'_>], prefix: &str, suffix: &str) {
     let rtts: Vec<f64> = samples.iter().map(|sample| seconds(sample.info.rtt)).filter(|rtt| *rtt > 0.0).collect();
     let top = rtts.iter().copied().fold(seconds(run.base_rtt), f64::max);
     let mut panel = distribution(&format!("Distribution of the round-trip time{suffix}"), "RTT", top);
-    panel.series.push(line(format!("{} samples of the sender", rtts.len()), BLUE, Dash::Solid, cdf(&rtts)));
+    windows::add_smoothed_rtt(&mut panel, &rtts);
     if let Some(rtt) = run.evidence.latency.as_ref().and_then(|latency| latency.loaded.rtt) {
-        let known = [(rtt.min, 0.0), (rtt.p50, 50.0), (rtt.p90, 90.0), (rtt.p99, 99.0), (rtt.max, 100.0)];
-        let points: Vec<Point> = known.map(|(rtt, share)| point(seconds(rtt), share)).to_vec();
-        panel.x.high = panel.x.high.max(seconds(rtt.max));
-        let name = "probes during the load: minimum, p50, p90, p99, maximum".to_owned();
-        panel.series.push(Series { name, color: ORANGE, shape: Shape::Marks { points, mark: Mark::Diamond } });
+        windows::add_quantiles(&mut panel, &rtt);
     }
     if !run.base_rtt.is_zero() {
         let name = format!("base RTT {}", show_duration(run.base_rtt));
@@ -258,7 +240,7 @@ fn add_rtt_cdf(album: &mut Album, run: &Run, samples: &[Sample<'_>], prefix: &st
             dash: Dash::Dots,
         });
     }
-    let words = format!("{} samples.", rtts.len());
+    let words = format!("{} samples of the smoothed RTT.", rtts.len());
     album.push(format!("{prefix}rtt-distribution"), panel, words);
 }
 
