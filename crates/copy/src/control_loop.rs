@@ -34,6 +34,10 @@ const MAX_RECEIVE_TIME: Duration = Duration::from_millis(100);
 /// Interval in which a receiver reports new progress. The sender shows the received bytes, not the bytes that it gave
 /// to its kernel.
 const REPORT_INTERVAL: Duration = Duration::from_millis(200);
+/// Interval of the observations without a report of the peer.
+const OBSERVATION_INTERVAL: Duration = Duration::from_millis(200);
+/// Minimum time between two observations of reports of the peer.
+const MIN_REPORT_DISTANCE: Duration = Duration::from_millis(100);
 
 /// Maximum wait for the peer's reason after a broken stream.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -102,6 +106,8 @@ struct Liveness {
     /// Payload bytes in the last report to the peer.
     reported: Bytes,
     observed: Instant,
+    /// Time of the last observation of a report of the peer.
+    report_observed: Instant,
     began: Instant,
     /// Work counter of both sides together, and the time of its last change.
     progress: (u64, Instant),
@@ -110,6 +116,8 @@ struct Liveness {
     /// Last time at which a receiver had no reason to wait.
     last_active: Instant,
     peer_progress: Progress,
+    /// Arrival of the last report of the peer.
+    peer_reported: Instant,
 }
 
 impl<'a, C: ControlLink> ControlLoop<'a, C> {
@@ -173,7 +181,10 @@ impl<'a, C: ControlLink> ControlLoop<'a, C> {
                 let now = self.control.now();
                 self.liveness.last_received = now;
                 match S::peer_progress(&message) {
-                    Some(progress) => self.liveness.peer_progress = progress,
+                    Some(progress) => {
+                        self.liveness.peer_progress = progress;
+                        self.liveness.peer_reported = now;
+                    }
                     // A list, or results of entries, are progress too.
                     None if S::is_progress(&message) => self.liveness.progress.1 = now,
                     None => {}
@@ -230,8 +241,7 @@ impl<'a, C: ControlLink> ControlLoop<'a, C> {
             self.liveness.reported = progress.bytes;
             self.control.send(&S::alive_message(own_progress(side)))?;
         }
-        if now >= self.liveness.observed + Duration::from_millis(200) {
-            self.liveness.observed = now;
+        if self.liveness.is_observed(now) {
             let sample = self.sample(side);
             if S::IS_SENDER {
                 side.streams().update_congestion(&sample);
@@ -246,8 +256,10 @@ impl<'a, C: ControlLink> ControlLoop<'a, C> {
         let ours = own_progress(side);
         let (sender, receiver) =
             if S::IS_SENDER { (ours, self.liveness.peer_progress) } else { (self.liveness.peer_progress, ours) };
+        let now = self.control.now();
         ProgressSample {
-            at: self.control.now().saturating_duration_since(self.liveness.started),
+            at: now.saturating_duration_since(self.liveness.started),
+            peer_age: now.saturating_duration_since(self.liveness.peer_reported),
             bytes: if S::IS_SENDER { self.liveness.peer_progress.bytes.min(ours.bytes) } else { ours.bytes },
             sender: sender.shares,
             receiver: receiver.shares,
@@ -267,12 +279,27 @@ impl Liveness {
             last_sent: now,
             reported: Bytes(0),
             observed: now,
+            report_observed: now,
             began: now,
             received: (Bytes(0), None),
             progress: (0, now),
             last_active: now,
             peer_progress: Progress::default(),
+            peer_reported: now,
         }
+    }
+
+    /// Returns true if the counters are to be observed now: at regular times, and when a report of the peer has arrived.
+    fn is_observed(&mut self, now: Instant) -> bool {
+        let reported = self.peer_reported > self.observed && now >= self.report_observed + MIN_REPORT_DISTANCE;
+        if reported {
+            self.report_observed = now;
+        }
+        let is_due = reported || now >= self.observed + OBSERVATION_INTERVAL;
+        if is_due {
+            self.observed = now;
+        }
+        is_due
     }
 
     /// Returns the time of the last progress, as in [`ControlLoop::last_progress`].
@@ -449,6 +476,21 @@ mod tests {
         assert_eq!(liveness.last_progress(after(1200)), Some(after(1200)));
         // A session that breaks early has made no progress.
         assert_eq!(Liveness::new(begun, begun).last_progress(after(50)), None);
+    }
+
+    #[test]
+    fn a_report_of_the_peer_is_observed_when_it_arrives() {
+        let begun = Instant::now();
+        let mut liveness = Liveness::new(begun, begun);
+        let mut observed = Vec::new();
+        for at in (0..=1000_u64).step_by(4) {
+            let now = begun + Duration::from_millis(at);
+            if at > 0 && at.is_multiple_of(204) {
+                liveness.peer_reported = now;
+            }
+            observed.extend(liveness.is_observed(now).then_some(at));
+        }
+        assert_eq!(observed, [200, 204, 404, 408, 608, 612, 812, 816]);
     }
 
     #[test]

@@ -176,6 +176,9 @@ pub struct ProgressSample {
     /// Time since the copy began.
     #[serde(rename = "seconds", with = "lfn_base::path::seconds")]
     pub at: Duration,
+    /// Age of the other side's counters: they belong to an earlier time. Zero if unknown.
+    #[serde(skip)]
+    pub peer_age: Duration,
     /// Payload bytes that this side counts: resent blocks count twice, holes do not count.
     pub bytes: Bytes,
     pub sender: StreamTime,
