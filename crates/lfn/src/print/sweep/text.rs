@@ -29,7 +29,7 @@ pub fn page(document: &SweepDocument) -> String {
         let others = part.published.iter().filter(|run| run.point.is_none());
         let others: Vec<String> = others.map(|run| format!("{} {}", phrases(&run.levels), run.goodput)).collect();
         if !others.is_empty() {
-            page.row("published", &format!("also {}, which the sweep does not repeat", others.join("; ")));
+            page.row("published", format!("also {}, which the sweep does not repeat", others.join("; ")));
         }
         if let Some(optimum) = &part.optimum {
             page.row("optimum", &optimum.sentence);
