@@ -40,7 +40,7 @@ pub struct FactorValues {
 }
 
 /// All points of a design. A point that several parts have is one point.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Points {
     /// Levels of each point.
     pub levels: Vec<Vec<Level>>,

@@ -31,8 +31,8 @@ pub struct SweepDocument {
     pub seed: Option<u64>,
     /// Load of each test, except where a factor sets the count.
     pub load: TestLoad,
-    /// Goals that end the sweep.
-    pub goals: Goals,
+    /// Goals that end the sweep; null if unknown, because a state file has none.
+    pub goals: Option<Goals>,
     /// Figures of the path from the client to the server; null if the capacity is unknown.
     pub path: Option<PathProfile>,
     /// Figures of the path from the server to the client; null if the capacity is unknown.

@@ -18,5 +18,6 @@ pub mod run;
 pub mod schedule;
 pub mod settings_file;
 pub mod state;
+pub mod stored;
 pub mod summary;
 pub mod values;

@@ -52,6 +52,8 @@ pub enum SweepEnd {
     Interrupted,
     /// The server did not come back, or the sweep failed in another way.
     Failed,
+    /// Not known: the runs are those of a state file.
+    Unknown,
 }
 
 /// The next step of a sweep.

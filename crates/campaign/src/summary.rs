@@ -1,5 +1,7 @@
 //! The summary of a point: its mean goodput with interval next to the prediction, and the finding of a difference.
 
+use std::collections::HashMap;
+
 use lfn_base::figure::Figure;
 use lfn_base::tcp_model::GoodputLimit;
 use lfn_base::units::BitRate;
@@ -125,8 +127,9 @@ fn mean_rate(rates: impl Iterator<Item = BitRate>) -> Option<BitRate> {
 /// Returns the first finding of the runs that most of them have; the last run decides between equals.
 fn frequent_finding<'a>(runs: &[&'a SweepRun]) -> Option<&'a Finding> {
     let first: Vec<&Finding> = runs.iter().filter_map(|run| run.findings.first()).collect();
-    let count = |name: &str| first.iter().filter(|finding| finding.name == name).count();
-    first.iter().max_by_key(|finding| count(&finding.name)).copied()
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    first.iter().for_each(|finding| *counts.entry(&finding.name).or_default() += 1);
+    first.iter().max_by_key(|finding| counts.get(finding.name.as_str())).copied()
 }
 
 #[cfg(test)]

@@ -262,7 +262,7 @@ mod tests {
             origin: Origin::default(),
             seed: Some(1),
             load: TestLoad::TimeSeconds(Duration::from_secs(10)),
-            goals: Goals { until: None, repeat: 1, budget: None },
+            goals: Some(Goals { until: None, repeat: 1, budget: None }),
             path: None,
             return_path: None,
             ended: SweepEnd::Repeated,

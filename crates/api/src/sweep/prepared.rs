@@ -108,7 +108,7 @@ impl<'a> PreparedSweep<'a> {
             origin: self.origin.clone(),
             seed,
             load: self.options.test.request.load,
-            goals: self.options.goals,
+            goals: Some(self.options.goals),
             path: self.paths.get(TestDirection::Forward),
             return_path: self.paths.get(TestDirection::Reverse),
             ended,

@@ -1,22 +1,23 @@
-//! `lfn show`: prints a stored result as `lfn test` printed it, or compares several.
+//! `lfn show`: prints a stored result as its command printed it, or compares several.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use lfn_api::pictures::of_results;
-use lfn_api::show::ShownResults;
+use lfn_api::show::{Shown, ShownResults};
 use lfn_results::report::{self, StoredResult};
 
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrTable};
 use crate::exit::{Exit, Failure};
-use crate::print::output::OutputFormat;
-use crate::print::{self, show, test};
+use crate::print;
+use crate::print::output::{Output, OutputFormat};
+use crate::print::{show, test};
 
 /// Print stored results, or compare them
 ///
-/// One result of `lfn test` is printed as after the test. Several results are printed side by side, with their
-/// differences from the first and with settings that were not the same. Accepts the files of `lfn test --report`, the
-/// output of --output json and --output ndjson, and the output of iperf3 -J and --json-stream.
+/// One result of `lfn test`, `sweep` or `doctor` is printed as after its command. Several results of tests are printed
+/// side by side, with their differences from the first and with settings that were not the same. Accepts the files of
+/// --report, the output of --output json, the output of --output ndjson of tests and sweeps, the state file of a sweep,
+/// and the output of iperf3 -J and --json-stream.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ShowArgs {
@@ -38,33 +39,70 @@ const EXAMPLES: &str = "Examples:
   lfn show before.json after.json          side by side
   iperf3 -c far.example -J | lfn show before.json -
   lfn show before.json after.json --plot both.svg   draws both in the same charts
+  lfn show lfn-sweep-1a2b3c4d.ndjson       the runs of an interrupted sweep
 
-Exit codes: 0 printed; 1 a file cannot be read, or is not a result; 2 usage.";
+Exit codes: 0 printed; 1 a file cannot be read, or is not a result; 2 usage, also if results of several commands are \
+given.";
 
 /// Runs `lfn show` and returns its exit code.
 pub fn run(args: ShowArgs) -> Result<Exit, Failure> {
     let output = args.output.open()?;
+    let shown = lfn_api::show(&args.files)?;
+    args.check(&shown, output.format())?;
     let pictures = args.plot.create()?;
-    let ShownResults { results: mut files, comparison } = lfn_api::show(&args.files)?;
-    let album = pictures.as_ref().map(|_| of_results(&files));
-    let format = output.format();
-    output.finish(&comparison, || match files.as_mut_slice() {
-        [(_, StoredResult::Test(document))] if args.intervals => {
-            print::csv().write_all(report::interval_csv(document).as_bytes()).map_err(Failure::from)
-        }
-        [(_, StoredResult::Tuning(document))] if args.intervals => {
-            let document = std::mem::take(document.as_mut()).into_test_document();
-            print::csv().write_all(report::interval_csv(&document).as_bytes()).map_err(Failure::from)
-        }
-        _ if args.intervals => Err(Failure::usage("--intervals needs exactly one result of lfn test")
-            .hint("to compare several results, use --output csv")),
-        _ if format == OutputFormat::Csv => Ok(print::csv().write_all(comparison.csv().as_bytes())?),
-        [(_, StoredResult::Test(document))] => Ok(test::show(std::mem::take(document.as_mut()))?),
-        [(_, StoredResult::Tuning(document))] => Ok(test::tuning::show(document)?),
-        _ => Ok(print::out().write_all(show::side_by_side(&comparison).as_bytes())?),
-    })?;
+    let album = pictures.as_ref().map(|_| shown.album());
+    print_result(shown, args.intervals, output)?;
     if let Some((pictures, album)) = pictures.zip(album) {
         pictures.write_one(album, "no result has intervals")?;
     }
     Ok(Exit::Ok)
+}
+
+impl ShowArgs {
+    /// Refuses flags that these results do not have.
+    fn check(&self, shown: &Shown, format: OutputFormat) -> Result<(), Failure> {
+        let is_one_test = |shown: &ShownResults| {
+            matches!(shown.results.as_slice(), [(_, StoredResult::Test(_) | StoredResult::Tuning(_))])
+        };
+        if self.intervals && !matches!(shown, Shown::Tests(tests) if is_one_test(tests)) {
+            return Err(Failure::usage("--intervals needs exactly one result of lfn test")
+                .hint("to compare several results, use --output csv"));
+        }
+        if format == OutputFormat::Csv && !shown.has_table() {
+            let text = format!("a result of lfn {} has no table (CSV)", shown.command());
+            return Err(Failure::usage(text).hint("use --output json"));
+        }
+        Ok(())
+    }
+}
+
+/// Prints the results in the format of the output.
+fn print_result(shown: Shown, intervals: bool, output: Output) -> Result<(), Failure> {
+    let format = output.format();
+    match shown {
+        Shown::Tests(tests) => print_tests(tests, intervals, output),
+        Shown::Sweep(document) => output.finish(&*document, || match format {
+            OutputFormat::Csv => print::csv().write_all(document.csv().as_bytes()),
+            _ => print::result(&print::sweep::page(&document)),
+        }),
+        Shown::Doctor(document) => output.finish(&*document, || print::result(&print::doctor::page(&document))),
+    }
+}
+
+fn print_tests(tests: ShownResults, intervals: bool, output: Output) -> Result<(), Failure> {
+    let ShownResults { results: mut files, comparison } = tests;
+    let format = output.format();
+    output.finish(&comparison, || match files.as_mut_slice() {
+        [(_, StoredResult::Test(document))] if intervals => {
+            print::csv().write_all(report::interval_csv(document).as_bytes()).map_err(Failure::from)
+        }
+        [(_, StoredResult::Tuning(document))] if intervals => {
+            let document = std::mem::take(document.as_mut()).into_test_document();
+            print::csv().write_all(report::interval_csv(&document).as_bytes()).map_err(Failure::from)
+        }
+        _ if format == OutputFormat::Csv => Ok(print::csv().write_all(comparison.csv().as_bytes())?),
+        [(_, StoredResult::Test(document))] => Ok(test::show(std::mem::take(document.as_mut()))?),
+        [(_, StoredResult::Tuning(document))] => Ok(test::tuning::show(document)?),
+        _ => Ok(print::out().write_all(show::side_by_side(&comparison).as_bytes())?),
+    })
 }

@@ -200,6 +200,7 @@ fn show() {
     let results = ["312-tcp.client.json", "321-reverse.client.json"];
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/iperf3/results");
     let shown = lfn_api::show(&results.map(|name| directory.join(name))).unwrap();
+    let lfn_api::show::Shown::Tests(shown) = shown else { panic!("{shown:?}") };
     assert_eq!(assert_document(&shown.comparison)["results"].as_array().unwrap().len(), 2);
 }
 

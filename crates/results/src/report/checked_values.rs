@@ -11,9 +11,17 @@ use crate::measure::bounded::{OutOfRange, check_broken, check_whole};
 
 /// Maximum sum of all whole numbers of a document, so that no sum of a rule overflows.
 const MAX_SUM: u64 = 1 << 62;
-/// Keys of figures that follow from the evidence. A reader computes these figures again.
-const DERIVED: [&str; 7] =
-    ["findings", "predicted", "expected", "estimate", "bdp_bytes", "measured_bdp_bytes", "cpu_seconds_per_gigabyte"];
+/// Keys of figures that no rule adds up: those that follow from the evidence, and seeds.
+const NOT_SUMMED: [&str; 8] = [
+    "findings",
+    "predicted",
+    "expected",
+    "estimate",
+    "bdp_bytes",
+    "measured_bdp_bytes",
+    "cpu_seconds_per_gigabyte",
+    "seed",
+];
 
 /// Figures that a document may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +122,7 @@ impl<'de> Visitor<'de> for CheckedValue<'_> {
                 let key: String = key.chars().take(40).filter(|c| !c.is_control()).collect();
                 return Err(A::Error::custom(format_args!("duplicate key '{key}'")));
             }
-            let sum = self.sum.filter(|_| !DERIVED.contains(&key.as_str()));
+            let sum = self.sum.filter(|_| !NOT_SUMMED.contains(&key.as_str()));
             fields.next_value_seed(CheckedValue { name: &key, sum })?;
             keys.insert(key);
         }

@@ -32,7 +32,9 @@ pub use document::{CommandError, Origin, TestDocument, TestSchema, UnfinishedTes
 pub use error_document::{ErrorDocument, ErrorSchema};
 pub use event::{EventSchema, TestEvent};
 pub use iperf3_json::{Iperf3Course, Iperf3Interval, Iperf3Output};
-pub use read::{MAX_DOCTOR_BYTES, MAX_RESULT_BYTES, StoredResult, read_doctor, read_result};
+pub use read::{
+    MAX_DOCTOR_BYTES, MAX_RESULT_BYTES, StoredResult, read_doctor, read_plausible, read_result, read_schema,
+};
 pub use read_error::ReadError;
 pub use run::{GoodputInterval, Run};
 pub use run_summary::{ResultSource, RunSummary};

@@ -43,10 +43,6 @@ struct FileHead {
 
 /// Reads the content of a result file.
 pub fn read_result(bytes: &[u8]) -> Result<StoredResult, ReadError> {
-    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace()).ok_or(ReadError::Empty)?;
-    if *first != b'{' {
-        return Err(ReadError::NotJson(show_byte(*first)));
-    }
     let head = read_head(bytes)?;
     match (head.schema.as_deref(), head.event.as_deref()) {
         (Some(TEST_SCHEMA), None) => {
@@ -66,14 +62,20 @@ pub fn read_result(bytes: &[u8]) -> Result<StoredResult, ReadError> {
 
 /// Reads the content of an evidence file of `lfn doctor`.
 pub fn read_doctor(bytes: &[u8]) -> Result<DoctorDocument, ReadError> {
-    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace()).ok_or(ReadError::Empty)?;
-    if *first != b'{' {
-        return Err(ReadError::NotJson(show_byte(*first)));
-    }
     match read_head(bytes)?.schema {
-        Some(schema) if schema == DOCTOR_SCHEMA => read_own(bytes, PermittedFigures::Plausible),
+        Some(schema) if schema == DOCTOR_SCHEMA => read_plausible(bytes),
         schema => Err(ReadError::NotDoctor(printable(&schema.unwrap_or_default()))),
     }
+}
+
+/// Returns the schema of the first object of a file, without control characters; empty if the object has none.
+pub fn read_schema(bytes: &[u8]) -> Result<String, ReadError> {
+    Ok(printable(&read_head(bytes)?.schema.unwrap_or_default()))
+}
+
+/// Reads the only document of a file. A figure that no measurement has is an error, so that no sum overflows.
+pub fn read_plausible<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ReadError> {
+    read_own(bytes, PermittedFigures::Plausible)
 }
 
 /// Returns the start of a text from a file, without control characters.
@@ -86,6 +88,10 @@ fn show_byte(byte: u8) -> String {
 }
 
 fn read_head(bytes: &[u8]) -> Result<FileHead, ReadError> {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace()).ok_or(ReadError::Empty)?;
+    if *first != b'{' {
+        return Err(ReadError::NotJson(show_byte(*first)));
+    }
     let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<FileHead>();
     values.next().transpose()?.ok_or(ReadError::Empty)
 }

@@ -195,6 +195,7 @@ fn end(document: &SweepDocument) -> String {
         SweepEnd::Interrupted => "interrupted; the same command resumes",
         SweepEnd::Failed if failed == document.points.len() => "every point failed",
         SweepEnd::Failed => "incomplete; the same command resumes",
+        SweepEnd::Unknown => "the runs of the state file so far",
     }
     .to_owned();
     if failed > 0 {
@@ -219,7 +220,7 @@ fn plan_end(document: &SweepDocument) -> String {
         let of = counted(unknown as u64, "point");
         return format!("{points}; the time of {of} is unknown without the capacity and the RTT of the path\n");
     }
-    let once = show_duration(rounded(known.into_iter().sum()));
+    let once = show_duration(rounded(known.into_iter().fold(Duration::ZERO, Duration::saturating_add)));
     let done = match document.runs.len() {
         0 => String::new(),
         runs => format!("; {} finished", counted(runs as u64, "run")),

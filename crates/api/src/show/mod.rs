@@ -1,0 +1,115 @@
+//! The verb `show`: reads stored results, and compares those of tests and of sweeps.
+
+mod error;
+mod stored;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use lfn_campaign::document::SweepDocument;
+use lfn_results::report::{Comparison, DoctorDocument, StoredResult, compare};
+
+use crate::pictures::{self, Album};
+pub use error::ShowError;
+pub use stored::StoredDocument;
+
+/// Results that are shown together.
+#[derive(Debug)]
+pub enum Shown {
+    /// Results of `lfn test` and iperf3.
+    Tests(ShownResults),
+    /// A sweep.
+    Sweep(Box<SweepDocument>),
+    /// An examination, diagnosed with the rules of this version.
+    Doctor(Box<DoctorDocument>),
+}
+
+/// Stored results of tests and their comparison.
+#[derive(Debug)]
+pub struct ShownResults {
+    /// Results with the names of their files.
+    pub results: Vec<(String, StoredResult)>,
+    /// The same results side by side, schema `lfn.show/2`.
+    pub comparison: Comparison,
+}
+
+/// Reads the results in these files. Compares several results of tests. The path `-` reads standard input.
+pub fn show(files: &[PathBuf]) -> Result<Shown, ShowError> {
+    let mut documents = Vec::with_capacity(files.len());
+    for file in files {
+        documents.push((file.display().to_string(), stored::read(file)?));
+    }
+    let first = documents.first().map(|(file, document)| (file.clone(), document.command()));
+    let other = documents.iter().find(|(_, document)| Some(document.command()) != first.as_ref().map(|first| first.1));
+    if let (Some((first_file, first)), Some((file, document))) = (first, other) {
+        return Err(ShowError::Mixed { first_file, first, file: file.clone(), second: document.command() });
+    }
+    if documents.len() > 1 && !matches!(documents[0].1, StoredDocument::Test(_)) {
+        return Err(ShowError::Several { command: documents[0].1.command() });
+    }
+    let mut results = Vec::with_capacity(documents.len());
+    for (file, document) in documents {
+        match document {
+            StoredDocument::Test(result) => results.push((file, result)),
+            StoredDocument::Sweep(document) => return Ok(Shown::Sweep(document)),
+            StoredDocument::Doctor(document) => return Ok(Shown::Doctor(document)),
+        }
+    }
+    let comparison = compare(&results);
+    Ok(Shown::Tests(ShownResults { results, comparison }))
+}
+
+impl Shown {
+    /// Returns the command of lfn that writes such results.
+    pub fn command(&self) -> &'static str {
+        match self {
+            Shown::Tests(_) => "test",
+            Shown::Sweep(_) => "sweep",
+            Shown::Doctor(_) => "doctor",
+        }
+    }
+
+    /// Reports whether the results have a table (CSV).
+    pub fn has_table(&self) -> bool {
+        matches!(self, Shown::Tests(_) | Shown::Sweep(_))
+    }
+
+    /// Returns the charts of the results.
+    pub fn album(&self) -> Album {
+        match self {
+            Shown::Tests(tests) => pictures::of_results(&tests.results),
+            Shown::Sweep(document) => pictures::of_sweep(document),
+            Shown::Doctor(document) => pictures::of_doctor(document),
+        }
+    }
+}
+
+/// Reads at most one byte more than `max_bytes`, since a device or a pipe may never end. The path `-` reads standard input.
+pub(crate) fn read_contents(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if path.as_os_str() == "-" {
+        io::stdin().lock().take(max_bytes + 1).read_to_end(&mut bytes)?;
+    } else {
+        File::open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::*;
+
+    #[test]
+    fn unreadable_results_are_errors_with_a_hint() {
+        let home = tempfile::tempdir().unwrap();
+        let missing = home.path().join("missing.json");
+        let error = show(&[missing]).unwrap_err();
+        assert!(matches!(error, ShowError::Read { .. }) && error.hint().is_some(), "{error}");
+        let damaged = home.path().join("damaged.json");
+        std::fs::write(&damaged, "{").unwrap();
+        assert!(matches!(show(&[damaged]).unwrap_err(), ShowError::Result { .. }));
+    }
+}
