@@ -7,7 +7,7 @@ use lfn_base::tcp_model::{self, Congestion, FlowParameters};
 use lfn_base::units::{BitRate, Bytes};
 use lfn_copy::CopyOutcome;
 use lfn_session::Protection;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Inputs of the prediction: the figures of the path and the settings of the streams.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +20,7 @@ pub struct Predictor {
 }
 
 /// Predicted figures of one copy.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CopyPrediction {
     /// Steady goodput, after slow start.

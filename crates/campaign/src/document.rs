@@ -245,6 +245,6 @@ impl SweepDocument {
 }
 
 /// Quotes a field that has a special character.
-fn field(text: &str) -> String {
+pub(crate) fn field(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

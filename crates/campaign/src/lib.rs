@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod comparison;
 pub mod design;
 pub mod document;
 pub mod factor;

@@ -234,7 +234,8 @@ impl DirectionReport {
                 self.unmodelled.arrival_time_unknown
             )
         });
-        let p99 = Duration::from_secs_f64(self.lateness.p99);
+        // A stored report may have any number.
+        let p99 = Duration::try_from_secs_f64(self.lateness.p99).unwrap_or_default();
         let late = (p99 > limit && !self.lateness.has_few_packets())
             .then(|| format!("p99 lateness {} is above {}", show_duration(p99), show_duration(limit)));
         [

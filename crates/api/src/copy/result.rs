@@ -11,14 +11,13 @@ use lfn_copy::{CopyObserver, CopyOutcome, TransferError, download, third_party_c
 use lfn_results::diagnose::bottleneck::CopyBottleneck;
 use lfn_results::diagnose::{Diagnosis, diagnose};
 use lfn_session::SessionError;
-use lfn_session::wire::copy::stream_change::StreamChange;
 
 use super::error::CopyError;
 use super::event::CopyEvent;
 use super::evidence::copy_evidence;
 use super::places::{Direction, without_secrets};
 use super::prepare::PreparedCopy;
-use crate::documents::{CopySchema, FinishedCopy};
+use crate::documents::{CopySchema, FinishedCopy, congestion_change};
 use crate::prediction::CopyPrediction;
 
 /// A finished copy with its settings, its prediction and its diagnosis.
@@ -80,7 +79,7 @@ impl CopyResult {
         let (options, choice) = (&prepared.options, &prepared.choice);
         let mut sources: Vec<_> = prepared.places.iter().map(|place| without_secrets(place)).collect();
         let destination = sources.pop().unwrap_or_default();
-        let (congestion, congestion_reason) = self.congestion_change().unzip();
+        let (congestion, congestion_reason) = congestion_change(&outcome.changes).unzip();
         FinishedCopy {
             schema: CopySchema::Current,
             sources,
@@ -109,6 +108,7 @@ impl CopyResult {
             findings: diagnosis.findings.clone(),
             missing: diagnosis.missing.clone(),
             streams: self.streams(),
+            first_streams: Some(options.streams),
             streams_reason: self.streams_reason(),
             streams_changes: outcome.changes.clone(),
             block: options.block,
@@ -138,17 +138,6 @@ impl CopyResult {
     /// Returns the number of streams at the end.
     pub fn streams(&self) -> u16 {
         self.outcome.last_stream_count(self.prepared.options.streams)
-    }
-
-    /// Returns the last change of the number of streams, if there was one.
-    pub fn last_count_change(&self) -> Option<&StreamChange> {
-        self.outcome.changes.iter().rfind(|change| change.congestion.is_none())
-    }
-
-    /// Returns the congestion control that the sender changed to and the reason, if there was a change.
-    pub fn congestion_change(&self) -> Option<(&str, &str)> {
-        let mut changes = self.outcome.changes.iter().rev();
-        changes.find_map(|change| Some((change.congestion.as_deref()?, change.reason.as_str())))
     }
 
     /// Returns the reason for the number of streams at the start. The times are those of the prediction for the bytes

@@ -12,7 +12,7 @@ use lfn_session::wire::copy::options::{FsyncPolicy, Verify};
 use lfn_session::wire::copy::preserve::SkippedEntries;
 use lfn_session::wire::copy::stream_change::StreamChange;
 use lfn_session::wire::copy::{CopyTally, EntryEvent, EntryFailure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::schema_name::schema_name;
 use crate::prediction::CopyPrediction;
@@ -29,7 +29,7 @@ pub enum CopyDocument {
 }
 
 /// Result of a copy that ran to its end.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FinishedCopy {
     /// Name and version of the schema.
@@ -96,6 +96,9 @@ pub struct FinishedCopy {
     pub missing: Vec<MissingEvidence>,
     /// Number of data streams at the end.
     pub streams: u16,
+    /// Number of data streams at the start; null in documents of earlier versions.
+    #[serde(default)]
+    pub first_streams: Option<u16>,
     /// Reason for the number of streams at the start.
     pub streams_reason: String,
     /// Changes of the streams during the copy.
@@ -128,7 +131,7 @@ pub struct FinishedCopy {
 }
 
 /// Error of a copy without a result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FailedCopy {
     /// Name and version of the schema.
@@ -220,6 +223,23 @@ pub struct CopyProgressFigures {
     pub limited_by: String,
     /// Number of data streams.
     pub streams: u16,
+}
+
+impl FinishedCopy {
+    /// Returns the last change of the number of streams, if there was one.
+    pub fn last_count_change(&self) -> Option<&StreamChange> {
+        self.streams_changes.iter().rfind(|change| change.congestion.is_none())
+    }
+
+    /// Returns the congestion control that the sender changed to and the reason, if there was a change.
+    pub fn congestion_change(&self) -> Option<(&str, &str)> {
+        congestion_change(&self.streams_changes)
+    }
+}
+
+/// Returns the last change of the congestion control with its reason, if there was one.
+pub(crate) fn congestion_change(changes: &[StreamChange]) -> Option<(&str, &str)> {
+    changes.iter().rev().find_map(|change| Some((change.congestion.as_deref()?, change.reason.as_str())))
 }
 
 impl FailedCopy {

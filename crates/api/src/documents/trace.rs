@@ -7,12 +7,12 @@ use lfn_base::units::{BitRate, Bytes};
 use lfn_results::diagnose::Diagnosis;
 use lfn_results::evidence::capture::{CaptureEvidence, PeriodLimit};
 use lfn_results::evidence::pair::PairEvidence;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::schema_name::schema_name;
 
 /// Result of an analysis of packet captures, schema `lfn.trace/1`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TraceDocument {
     /// Name and version of the schema.
@@ -33,7 +33,7 @@ pub struct TraceDocument {
 }
 
 /// File of a capture with its counts.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TracedFile {
     /// Name as it was typed; `-` is standard input.
@@ -54,7 +54,7 @@ pub struct TracedFile {
 }
 
 /// Packets of the capture by kind.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CaptureCounts {
     /// Packets of all kinds.
@@ -93,7 +93,7 @@ pub struct CaptureCounts {
 }
 
 /// Packets of one protocol.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProtocolCount {
     /// Name of the protocol: `TCP`, `UDP` (without QUIC), `QUIC`, `ICMP` (with ICMPv6), `SCTP` and others. Frames of no
@@ -106,7 +106,7 @@ pub struct ProtocolCount {
 }
 
 /// A connection of the capture.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TracedConnection {
     /// Number of the connection in this result, from 1.
@@ -131,7 +131,7 @@ pub struct TracedConnection {
 }
 
 /// Place of a connection in its MPTCP connection.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TracedSubflow {
     /// Number of the MPTCP connection in `mptcp_connections`, from 1.
@@ -146,7 +146,7 @@ pub struct TracedSubflow {
 }
 
 /// A connection of MPTCP. Its subflows are those with the same token (RFC 8684).
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TracedMptcp {
     /// Number of the MPTCP connection, from 1.
@@ -189,7 +189,7 @@ pub struct TracedMptcp {
 }
 
 /// Sums and limits of all connections together, also of those that are not listed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TraceTotals {
     /// TCP connections in the capture.
@@ -217,7 +217,7 @@ pub struct TraceTotals {
 }
 
 /// Time and payload of one limit over all connections.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LimitTotal {
     pub limit: PeriodLimit,
@@ -230,7 +230,7 @@ pub struct LimitTotal {
 }
 
 /// A cause that limited connections as their first finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CauseTotal {
     /// Name of the finding.
@@ -247,7 +247,7 @@ pub struct CauseTotal {
 
 /// A line of `lfn trace --output ndjson`, schema `lfn.trace.event/1`: flagged packets if requested, one line for each
 /// connection, then the totals.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum TraceEvent {
@@ -274,7 +274,7 @@ pub enum TraceEvent {
 }
 
 /// A packet with flags.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FlaggedPacketLine {
     /// Number of the packet in its file, from 1.

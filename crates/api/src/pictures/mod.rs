@@ -9,6 +9,7 @@ mod overlay;
 mod run;
 mod show;
 mod sweep;
+mod sweeps;
 mod test;
 mod trace;
 mod windows;
@@ -22,6 +23,7 @@ pub use doctor::of_doctor;
 pub use emulate::of_emulation;
 pub use show::of_results;
 pub use sweep::of_sweep;
+pub use sweeps::of_sweeps;
 pub use test::{of_test, of_tuning};
 pub use trace::{ConnectionAlbum, TimeRange, of_trace};
 

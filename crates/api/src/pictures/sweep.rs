@@ -39,8 +39,11 @@ pub fn of_sweep(document: &SweepDocument) -> Album {
     album
 }
 
+/// Name of the measured points.
+pub(super) const MEASURED: &str = "measured: mean and 95 % interval";
+
 /// A part with the factor of its horizontal axis.
-struct PartAxis<'a> {
+pub(super) struct PartAxis<'a> {
     part: &'a SweepPart,
     points: Vec<&'a PointSummary>,
     document: &'a SweepDocument,
@@ -54,7 +57,7 @@ struct PartAxis<'a> {
 
 impl<'a> PartAxis<'a> {
     /// Chooses the factor with the most numbers, or that with the most names if no number varies.
-    fn of(part: &'a SweepPart, document: &'a SweepDocument) -> Self {
+    pub(super) fn of(part: &'a SweepPart, document: &'a SweepDocument) -> Self {
         let order = |given: &&FactorValues| {
             let is_varied = given.values.len() > 1;
             (is_varied, given.factor.unit() != factor::Unit::Name, given.values.len())
@@ -102,7 +105,7 @@ impl<'a> PartAxis<'a> {
         phrases(&levels.iter().filter(other).cloned().collect::<Vec<_>>())
     }
 
-    fn chart(&self, lines: &[String]) -> SweepChart {
+    pub(super) fn chart(&self, lines: &[String]) -> SweepChart {
         let of_group = |group: &String| -> Vec<&PointSummary> {
             self.points.iter().copied().filter(|point| self.group(&point.levels) == *group).collect()
         };
@@ -111,7 +114,7 @@ impl<'a> PartAxis<'a> {
         let named = |of: &str, group: &str| if group.is_empty() { of.to_owned() } else { format!("{of}, {group}") };
         let measured = groups.iter().map(|(group, points)| {
             (
-                named("measured: mean and 95 % interval", group),
+                named(MEASURED, group),
                 points.iter().filter_map(|at| self.measured(at)).collect(),
             )
         });
@@ -200,7 +203,7 @@ impl<'a> PartAxis<'a> {
     }
 
     /// Returns the stem of the file: the name of the part before a colon, or the factor.
-    fn stem(&self) -> String {
+    pub(super) fn stem(&self) -> String {
         let name = self.part.grid.name.split(':').next().unwrap_or_default();
         let name = if name.trim().is_empty() { format!("goodput over {}", self.name()) } else { name.to_owned() };
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use lfn_campaign::comparison::NoCommonFactor;
 use lfn_campaign::stored::StoredSweepError;
 use lfn_results::report::ReadError;
 
@@ -31,6 +32,8 @@ pub enum ShowError {
         "{first_file} is a result of lfn {first}, and {file} is a result of lfn {second}: only results of one command are compared"
     )]
     Mixed { first_file: String, first: &'static str, file: String, second: &'static str },
+    #[error(transparent)]
+    NoCommonFactor(#[from] NoCommonFactor),
     #[error("only results of lfn test, iperf3 and lfn sweep are compared, not those of lfn {command}")]
     Several { command: &'static str },
 }
@@ -55,9 +58,11 @@ impl ShowError {
             }
             ShowError::Sweep { .. } => "create a result with `lfn sweep HOST --report sweep.json`",
             ShowError::Newer { .. } => "use the version of lfn that wrote the file, or a later one",
-            ShowError::Schema { .. } => "lfn show prints results of test, sweep, doctor and iperf3",
+            ShowError::Schema { .. } => {
+                "lfn show prints results of test, sweep, doctor, copy, emulate, trace and iperf3"
+            }
             ShowError::Mixed { first_file, .. } => return Some(format!("lfn show {first_file}")),
-            ShowError::Several { .. } => "show one file at a time",
+            ShowError::Several { .. } | ShowError::NoCommonFactor(_) => "show one file at a time",
         };
         Some(hint.to_owned())
     }
@@ -65,7 +70,7 @@ impl ShowError {
     /// Returns the kind of the error, which decides the exit code of a command.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            ShowError::Mixed { .. } | ShowError::Several { .. } => ErrorKind::Usage,
+            ShowError::Mixed { .. } | ShowError::Several { .. } | ShowError::NoCommonFactor(_) => ErrorKind::Usage,
             _ => ErrorKind::Failed,
         }
     }

@@ -7,9 +7,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use lfn_campaign::comparison::{SweepComparison, compare_sweeps};
 use lfn_campaign::document::SweepDocument;
 use lfn_results::report::{Comparison, DoctorDocument, StoredResult, compare};
 
+use crate::documents::{CopyDocument, EmulateDocument, TraceDocument};
 use crate::pictures::{self, Album};
 pub use error::ShowError;
 pub use stored::StoredDocument;
@@ -23,6 +25,14 @@ pub enum Shown {
     Sweep(Box<SweepDocument>),
     /// An examination, diagnosed with the rules of this version.
     Doctor(Box<DoctorDocument>),
+    /// Several sweeps with the names of their files, and the same side by side.
+    Sweeps { sweeps: Vec<(String, SweepDocument)>, comparison: SweepComparison },
+    /// A copy, or the error of one.
+    Copy(Box<CopyDocument>),
+    /// An emulation.
+    Emulation(Box<EmulateDocument>),
+    /// An analysis of a capture.
+    Trace(Box<TraceDocument>),
 }
 
 /// Stored results of tests and their comparison.
@@ -45,16 +55,25 @@ pub fn show(files: &[PathBuf]) -> Result<Shown, ShowError> {
     if let (Some((first_file, first)), Some((file, document))) = (first, other) {
         return Err(ShowError::Mixed { first_file, first, file: file.clone(), second: document.command() });
     }
-    if documents.len() > 1 && !matches!(documents[0].1, StoredDocument::Test(_)) {
+    let is_compared = matches!(documents.first(), Some((_, StoredDocument::Test(_) | StoredDocument::Sweep(_))));
+    if documents.len() > 1 && !is_compared {
         return Err(ShowError::Several { command: documents[0].1.command() });
     }
-    let mut results = Vec::with_capacity(documents.len());
+    let (mut results, mut sweeps) = (Vec::new(), Vec::new());
     for (file, document) in documents {
         match document {
             StoredDocument::Test(result) => results.push((file, result)),
-            StoredDocument::Sweep(document) => return Ok(Shown::Sweep(document)),
+            StoredDocument::Sweep(document) if files.len() == 1 => return Ok(Shown::Sweep(document)),
+            StoredDocument::Sweep(document) => sweeps.push((file, *document)),
             StoredDocument::Doctor(document) => return Ok(Shown::Doctor(document)),
+            StoredDocument::Copy(document) => return Ok(Shown::Copy(document)),
+            StoredDocument::Emulation(document) => return Ok(Shown::Emulation(document)),
+            StoredDocument::Trace(document) => return Ok(Shown::Trace(document)),
         }
+    }
+    if !sweeps.is_empty() {
+        let comparison = compare_sweeps(&sweeps)?;
+        return Ok(Shown::Sweeps { sweeps, comparison });
     }
     let comparison = compare(&results);
     Ok(Shown::Tests(ShownResults { results, comparison }))
@@ -65,22 +84,28 @@ impl Shown {
     pub fn command(&self) -> &'static str {
         match self {
             Shown::Tests(_) => "test",
-            Shown::Sweep(_) => "sweep",
+            Shown::Sweep(_) | Shown::Sweeps { .. } => "sweep",
             Shown::Doctor(_) => "doctor",
+            Shown::Copy(_) => "copy",
+            Shown::Emulation(_) => "emulate",
+            Shown::Trace(_) => "trace",
         }
     }
 
     /// Reports whether the results have a table (CSV).
     pub fn has_table(&self) -> bool {
-        matches!(self, Shown::Tests(_) | Shown::Sweep(_))
+        matches!(self, Shown::Tests(_) | Shown::Sweep(_) | Shown::Sweeps { .. })
     }
 
-    /// Returns the charts of the results.
-    pub fn album(&self) -> Album {
+    /// Returns the charts of the results; `None` for the documents of a command without the samples of its charts.
+    pub fn album(&self) -> Option<Album> {
         match self {
-            Shown::Tests(tests) => pictures::of_results(&tests.results),
-            Shown::Sweep(document) => pictures::of_sweep(document),
-            Shown::Doctor(document) => pictures::of_doctor(document),
+            Shown::Tests(tests) => Some(pictures::of_results(&tests.results)),
+            Shown::Sweep(document) => Some(pictures::of_sweep(document)),
+            Shown::Sweeps { sweeps, .. } => Some(pictures::of_sweeps(sweeps)),
+            Shown::Doctor(document) => Some(pictures::of_doctor(document)),
+            Shown::Emulation(document) => Some(pictures::of_emulation(&document.outcome)),
+            Shown::Copy(_) | Shown::Trace(_) => None,
         }
     }
 }

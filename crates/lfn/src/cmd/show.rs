@@ -3,21 +3,23 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use lfn_api::documents::CopyDocument;
 use lfn_api::show::{Shown, ShownResults};
 use lfn_results::report::{self, StoredResult};
 
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrTable};
 use crate::exit::{Exit, Failure};
 use crate::print;
+use crate::print::copy::CopyReport;
 use crate::print::output::{Output, OutputFormat};
 use crate::print::{show, test};
 
 /// Print stored results, or compare them
 ///
-/// One result of `lfn test`, `sweep` or `doctor` is printed as after its command. Several results of tests are printed
-/// side by side, with their differences from the first and with settings that were not the same. Accepts the files of
-/// --report, the output of --output json, the output of --output ndjson of tests and sweeps, the state file of a sweep,
-/// and the output of iperf3 -J and --json-stream.
+/// One result of `lfn test`, `sweep`, `doctor`, `copy`, `emulate` or `trace` is printed as after its command. Several
+/// results of tests, or several sweeps, are printed side by side, with their differences from the first and with settings
+/// that were not the same. Accepts the files of --report, the output of --output json, the output of --output ndjson of
+/// tests and sweeps, the state file of a sweep, and the output of iperf3 -J and --json-stream.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ShowArgs {
@@ -39,6 +41,8 @@ const EXAMPLES: &str = "Examples:
   lfn show before.json after.json          side by side
   iperf3 -c far.example -J | lfn show before.json -
   lfn show before.json after.json --plot both.svg   draws both in the same charts
+  lfn show sweep.json --plot pictures      a sweep with its charts
+  lfn show cubic.json bbr.json --plot sweeps.svg    two sweeps, point by point
   lfn show lfn-sweep-1a2b3c4d.ndjson       the runs of an interrupted sweep
 
 Exit codes: 0 printed; 1 a file cannot be read, or is not a result; 2 usage, also if results of several commands are \
@@ -50,7 +54,7 @@ pub fn run(args: ShowArgs) -> Result<Exit, Failure> {
     let shown = lfn_api::show(&args.files)?;
     args.check(&shown, output.format())?;
     let pictures = args.plot.create()?;
-    let album = pictures.as_ref().map(|_| shown.album());
+    let album = pictures.as_ref().and_then(|_| shown.album());
     print_result(shown, args.intervals, output)?;
     if let Some((pictures, album)) = pictures.zip(album) {
         pictures.write_one(album, "no result has intervals")?;
@@ -72,7 +76,17 @@ impl ShowArgs {
             let text = format!("a result of lfn {} has no table (CSV)", shown.command());
             return Err(Failure::usage(text).hint("use --output json"));
         }
-        Ok(())
+        match shown {
+            Shown::Copy(_) if self.plot.plot.is_some() => {
+                Err(Failure::usage("--plot: a stored result of lfn copy has no samples over time")
+                    .hint("draw the copy when it runs: lfn copy SOURCE DESTINATION --plot copy.svg"))
+            }
+            Shown::Trace(_) if self.plot.plot.is_some() => {
+                Err(Failure::usage("--plot: a stored result of lfn trace has no packets")
+                    .hint("draw the capture: lfn trace capture.pcap --plot pictures"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -85,8 +99,36 @@ fn print_result(shown: Shown, intervals: bool, output: Output) -> Result<(), Fai
             OutputFormat::Csv => print::csv().write_all(document.csv().as_bytes()),
             _ => print::result(&print::sweep::page(&document)),
         }),
+        Shown::Sweeps { comparison, .. } => output.finish(&comparison, || match format {
+            OutputFormat::Csv => print::csv().write_all(comparison.csv().as_bytes()),
+            _ => print::result(&print::sweep::comparison_page(&comparison)),
+        }),
         Shown::Doctor(document) => output.finish(&*document, || print::result(&print::doctor::page(&document))),
+        Shown::Copy(document) => output.finish(&*document, || print_copy(&document)),
+        Shown::Emulation(document) => output.finish(&*document, || {
+            let outcome = &document.outcome;
+            let is_broken = outcome.link_failure.is_some();
+            print::result(&print::emulate::accuracy::page(&outcome.accuracy_report, is_broken))
+        }),
+        Shown::Trace(document) => output.finish(&*document, || print::result(&print::trace::page(&document))),
     }
+}
+
+/// Prints a copy with its failed entries, or the error of a copy without a result.
+fn print_copy(document: &CopyDocument) -> Result<(), Failure> {
+    let document = match document {
+        CopyDocument::Finished(document) => document,
+        CopyDocument::Failed(failed) => {
+            let hint = failed.hint.as_ref().map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
+            return Ok(print::result(&format!("failed: {}\n{hint}", failed.error))?);
+        }
+    };
+    CopyReport { document }.text()?;
+    let lines = document.failures.iter().map(|failure| {
+        let (name, reason, end) = (&failure.name, &failure.reason, failure.end);
+        format!("failed: {name}: {reason} (at {end})\n")
+    });
+    Ok(print::result(&lines.collect::<String>())?)
 }
 
 fn print_tests(tests: ShownResults, intervals: bool, output: Output) -> Result<(), Failure> {

@@ -52,7 +52,7 @@ pub struct EmulateArgs {
     #[arg(long, value_name = "NAME|FILE", help_heading = "Link")]
     profile: Option<String>,
     /// List the profiles and traces, or print one of them to copy and change
-    #[arg(long, value_name = "NAME", num_args = 0..=1, help_heading = "Link")]
+    #[arg(long, value_name = "NAME", num_args = 0..=1, conflicts_with = "plot", help_heading = "Link")]
     list: Option<Option<String>>,
     #[arg(help = "Add one link, [PROFILE,]KEY=VALUE,…; repeat for links in series")]
     #[arg(long, value_name = "SPEC", conflicts_with = "profile", help_heading = "Link")]

@@ -6,10 +6,8 @@ mod progress_line;
 
 use std::io::Write;
 
-use lfn_api::copy::CopyResult;
 use lfn_api::documents::FinishedCopy;
 use lfn_base::units::{Bytes, show_duration};
-use lfn_copy::CopyOutcome;
 use lfn_copy::proto::streams::CountReason;
 use lfn_results::diagnose::bottleneck::CopyBottleneck;
 use lfn_session::Protection;
@@ -23,10 +21,8 @@ use crate::print::settings::is_quiet;
 use crate::print::{self, terminal};
 pub use progress::{CopyProgress, ProgressMode};
 
-/// A finished copy and its document.
+/// A finished copy.
 pub struct CopyReport<'a> {
-    /// Result of the copy with its settings.
-    pub result: &'a CopyResult,
     /// Document of the result, with its entries and the files in the manifest.
     pub document: &'a FinishedCopy,
 }
@@ -50,44 +46,43 @@ impl CopyReport<'_> {
     /// Prints some lines on stdout. On a terminal, they are wrapped between words.
     pub fn text(&self) -> Result<(), Failure> {
         let mut lines = SummaryLines::new(terminal::wrap_columns());
-        let CopyOutcome { bytes, digest, elapsed, path, tally, .. } = &self.result.outcome;
-        let CopyResult { prepared, diagnosis, .. } = self.result;
-        let options = &prepared.options;
+        let document = self.document;
+        let FinishedCopy { bytes, digest, time, path, counts: tally, findings, .. } = document;
         let total = bytes.decimal();
-        if options.transfer_options.dry_run {
+        if document.dry_run {
             lines.add(format!("dry run, nothing written: {} of {total} to copy", tally.bytes.decimal()));
             lines.add(count_texts(tally, true));
             return lines.print();
         }
-        let (moved, time) = (self.result.outcome.moved(), show_duration(*elapsed));
+        let (elapsed, moved, time) = (*time, document.moved_bytes, show_duration(*time));
         let mut line = match moved {
             Bytes(0) if tally.failed > 0 => format!("nothing of {total} copied, in {time}"),
             Bytes(0) if !tally.changed() => format!("nothing to copy: {total} already up to date, in {time}"),
             Bytes(0) => format!("nothing of {total} sent, in {time}"),
             moved if moved < *bytes => {
-                format!("{} of {total} sent in {time}, goodput {}", moved.decimal(), moved.per(*elapsed))
+                format!("{} of {total} sent in {time}, goodput {}", moved.decimal(), moved.per(elapsed))
             }
-            _ => format!("{total} in {time}, goodput {}", moved.per(*elapsed)),
+            _ => format!("{total} in {time}, goodput {}", moved.per(elapsed)),
         };
-        let (limit, findings) = (self.result.bottleneck(), &diagnosis.findings);
         // The finding below names the limit, with figures.
-        if limit != CopyBottleneck::Unknown && findings.is_empty() {
-            line += &format!("; limit: {}", limit.display_for_end(prepared.near_sends()));
+        if document.limited_by != CopyBottleneck::Unknown.to_string() && findings.is_empty() {
+            line += &format!("; limit: {}", document.limited_by);
         }
         if moved.0 > 0 || tally.changed() {
-            let protection = match options.protection {
+            let protection = match document.protection {
                 Protection::Tls => "TLS",
                 Protection::Clear => "clear",
             };
             line += &format!("; {}", stream_count(self.document.streams));
             // The default reason is not printed.
-            if let Some(last) = self.result.last_count_change() {
-                line += &format!(" ({} at first; {})", options.streams, last.reason);
+            if let Some(last) = document.last_count_change() {
+                let first = document.first_streams.map(|first| format!("{first} at first; ")).unwrap_or_default();
+                line += &format!(" ({first}{})", last.reason);
             }
-            line += &format!(", {protection}, {}", verify_text(options.transfer_options.verify));
+            line += &format!(", {protection}, {}", verify_text(document.verify));
             // The destination `null:` writes nothing.
             if path.is_some() {
-                line += &format!(", {}", fsync_text(options.transfer_options.fsync));
+                line += &format!(", {}", fsync_text(document.fsync));
             }
         }
         lines.add(line);
@@ -105,7 +100,7 @@ impl CopyReport<'_> {
         if tally.skipped_bytes.0 > 0 && tally.files > 0 {
             lines.add(format!("{} unchanged", tally.skipped_bytes.decimal()));
         }
-        if let Some((congestion, reason)) = self.result.congestion_change() {
+        if let Some((congestion, reason)) = document.congestion_change() {
             lines.add(format!("congestion control changed to {congestion}: {reason}"));
         }
         lines.extend(self.troubles());
@@ -124,8 +119,8 @@ impl CopyReport<'_> {
             line += &format!(" with {} of slow start", show_duration(predicted.slow_start));
         }
         line += &format!(", goodput {}", predicted.average_goodput);
-        if self.result.last_count_change().is_none()
-            && self.result.prepared.choice.streams_reason != CountReason::UnknownPath
+        if self.document.last_count_change().is_none()
+            && self.document.streams_reason != CountReason::UnknownPath.to_string()
         {
             line += &format!("; {}: {}", stream_count(self.document.streams), self.document.streams_reason);
         }
@@ -134,11 +129,11 @@ impl CopyReport<'_> {
 
     /// Returns a line about lost connections, broken streams and damaged blocks, if there were any.
     fn troubles(&self) -> Option<String> {
-        let CopyOutcome { reconnects, outage_time, replaced, tally, .. } = &self.result.outcome;
+        let FinishedCopy { reconnects, disconnected, streams_replaced: replaced, counts: tally, .. } = self.document;
         let mut notes = Vec::new();
         if *reconnects > 0 {
             let times = if *reconnects == 1 { "once".into() } else { format!("{reconnects} times") };
-            notes.push(format!("the connection was lost {times}, for {} in total", show_duration(*outage_time)));
+            notes.push(format!("the connection was lost {times}, for {} in total", show_duration(*disconnected)));
         }
         if *replaced > 0 {
             let streams = if *replaced == 1 { "data stream broke and was" } else { "data streams broke and were" };

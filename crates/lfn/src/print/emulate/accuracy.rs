@@ -19,6 +19,11 @@ const COLUMN: usize = 27;
 /// Maximum number of changes that are listed.
 const MAX_CHANGES: usize = 10;
 
+/// Returns the report for the width of standard output, for a stored result.
+pub fn page(report: &AccuracyReport, is_broken: bool) -> String {
+    text(report, is_broken, terminal::columns())
+}
+
 /// Returns the report for the width of stderr. A run that ended early is never accurate.
 pub fn for_stderr(report: &AccuracyReport, is_broken: bool) -> String {
     text(report, is_broken, terminal::stderr_columns())
@@ -60,7 +65,7 @@ impl ReportText {
         let (listed, rest) = changes.split_at(changes.len().min(MAX_CHANGES));
         for change in listed {
             let link_name = change.link.map(|number| format!(" of link {number}")).unwrap_or_default();
-            let at = show_duration(Duration::from_secs_f64(change.at));
+            let at = show_duration(seconds(change.at));
             self.wrapped(&format!("      from {at}{link_name}: "), &change.settings);
         }
         if !rest.is_empty() {
@@ -83,7 +88,7 @@ impl ReportText {
 
     /// Adds the calibration from before the run.
     fn calibration(&mut self, calibration: &Calibration) {
-        let idle = show_duration(Duration::from_secs_f64(calibration.idle_latency));
+        let idle = show_duration(seconds(calibration.idle_latency));
         let room = calibration.costs.map(|costs| {
             let thousands = (costs.packets_per_second() / 1000.0).round() as u64;
             format!(
@@ -155,7 +160,7 @@ impl ReportText {
         let mut too_few = Vec::new();
         for path in &report.paths {
             for (name, direction) in path.directions() {
-                let (latest, limit) = (Duration::from_secs_f64(direction.lateness.max), path.lateness_limit());
+                let (latest, limit) = (seconds(direction.lateness.max), path.lateness_limit());
                 if latest <= limit {
                     continue;
                 }
@@ -228,6 +233,11 @@ impl Rows {
     fn row(&mut self, label: &str, both: [String; 2]) {
         self.0.push((label.to_owned(), both));
     }
+}
+
+/// Returns a time from seconds. A stored report may have any number.
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
 /// Returns true if the link has settings that the first line does not show.

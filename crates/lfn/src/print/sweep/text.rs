@@ -125,7 +125,7 @@ fn value_in_column(given: &FactorValues, value: &Value) -> String {
     }
 }
 
-fn head(factor: Factor) -> &'static str {
+pub(super) fn head(factor: Factor) -> &'static str {
     match factor {
         Factor::WindowScale => "scale",
         Factor::FarWindow => "far window",

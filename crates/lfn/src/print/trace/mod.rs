@@ -14,6 +14,11 @@ pub use flags::FlaggedPacketPrinter;
 use super::output::{Output, OutputFormat, set_document_printed};
 use crate::exit::Failure;
 
+/// Returns the text of a stored result, with all its connections.
+pub fn page(document: &TraceDocument) -> String {
+    text::page(document, usize::MAX)
+}
+
 /// Prints the result of an analysis.
 pub struct TracePrinter {
     /// Connections of the text.
