@@ -55,7 +55,10 @@ pub fn read_sweep(bytes: &[u8], file: &str) -> Result<SweepDocument, StoredSweep
 fn read_end(bytes: &[u8]) -> Result<SweepDocument, StoredSweepError> {
     let last = bytes.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     let ends = last.starts_with(br#"{"event":"end","#);
-    match if ends { read_plausible(last)? } else { return Err(StoredSweepError::NoEnd) } {
+    if !ends {
+        return Err(StoredSweepError::NoEnd);
+    }
+    match read_plausible(last)? {
         SweepEvent::End { result } => Ok(*result),
         _ => Err(StoredSweepError::NoEnd),
     }
@@ -126,5 +129,53 @@ impl StoredState {
             state_file: Some(file.to_owned()),
             error: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::published::satellite_design;
+    use crate::schedule::tests::run;
+    use crate::state::{StateHeader, StateLine};
+
+    fn state() -> Vec<u8> {
+        let header = StateHeader {
+            lfn_version: "0.1.0".to_owned(),
+            started: "2026-11-27T14:00:00Z".to_owned(),
+            server: "far".to_owned(),
+            seed: u64::MAX,
+            load: lfn_results::measure::TestLoad::Records(3),
+            tuned: false,
+            design: satellite_design(),
+        };
+        let lines = [StateLine::of_header(&header), StateLine::of_run(&run(1, 100)), StateLine::of_run(&run(1, 300))];
+        lines.map(|line| line.text().unwrap()).concat().into_bytes()
+    }
+
+    #[test]
+    fn state_file_becomes_a_document_that_can_be_read_again() {
+        let document = read_sweep(&state(), "state").unwrap();
+        assert_eq!(document.points.iter().map(|point| point.runs).take(3).collect::<Vec<_>>(), [0, 2, 0]);
+        assert_eq!((document.points[1].goodput.map(|rate| rate.0), document.ended), (Some(200), SweepEnd::Unknown));
+        let text = serde_json::to_vec(&document).unwrap();
+        assert_eq!(read_sweep(&text, "other").unwrap(), document);
+    }
+
+    #[test]
+    fn document_with_other_points_than_its_factors_is_refused() {
+        let refused = |change: fn(&mut SweepDocument)| {
+            let mut document = read_sweep(&state(), "state").unwrap();
+            change(&mut document);
+            let text = serde_json::to_vec(&document).unwrap();
+            matches!(read_sweep(&text, "file"), Err(StoredSweepError::Inconsistent(_)))
+        };
+        assert!(!refused(|_| {}));
+        assert!(refused(|document| drop(document.points.pop())));
+        assert!(refused(|document| document.points.swap(0, 1)));
+        assert!(refused(|document| document.parts.clear()));
+        assert!(refused(|document| document.parts[0].points[0] = 9999));
+        assert!(refused(|document| document.runs[0].point = 9999));
+        assert!(refused(|document| document.points[0].half_width = lfn_base::figure::Figure::new(1e300)));
     }
 }

@@ -9,6 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use lfn_campaign::comparison::SweepComparison;
 use lfn_campaign::document::{SweepDocument, SweepEvent};
 use lfn_campaign::state::StateLine;
 use lfn_measure::proto::stamp::report::StampDocument;
@@ -114,6 +115,11 @@ fn all_schemas() -> Vec<DocumentSchema> {
         schema::<TestEvent>("lfn.test.3.event", "A line of lfn test --output ndjson, lfn.test.event/3", Forbidden),
         schema::<TuningDocument>("lfn.test.compare.1", "Result of lfn test --compare, lfn.test.compare/1", Forbidden),
         schema::<Comparison>("lfn.show.2", "Comparison of lfn show --json, lfn.show/2", Forbidden),
+        schema::<SweepComparison>(
+            "lfn.show.sweeps.1",
+            "Comparison of sweeps by lfn show --json, lfn.show.sweeps/1",
+            Forbidden,
+        ),
         schema::<DoctorDocument>("lfn.doctor.1", "Result of lfn doctor, lfn.doctor/1", Forbidden),
         schema::<SweepDocument>("lfn.sweep.1", "Result of lfn sweep, lfn.sweep/1", Forbidden),
         schema::<SweepEvent>("lfn.sweep.event.1", "A line of lfn sweep --output ndjson, lfn.sweep.event/1", Forbidden),

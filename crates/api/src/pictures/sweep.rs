@@ -113,10 +113,7 @@ impl<'a> PartAxis<'a> {
             self.groups.iter().map(|group| (group, of_group(group))).collect();
         let named = |of: &str, group: &str| if group.is_empty() { of.to_owned() } else { format!("{of}, {group}") };
         let measured = groups.iter().map(|(group, points)| {
-            (
-                named(MEASURED, group),
-                points.iter().filter_map(|at| self.measured(at)).collect(),
-            )
+            (named(MEASURED, group), points.iter().filter_map(|at| self.measured(at)).collect())
         });
         let predicted = groups.iter().map(|(group, points)| {
             let figures = points.iter().filter_map(|point| Some((self.place(point)?, point.predicted?.as_f64())));

@@ -48,7 +48,8 @@ fn add(shared: &mut Vec<SharedChart>, name: &str, stem: String, mut chart: Sweep
     }
     // The optimum of each sweep would cover the other.
     chart.marks.retain(|(_, mark)| mark != "optimum");
-    let is_same = |other: &&mut SharedChart| other.chart.title == chart.title && other.chart.factor == chart.factor;
+    let key = |chart: &SweepChart| (chart.title.clone(), chart.factor.clone(), chart.categories.clone());
+    let is_same = |other: &&mut SharedChart| key(&other.chart) == key(&chart);
     let Some(SharedChart { chart: into, hidden, .. }) = shared.iter_mut().find(is_same) else {
         let hidden = chart.measured.len().saturating_sub(MAX_LINE_LOOKS);
         chart.measured.truncate(MAX_LINE_LOOKS);

@@ -51,9 +51,8 @@ const MAX_DOCUMENT_BYTES: u64 = 128 << 20;
 pub(super) fn read(path: &Path) -> Result<StoredDocument, ShowError> {
     let file = || path.to_owned();
     let bytes = read_contents(path, MAX_RESULT_BYTES).map_err(|source| ShowError::Read { file: file(), source })?;
-    let check_length = |max: u64| match bytes.len() as u64 > max {
-        true => Err(ShowError::TooLong { file: file(), max }),
-        false => Ok(()),
+    let check_length = |max: u64| {
+        if bytes.len() as u64 > max { Err(ShowError::TooLong { file: file(), max }) } else { Ok(()) }
     };
     check_length(MAX_RESULT_BYTES)?;
     let unreadable = |source| ShowError::Result { file: file(), source };

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use lfn_api::documents::CopyDocument;
+use lfn_api::documents::{CopyDocument, EmulateDocument};
 use lfn_api::show::{Shown, ShownResults};
 use lfn_results::report::{self, StoredResult};
 
@@ -104,31 +104,31 @@ fn print_result(shown: Shown, intervals: bool, output: Output) -> Result<(), Fai
             _ => print::result(&print::sweep::comparison_page(&comparison)),
         }),
         Shown::Doctor(document) => output.finish(&*document, || print::result(&print::doctor::page(&document))),
-        Shown::Copy(document) => output.finish(&*document, || print_copy(&document)),
-        Shown::Emulation(document) => output.finish(&*document, || {
-            let outcome = &document.outcome;
-            let is_broken = outcome.link_failure.is_some();
-            print::result(&print::emulate::accuracy::page(&outcome.accuracy_report, is_broken))
-        }),
+        Shown::Copy(document) => output.finish(&*document, || print::result(&copy_page(&document))),
+        Shown::Emulation(document) => output.finish(&*document, || print::result(&emulation_page(&document))),
         Shown::Trace(document) => output.finish(&*document, || print::result(&print::trace::page(&document))),
     }
 }
 
-/// Prints a copy with its failed entries, or the error of a copy without a result.
-fn print_copy(document: &CopyDocument) -> Result<(), Failure> {
+fn emulation_page(document: &EmulateDocument) -> String {
+    let outcome = &document.outcome;
+    print::emulate::accuracy::page(&outcome.accuracy_report, outcome.link_failure.is_some())
+}
+
+/// Returns the text of a copy with its failed entries, or the error of a copy without a result.
+fn copy_page(document: &CopyDocument) -> String {
     let document = match document {
         CopyDocument::Finished(document) => document,
         CopyDocument::Failed(failed) => {
             let hint = failed.hint.as_ref().map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
-            return Ok(print::result(&format!("failed: {}\n{hint}", failed.error))?);
+            return format!("failed: {}\n{hint}", failed.error);
         }
     };
-    CopyReport { document }.text()?;
-    let lines = document.failures.iter().map(|failure| {
+    let failed = document.failures.iter().map(|failure| {
         let (name, reason, end) = (&failure.name, &failure.reason, failure.end);
         format!("failed: {name}: {reason} (at {end})\n")
     });
-    Ok(print::result(&lines.collect::<String>())?)
+    CopyReport { document }.page() + &failed.collect::<String>()
 }
 
 fn print_tests(tests: ShownResults, intervals: bool, output: Output) -> Result<(), Failure> {
@@ -147,4 +147,91 @@ fn print_tests(tests: ShownResults, intervals: bool, output: Output) -> Result<(
         [(_, StoredResult::Tuning(document))] => Ok(test::tuning::show(document)?),
         _ => Ok(print::out().write_all(show::side_by_side(&comparison).as_bytes())?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use lfn_plot::MIN_SIZE;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Adds a changed document for each value and each replacement.
+    fn change_each(
+        document: &mut Value,
+        pointer: &str,
+        part: &Value,
+        replacements: &[Value],
+        check: &mut dyn FnMut(&Value),
+    ) {
+        for replacement in replacements {
+            let Some(place) = document.pointer_mut(pointer) else { continue };
+            let before = std::mem::replace(place, replacement.clone());
+            check(document);
+            if let Some(place) = document.pointer_mut(pointer) {
+                *place = before;
+            }
+        }
+        let inner: Vec<(String, &Value)> = match part {
+            Value::Object(fields) => fields.iter().map(|(name, part)| (name.replace('~', "~0"), part)).collect(),
+            // The further items are alike.
+            Value::Array(items) => items.iter().take(2).enumerate().map(|(at, part)| (at.to_string(), part)).collect(),
+            _ => return,
+        };
+        for (name, part) in inner {
+            change_each(document, &format!("{pointer}/{}", name.replace('/', "~1")), part, replacements, check);
+        }
+    }
+
+    fn page(shown: &Shown) -> String {
+        match shown {
+            Shown::Sweep(document) => print::sweep::page(document) + &document.csv(),
+            Shown::Copy(document) => copy_page(document),
+            Shown::Emulation(document) => emulation_page(document),
+            Shown::Trace(document) => print::trace::page(document),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_changed_document_is_an_error_or_is_printed() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("changed.json");
+        let replacements = [
+            json!(null),
+            json!(0),
+            json!(u64::MAX),
+            json!(1u64 << 56),
+            json!(-1),
+            json!(1e12),
+            json!(-1e12),
+            json!(5e-324),
+            json!(""),
+            json!([]),
+            json!({}),
+        ];
+        for name in ["sweep", "copy", "emulate", "trace"] {
+            let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/stored/{name}.json"));
+            let whole: Value = serde_json::from_slice(&fs::read(stored).unwrap()).unwrap();
+            let (mut shown_count, mut refused_count) = (0, 0);
+            change_each(&mut whole.clone(), "", &whole, &replacements, &mut |changed| {
+                fs::write(&file, changed.to_string()).unwrap();
+                match lfn_api::show(std::slice::from_ref(&file)) {
+                    Ok(shown) => {
+                        assert!(!page(&shown).is_empty() || name == "trace");
+                        shown.album().into_iter().for_each(|album| drop(album.overview().draw(MIN_SIZE).svg()));
+                        shown_count += 1;
+                    }
+                    Err(error) => {
+                        assert!(!error.to_string().contains('\n') && error.hint().is_some(), "{error}");
+                        refused_count += 1;
+                    }
+                }
+            });
+            assert!(shown_count > 100 && refused_count > 100, "{name}: {shown_count} shown, {refused_count} refused");
+        }
+    }
 }

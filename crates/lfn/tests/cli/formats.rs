@@ -491,7 +491,7 @@ fn unsupported_schema_error_names_file_and_versions() {
     for (content, version) in [
         (r#"{"schema":"lfn.test/2","runs":[]}"#, "lfn.test/2"),
         (r#"{"event":"start","schema":"lfn.test.event/4"}"#, "lfn.test.event/4"),
-        (r#"{"schema":"lfn.copy/3"}"#, "lfn.copy/3"),
+        (r#"{"schema":"lfn.test.compare/9"}"#, "lfn.test.compare/9"),
     ] {
         fs::write(&file, content).unwrap();
         let output = show(&[&file], &[]);

@@ -15,6 +15,7 @@ mod messages;
 mod pictures;
 mod plan;
 mod serve_limits;
+mod show;
 mod skips;
 #[path = "../support/mod.rs"]
 mod support;

@@ -33,7 +33,7 @@ impl CopyReport<'_> {
         output.write_report(self.document)?;
         match output.format() {
             OutputFormat::Text if is_error_line_enough || is_quiet() => Ok(()),
-            OutputFormat::Text => self.text(),
+            OutputFormat::Text => Ok(print::result(&self.page())?),
             // Each entry was a line already.
             OutputFormat::Ndjson => {
                 let document = FinishedCopy { entries: None, ..self.document.clone() };
@@ -43,8 +43,8 @@ impl CopyReport<'_> {
         }
     }
 
-    /// Prints some lines on stdout. On a terminal, they are wrapped between words.
-    pub fn text(&self) -> Result<(), Failure> {
+    /// Returns some lines. On a terminal, they are wrapped between words.
+    pub fn page(&self) -> String {
         let mut lines = SummaryLines::new(terminal::wrap_columns());
         let document = self.document;
         let FinishedCopy { bytes, digest, time, path, counts: tally, findings, .. } = document;
@@ -52,7 +52,7 @@ impl CopyReport<'_> {
         if document.dry_run {
             lines.add(format!("dry run, nothing written: {} of {total} to copy", tally.bytes.decimal()));
             lines.add(count_texts(tally, true));
-            return lines.print();
+            return lines.text;
         }
         let (elapsed, moved, time) = (*time, document.moved_bytes, show_duration(*time));
         let mut line = match moved {
@@ -108,7 +108,7 @@ impl CopyReport<'_> {
             lines.add(format!("finding: {}", finding.summary));
             lines.add(format!("hint: {}", finding.remedy));
         }
-        lines.print()
+        lines.text
     }
 
     /// Returns the line of the prediction, with the reason for the number of streams.
@@ -171,10 +171,6 @@ impl SummaryLines {
 
     fn extend(&mut self, line: Option<String>) {
         line.into_iter().for_each(|line| self.add(line));
-    }
-
-    fn print(self) -> Result<(), Failure> {
-        Ok(print::result(&self.text)?)
     }
 }
 
