@@ -7,7 +7,7 @@ use lfn_base::units::BitRate;
 use lfn_results::measure::TestLoad;
 use serde::{Deserialize, Serialize};
 
-use crate::document::{SweepDocument, field};
+use crate::document::{SweepDocument, column, field};
 use crate::factor::{Factor, Level, Value};
 use crate::schedule::SweepEnd;
 use crate::summary::PointSummary;
@@ -214,7 +214,7 @@ impl SweepComparison {
             "difference_percent",
             "is_distinct",
         ];
-        let names = factors.iter().map(|factor| factor.name().replace('-', "_"));
+        let names = factors.iter().map(|factor| column(*factor));
         let head: Vec<String> =
             ["file".to_owned()].into_iter().chain(names).chain(figures.map(str::to_owned)).collect();
         let mut table = head.join(",") + "\r\n";
@@ -263,6 +263,8 @@ mod tests {
             seed: 7,
             load: TestLoad::Records(3),
             tuned: false,
+            path: None,
+            return_path: None,
             design,
         };
         let runs = (0..points).flat_map(|point| [run(point, goodput), run(point, goodput + 2)]).collect();

@@ -204,12 +204,7 @@ impl SweepDocument {
             "limit",
             "error",
         ];
-        let unit = |factor: &Factor| match factor.unit() {
-            Unit::Bytes => "_bytes",
-            Unit::Rate => "_bits_per_second",
-            Unit::Number | Unit::Name => "",
-        };
-        let names = factors.iter().map(|factor| factor.name().replace('-', "_") + unit(factor));
+        let names = factors.iter().map(|factor| column(*factor));
         let head: Vec<String> =
             ["point".to_owned()].into_iter().chain(names).chain(figures.map(str::to_owned)).collect();
         let mut table = head.join(",") + "\r\n";
@@ -242,6 +237,16 @@ impl SweepDocument {
         }
         table
     }
+}
+
+/// Returns the name of the column of a factor.
+pub(crate) fn column(factor: Factor) -> String {
+    let unit = match factor.unit() {
+        Unit::Bytes => "_bytes",
+        Unit::Rate => "_bits_per_second",
+        Unit::Number | Unit::Name => "",
+    };
+    factor.name().replace('-', "_") + unit
 }
 
 /// Quotes a field that has a special character.

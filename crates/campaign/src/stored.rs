@@ -147,6 +147,8 @@ mod tests {
             seed: u64::MAX,
             load: lfn_results::measure::TestLoad::Records(3),
             tuned: false,
+            path: None,
+            return_path: None,
             design: satellite_design(),
         };
         let lines = [StateLine::of_header(&header), StateLine::of_run(&run(1, 100)), StateLine::of_run(&run(1, 300))];
