@@ -6,6 +6,9 @@ use lfn_plot::{MAX_LINE_LOOKS, SweepChart};
 use super::sweep::{MEASURED, PartAxis};
 use super::{Album, Chart};
 
+/// Maximum difference of equal predictions, as a share.
+const MAX_SAME_SHARE: f64 = 0.01;
+
 /// A chart of several sweeps, with the stem of its file name.
 struct SharedChart {
     stem: String,
@@ -41,6 +44,14 @@ pub fn of_sweeps(sweeps: &[(String, SweepDocument)]) -> Album {
     album
 }
 
+/// Reports whether two predictions differ by less than a reader sees: each measured RTT differs a little.
+fn is_equal(first: &[(f64, f64)], second: &[(f64, f64)]) -> bool {
+    let is_near = |((x, y), (other_x, other_y)): (&(f64, f64), &(f64, f64))| {
+        x == other_x && (y - other_y).abs() <= MAX_SAME_SHARE * y.max(*other_y)
+    };
+    first.len() == second.len() && first.iter().zip(second).all(is_near)
+}
+
 /// Adds the chart of a part to the chart with the same title and factor, or as a new one.
 fn add(shared: &mut Vec<SharedChart>, name: &str, stem: String, mut chart: SweepChart) {
     for (group, _) in &mut chart.measured {
@@ -60,7 +71,7 @@ fn add(shared: &mut Vec<SharedChart>, name: &str, stem: String, mut chart: Sweep
         if into.measured.len() < MAX_LINE_LOOKS { into.measured.push(group) } else { *hidden += 1 }
     }
     for (group, line) in chart.predicted {
-        let is_drawn = into.predicted.iter().any(|(_, known)| *known == line);
+        let is_drawn = into.predicted.iter().any(|(_, known)| is_equal(known, &line));
         if !is_drawn && into.predicted.len() < MAX_LINE_LOOKS {
             into.predicted.push((format!("{group}, {name}"), line));
         }

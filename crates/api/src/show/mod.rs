@@ -1,11 +1,10 @@
 //! The verb `show`: reads stored results, and compares those of tests and of sweeps.
 
+mod contents;
 mod error;
 mod stored;
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lfn_campaign::comparison::{SweepComparison, compare_sweeps};
 use lfn_campaign::document::SweepDocument;
@@ -13,6 +12,7 @@ use lfn_results::report::{Comparison, DoctorDocument, StoredResult, compare};
 
 use crate::documents::{CopyDocument, EmulateDocument, TraceDocument};
 use crate::pictures::{self, Album};
+pub(crate) use contents::read_contents;
 pub use error::ShowError;
 pub use stored::StoredDocument;
 
@@ -21,7 +21,7 @@ pub use stored::StoredDocument;
 pub enum Shown {
     /// Results of `lfn test` and iperf3.
     Tests(ShownResults),
-    /// A sweep.
+    /// A result of `lfn sweep`, or its state file.
     Sweep(Box<SweepDocument>),
     /// An examination, diagnosed with the rules of this version.
     Doctor(Box<DoctorDocument>),
@@ -29,7 +29,7 @@ pub enum Shown {
     Sweeps { sweeps: Vec<(String, SweepDocument)>, comparison: SweepComparison },
     /// A copy, or the error of one.
     Copy(Box<CopyDocument>),
-    /// An emulation.
+    /// Accuracy report of an emulation.
     Emulation(Box<EmulateDocument>),
     /// An analysis of a capture.
     Trace(Box<TraceDocument>),
@@ -108,17 +108,6 @@ impl Shown {
             Shown::Copy(_) | Shown::Trace(_) => None,
         }
     }
-}
-
-/// Reads at most one byte more than `max_bytes`, since a device or a pipe may never end. The path `-` reads standard input.
-pub(crate) fn read_contents(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if path.as_os_str() == "-" {
-        io::stdin().lock().take(max_bytes + 1).read_to_end(&mut bytes)?;
-    } else {
-        File::open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use lfn_results::report::{
 };
 use serde::de::IgnoredAny;
 
+use super::contents::read_contents;
 use super::error::ShowError;
-use super::read_contents;
 use crate::documents::{CopyDocument, EmulateDocument, TraceDocument};
 
 /// Document of a file.

@@ -21,7 +21,7 @@ use crate::print::settings::is_quiet;
 use crate::print::{self, terminal};
 pub use progress::{CopyProgress, ProgressMode};
 
-/// A finished copy.
+/// Text of a finished copy.
 pub struct CopyReport<'a> {
     /// Document of the result, with its entries and the files in the manifest.
     pub document: &'a FinishedCopy,

@@ -9,7 +9,7 @@ use crate::print::label_columns::Page;
 /// Maximum characters of a file name in the head of a column.
 const MAX_NAME: usize = 20;
 
-/// Returns the page.
+/// Returns the table of the points, and the sweeps with their differences.
 pub fn comparison_page(comparison: &SweepComparison) -> String {
     let factors = comparison.factors();
     let mut rows: Vec<Vec<String>> = vec![factors.iter().map(|factor| head(*factor).to_owned()).collect()];
