@@ -36,4 +36,4 @@ pub use model::{
 pub use png::PNG_SCALE;
 pub use scale::{Axis, AxisKind, Unit};
 pub use scene::{Anchor, Drawing, Rect, Size, Text};
-pub use sweep::{PublishedPoints, SweepChart, SweepPoint};
+pub use sweep::{SweepChart, SweepPoint};

@@ -1,23 +1,23 @@
 //! The picture of a sweep: goodput over one factor, with the prediction, intervals and published figures.
 
-use crate::color::{BLUE, Dash, INK, ORANGE, line_look};
+use crate::color::{BLUE, Color, Dash, INK, ORANGE, line_look};
 use crate::model::{Guide, GuideAt, Label, MARKS, Mark, Panel, Picture, Point, RangePoint, Series, Shape};
 use crate::scale::{Axis, AxisKind, Unit};
 
 /// Goodput over one factor of a sweep.
 ///
 /// ```
-/// use lfn_plot::{DEFAULT_SIZE, PublishedPoints, SweepChart, SweepPoint, Unit};
+/// use lfn_plot::{DEFAULT_SIZE, SweepChart, SweepPoint, Unit};
 ///
-/// let point = |x, y| SweepPoint { x, low: 0.98 * y, y, high: 1.02 * y };
+/// let point = |x, y| SweepPoint { x, y, interval: Some((0.98 * y, 1.02 * y)) };
 /// let chart = SweepChart {
 ///     title: "Goodput over receive window".into(),
 ///     lines: vec!["135 Mb/s, RTT 539 ms".into()],
 ///     factor: "receive window".into(),
 ///     unit: Unit::Bytes,
-///     measured: vec![("measured: median and 95 % interval".into(), vec![point(4.5e6, 67e6), point(9.1e6, 129e6)])],
+///     measured: vec![("measured: mean and 95 % interval".into(), vec![point(4.5e6, 67e6), point(9.1e6, 129e6)])],
 ///     predicted: vec![("predicted".into(), vec![(0.0, 0.0), (8.7e6, 129e6), (14e6, 129e6)])],
-///     published: Some(PublishedPoints { name: "ACTS 1995".into(), points: vec![(4.5e6, 64e6), (9.1e6, 111e6)] }),
+///     published: vec![("ACTS 1995".into(), vec![(4.5e6, 64e6), (9.1e6, 111e6)])],
 ///     marks: vec![(9.1e6, "BDP = 9.1 MB".into())],
 ///     ..SweepChart::default()
 /// };
@@ -43,8 +43,8 @@ pub struct SweepChart {
     pub measured: Vec<(String, Vec<SweepPoint>)>,
     /// Predicted goodput (factor, bit/s) with its name, ordered by the factor.
     pub predicted: Vec<(String, Vec<(f64, f64)>)>,
-    /// Published goodput, if the sweep repeats published runs.
-    pub published: Option<PublishedPoints>,
+    /// Published goodput (factor, bit/s) with its name. Several have the colours of the measured groups, in their order.
+    pub published: Vec<(String, Vec<(f64, f64)>)>,
     /// Values of the factor that are marked with a vertical line and a text: the BDP, the optimum.
     pub marks: Vec<(f64, String)>,
 }
@@ -53,19 +53,10 @@ pub struct SweepChart {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SweepPoint {
     pub x: f64,
-    /// Low end of the interval, bit/s.
-    pub low: f64,
-    /// Middle of the interval, bit/s.
+    /// Mean or median, bit/s.
     pub y: f64,
-    /// High end of the interval, bit/s.
-    pub high: f64,
-}
-
-/// Published figures: (factor, bit/s).
-#[derive(Clone, Debug, PartialEq)]
-pub struct PublishedPoints {
-    pub name: String,
-    pub points: Vec<(f64, f64)>,
+    /// Ends of the interval, bit/s; `None` if it is unknown.
+    pub interval: Option<(f64, f64)>,
 }
 
 impl Default for SweepChart {
@@ -80,11 +71,14 @@ impl Default for SweepChart {
             is_logarithmic: false,
             measured: Vec::new(),
             predicted: Vec::new(),
-            published: None,
+            published: Vec::new(),
             marks: Vec::new(),
         }
     }
 }
+
+/// Marks of published figures. Measured points have whiskers.
+const PUBLISHED_MARKS: [Mark; 3] = [Mark::Triangle, Mark::Ring, Mark::Cross];
 
 /// Room above the highest value, for labels.
 const HEADROOM: f64 = 1.15;
@@ -102,7 +96,7 @@ impl SweepChart {
             title: self.title.clone(),
             lines: self.lines.clone(),
             warning: self.warning.clone(),
-            description: self.in_words(),
+            description: self.description(),
             panels: vec![self.panel()],
         }
     }
@@ -127,13 +121,17 @@ impl SweepChart {
             let shape = Shape::Line { points, width: 2.4, dash: line_look(place).dash };
             panel.series.push(Series { name: name.clone(), color, shape });
         }
-        if let Some(published) = &self.published {
-            let points = published.points.iter().map(|(x, y)| Point { x: *x, y: *y }).collect();
-            let shape = Shape::Marks { points, mark: Mark::Triangle };
-            panel.series.push(Series { name: published.name.clone(), color: ORANGE, shape });
+        for (place, (name, points)) in self.published.iter().enumerate() {
+            let points = points.iter().map(|(x, y)| Point { x: *x, y: *y }).collect();
+            let shape = Shape::Marks { points, mark: PUBLISHED_MARKS[place % PUBLISHED_MARKS.len()] };
+            panel.series.push(Series { name: name.clone(), color: self.published_color(place), shape });
         }
         for (place, (name, points)) in self.measured.iter().enumerate() {
-            let points = points.iter().map(|p| RangePoint { x: p.x, low: p.low, y: p.y, high: p.high }).collect();
+            let range = |point: &SweepPoint| {
+                let (low, high) = point.interval.unwrap_or((point.y, point.y));
+                RangePoint { x: point.x, low, y: point.y, high }
+            };
+            let points = points.iter().map(range).collect();
             // Triangles are published figures.
             let marks: Vec<Mark> = MARKS.into_iter().filter(|mark| *mark != Mark::Triangle).collect();
             let middle = (self.measured.len() as f64 - 1.0) / 2.0;
@@ -174,7 +172,7 @@ impl SweepChart {
         }
         let measured = self.measured.iter().flat_map(|(_, points)| points.iter().map(|point| point.x));
         let predicted = self.predicted.iter().flat_map(|(_, line)| line.iter().map(|(x, _)| *x));
-        let published = self.published.iter().flat_map(|published| published.points.iter().map(|(x, _)| *x));
+        let published = self.published.iter().flat_map(|(_, points)| points.iter().map(|(x, _)| *x));
         let all = measured.chain(predicted).chain(published).chain(self.marks.iter().map(|(x, _)| *x));
         let all = all.filter(|x| x.is_finite() && (*x > 0.0 || !self.is_logarithmic));
         let (low, high) = all.fold((f64::INFINITY, 0.0_f64), |(low, high), x| (low.min(x), high.max(x)));
@@ -184,13 +182,13 @@ impl SweepChart {
     }
 
     fn highest(&self) -> f64 {
-        let measured = self.measured.iter().flat_map(|(_, points)| points.iter().map(|point| point.high.max(point.y)));
+        let measured = self.measured.iter().flat_map(|(_, points)| points.iter().map(SweepPoint::high));
         let predicted = self.predicted.iter().flat_map(|(_, line)| line.iter().map(|(_, y)| *y));
-        let published = self.published.iter().flat_map(|published| published.points.iter().map(|(_, y)| *y));
+        let published = self.published.iter().flat_map(|(_, points)| points.iter().map(|(_, y)| *y));
         measured.chain(predicted).chain(published).filter(|y| y.is_finite()).fold(0.0, f64::max) * HEADROOM
     }
 
-    fn labels(&self, color: &dyn Fn(usize) -> crate::color::Color) -> Vec<Label> {
+    fn labels(&self, color: &dyn Fn(usize) -> Color) -> Vec<Label> {
         let count: usize = self.measured.iter().map(|(_, points)| points.len()).sum();
         if count > MAX_LABELS {
             return Vec::new();
@@ -201,35 +199,61 @@ impl SweepChart {
             .iter()
             .enumerate()
             .flat_map(|(place, (_, points))| points.iter().map(move |point| label(point.x, point.y, color(place))));
-        let published = self.published.iter().flat_map(|published| published.points.iter());
-        measured.chain(published.map(|(x, y)| label(*x, *y, ORANGE))).collect()
+        let published = self.published.iter().enumerate().flat_map(|(place, (_, points))| {
+            points.iter().map(move |(x, y)| label(*x, *y, self.published_color(place)))
+        });
+        measured.chain(published).collect()
     }
 
-    fn in_words(&self) -> String {
+    fn published_color(&self, place: usize) -> Color {
+        if self.published.len() > 1 { line_look(place).color } else { ORANGE }
+    }
+
+    /// Returns the points in words, for a reader who does not see the picture.
+    pub fn description(&self) -> String {
         let highest = self.highest();
         let mut text = String::new();
         for (name, points) in &self.measured {
             for point in points {
-                let [low, middle, high] = [point.low, point.y, point.high].map(|rate| rate_label(rate, highest));
                 let at = self.value(point.x);
-                text += &format!("{name}: {} {at}: {middle}, {low} to {high}. ", self.factor);
+                text += &format!("{name}: {} {at}: {}", self.factor, in_words(point.y, highest));
+                text += &match point.interval {
+                    Some((low, high)) => format!(", {} to {}. ", rate_label(low, highest), in_words(high, highest)),
+                    None => ", interval unknown. ".to_owned(),
+                };
             }
         }
-        if let Some(published) = &self.published {
-            for (x, y) in &published.points {
-                let (name, at) = (&published.name, self.value(*x));
-                text += &format!("{name}: {} {at}: {}. ", self.factor, rate_label(*y, highest));
+        for (name, points) in &self.published {
+            for (x, y) in points {
+                text += &format!("{name}: {} {}: {}. ", self.factor, self.value(*x), in_words(*y, highest));
             }
         }
         text.trim_end().to_owned()
     }
 }
 
+impl SweepPoint {
+    fn high(&self) -> f64 {
+        self.interval.map_or(self.y, |(_, high)| high.max(self.y))
+    }
+}
+
+/// Prefixes of a rate, with their factors.
+const PREFIXES: [(f64, &str); 5] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
+
+/// Returns the prefix of an axis up to `highest`.
+fn prefix(highest: f64) -> (f64, &'static str) {
+    PREFIXES.into_iter().find(|(factor, _)| highest >= *factor).unwrap_or((1.0, ""))
+}
+
+/// Returns a rate with its unit, with the prefix of the axis up to `highest`.
+fn in_words(rate: f64, highest: f64) -> String {
+    format!("{} {}b/s", rate_label(rate, highest), prefix(highest).1)
+}
+
 /// Returns a rate without its unit, with the prefix of the axis up to `highest`.
 fn rate_label(rate: f64, highest: f64) -> String {
-    let factors = [1e12, 1e9, 1e6, 1e3];
-    let factor = factors.into_iter().find(|factor| highest >= *factor).unwrap_or(1.0);
-    let number = rate / factor;
+    let number = rate / prefix(highest).0;
     if number >= 100.0 { format!("{number:.0}") } else { format!("{number:.1}") }
 }
 
@@ -239,14 +263,14 @@ mod tests {
     use crate::layout::DEFAULT_SIZE;
 
     fn chart() -> SweepChart {
-        let at = |x: f64, y: f64| SweepPoint { x, low: 0.95 * y, y, high: 1.05 * y };
+        let at = |x: f64, y: f64| SweepPoint { x, y, interval: Some((0.95 * y, 1.05 * y)) };
         SweepChart {
             title: "Goodput over receive window".into(),
             factor: "receive window".into(),
             unit: Unit::Bytes,
             measured: vec![("measured".into(), vec![at(1e6, 14e6), at(4.5e6, 67e6), at(9.1e6, 128e6)])],
             predicted: vec![("predicted".into(), vec![(0.0, 0.0), (8.7e6, 129e6), (16e6, 129e6)])],
-            published: Some(PublishedPoints { name: "ACTS 1995".into(), points: vec![(9.1e6, 111e6)] }),
+            published: vec![("ACTS 1995".into(), vec![(9.1e6, 111e6)])],
             marks: vec![(9.1e6, "BDP = 9.1 MB".into())],
             ..SweepChart::default()
         }
@@ -277,7 +301,7 @@ mod tests {
     fn names_are_columns_with_the_groups_next_to_each_other() {
         let at = |category: usize, group: usize| {
             let x = SweepChart::slot(category, group, 2);
-            SweepPoint { x, low: 40e6, y: 41e6, high: 42e6 }
+            SweepPoint { x, y: 41e6, interval: Some((40e6, 42e6)) }
         };
         let chart = SweepChart {
             factor: "congestion control".into(),
@@ -292,7 +316,7 @@ mod tests {
             assert!(texts.iter().any(|found| found == text), "{text} in {texts:?}");
         }
         assert!(
-            chart.picture().description.contains("congestion control bbr: 41.0"),
+            chart.picture().description.contains("congestion control bbr: 41.0 Mb/s, 40.0 to 42.0 Mb/s"),
             "{}",
             chart.picture().description
         );

@@ -79,6 +79,14 @@ impl Album {
         }
     }
 
+    /// Adds a chart. Its stem has a number if another chart has the same stem.
+    fn push_numbered(&mut self, stem: String, panel: Panel, description: String) {
+        let is_free = |stem: &String| self.charts.iter().all(|chart| chart.stem != *stem);
+        let numbered = (2..).map(|number| format!("{stem}-{number}"));
+        let free = [stem.clone()].into_iter().chain(numbered).find(is_free).unwrap_or_default();
+        self.push(free, panel, description);
+    }
+
     fn push(&mut self, stem: impl Into<String>, panel: Panel, description: String) {
         self.charts.push(Chart { stem: stem.into(), panel, description });
     }

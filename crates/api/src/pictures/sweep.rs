@@ -6,9 +6,9 @@ use lfn_campaign::document::{SweepDocument, SweepPart};
 use lfn_campaign::factor::{self, Factor, Level, Value, phrases};
 use lfn_campaign::schedule::SweepEnd;
 use lfn_campaign::summary::PointSummary;
-use lfn_plot::{PublishedPoints, SweepChart, SweepPoint, Unit};
+use lfn_plot::{SweepChart, SweepPoint, Unit};
 
-use super::{Album, Chart, counted};
+use super::{Album, counted};
 
 /// Places between two points of a prediction.
 const LINE_STEPS: u32 = 8;
@@ -29,12 +29,7 @@ pub fn of_sweep(document: &SweepDocument) -> Album {
     for part in &document.parts {
         let axis = PartAxis::of(part, document);
         let chart = axis.chart(&album.lines);
-        let usual = axis.stem();
-        let is_free = |stem: &String| album.charts.iter().all(|chart| chart.stem != *stem);
-        let numbered = (2..).map(|number| format!("{usual}-{number}"));
-        let stem = [usual.clone()].into_iter().chain(numbered).find(is_free).unwrap_or_default();
-        let description = chart.picture().description;
-        album.charts.push(Chart { stem, panel: chart.panel(), description });
+        album.push_numbered(axis.stem(), chart.panel(), chart.description());
     }
     album
 }
@@ -111,7 +106,6 @@ impl<'a> PartAxis<'a> {
         };
         let groups: Vec<(&String, Vec<&PointSummary>)> =
             self.groups.iter().map(|group| (group, of_group(group))).collect();
-        let named = |of: &str, group: &str| if group.is_empty() { of.to_owned() } else { format!("{of}, {group}") };
         let measured = groups.iter().map(|(group, points)| {
             (named(MEASURED, group), points.iter().filter_map(|at| self.measured(at)).collect())
         });
@@ -146,14 +140,18 @@ impl<'a> PartAxis<'a> {
 
     fn measured(&self, point: &PointSummary) -> Option<SweepPoint> {
         let goodput = point.goodput?.as_f64();
-        let margin = point.half_width.map_or(0.0, |half| half.get());
-        Some(SweepPoint { x: self.place(point)?, low: (goodput - margin).max(0.0), y: goodput, high: goodput + margin })
+        let interval = point.half_width.map(|half| ((goodput - half.get()).max(0.0), goodput + half.get()));
+        Some(SweepPoint { x: self.place(point)?, y: goodput, interval })
     }
 
-    fn published(&self) -> Option<PublishedPoints> {
-        let known = self.part.published.iter();
-        let points: Vec<_> = known.filter_map(|run| Some((self.value(&run.levels)?, run.goodput.as_f64()))).collect();
-        (!points.is_empty()).then(|| PublishedPoints { name: "published, 1995".into(), points })
+    /// Returns the published points of each group, with its name.
+    fn published(&self) -> Vec<(String, Vec<(f64, f64)>)> {
+        let of_group = |group: &String| {
+            let known = self.part.published.iter().filter(|run| self.group(&run.levels) == *group);
+            let points = known.filter_map(|run| Some((self.value(&run.levels)?, run.goodput.as_f64())));
+            (named("published, 1995", group), points.collect::<Vec<_>>())
+        };
+        self.groups.iter().map(of_group).filter(|(_, points)| !points.is_empty()).collect()
     }
 
     /// Returns the BDP and the optimum.
@@ -207,6 +205,11 @@ impl<'a> PartAxis<'a> {
         let stem: String = name.trim().chars().take(60).map(plain).collect();
         if stem.trim_matches('-').is_empty() { "part".to_owned() } else { stem }
     }
+}
+
+/// Returns the name of a series, with its group if there are several.
+fn named(of: &str, group: &str) -> String {
+    if group.is_empty() { of.to_owned() } else { format!("{of}, {group}") }
 }
 
 /// Returns the line of a prediction over the window, with places between its points. The goodput is in proportion to the

@@ -3,8 +3,8 @@
 use lfn_campaign::document::SweepDocument;
 use lfn_plot::{MAX_LINE_LOOKS, SweepChart};
 
+use super::Album;
 use super::sweep::{MEASURED, PartAxis};
-use super::{Album, Chart};
 
 /// Maximum difference of equal predictions, as a share.
 const MAX_SAME_SHARE: f64 = 0.01;
@@ -36,10 +36,7 @@ pub fn of_sweeps(sweeps: &[(String, SweepDocument)]) -> Album {
         }
         let values = chart.measured.iter().flat_map(|(_, points)| points.iter().map(|point| point.x));
         chart.is_logarithmic &= values.clone().all(|value| value > 0.0);
-        let same = album.charts.iter().filter(|drawn| drawn.stem.starts_with(&stem)).count();
-        let stem = if same == 0 { stem } else { format!("{stem}-{}", same + 1) };
-        let description = chart.picture().description;
-        album.charts.push(Chart { stem, panel: chart.panel(), description });
+        album.push_numbered(stem, chart.panel(), chart.description());
     }
     album
 }
@@ -47,7 +44,8 @@ pub fn of_sweeps(sweeps: &[(String, SweepDocument)]) -> Album {
 /// Reports whether two predictions differ by less than a reader sees: each measured RTT differs a little.
 fn is_equal(first: &[(f64, f64)], second: &[(f64, f64)]) -> bool {
     let is_near = |((x, y), (other_x, other_y)): (&(f64, f64), &(f64, f64))| {
-        x == other_x && (y - other_y).abs() <= MAX_SAME_SHARE * y.max(*other_y)
+        (x - other_x).abs() <= MAX_SAME_SHARE * x.max(*other_x)
+            && (y - other_y).abs() <= MAX_SAME_SHARE * y.max(*other_y)
     };
     first.len() == second.len() && first.iter().zip(second).all(is_near)
 }
@@ -76,7 +74,9 @@ fn add(shared: &mut Vec<SharedChart>, name: &str, stem: String, mut chart: Sweep
             into.predicted.push((format!("{group}, {name}"), line));
         }
     }
-    into.published = into.published.take().or(chart.published);
+    if into.published.is_empty() {
+        into.published = chart.published;
+    }
     for mark in chart.marks {
         if !into.marks.contains(&mark) {
             into.marks.push(mark);

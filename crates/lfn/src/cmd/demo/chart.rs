@@ -2,7 +2,7 @@
 //! measured figures as labelled points, and the BDP as a vertical line.
 
 use lfn_base::units::Bytes;
-use lfn_plot::{Picture, PublishedPoints, SweepChart, SweepPoint, Unit};
+use lfn_plot::{Picture, SweepChart, SweepPoint, Unit};
 
 /// Data of the chart. Windows are in bytes, rates in bit/s.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Chart<'_> {
     /// Returns the picture. The same data gives the same picture.
     pub fn picture(&self) -> Picture {
         let measured = self.measured.iter();
-        let measured = measured.map(|at| SweepPoint { x: at.window, low: at.min, y: at.median, high: at.max });
+        let measured = measured.map(|at| SweepPoint { x: at.window, y: at.median, interval: Some((at.min, at.max)) });
         let bdp = format!("BDP = {}", Bytes((self.bdp / 1e5).round() as u64 * 100_000).decimal());
         let windows = self.measured.iter().map(|point| point.window).filter(|window| !self.is_bdp(*window));
         let windows = windows.map(|window| (window, format!("{:.1} BDP", window / self.bdp)));
@@ -54,7 +54,7 @@ impl Chart<'_> {
             unit: Unit::Bytes,
             measured: vec![(MEASURED.to_owned(), measured.collect())],
             predicted: vec![(self.predicted_label.clone(), self.predicted.clone())],
-            published: Some(PublishedPoints { name: PUBLISHED.to_owned(), points: self.published.clone() }),
+            published: vec![(PUBLISHED.to_owned(), self.published.clone())],
             marks: std::iter::once((self.bdp, bdp)).chain(windows).collect(),
             ..SweepChart::default()
         };
