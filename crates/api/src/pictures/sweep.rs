@@ -116,7 +116,11 @@ impl<'a> PartAxis<'a> {
             let line = if self.is_window() { window_line(&line) } else { line };
             (named("predicted", group), line)
         });
-        let values = || self.points.iter().filter_map(|point| self.place(point));
+        let published = self.published();
+        let values = || {
+            let published = published.iter().flat_map(|(_, points)| points.iter().map(|(value, _)| *value));
+            self.points.iter().filter_map(|point| self.place(point)).chain(published)
+        };
         let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
         let title = if self.part.grid.name.is_empty() {
             format!("Goodput over {}", self.name())
@@ -132,7 +136,7 @@ impl<'a> PartAxis<'a> {
             is_logarithmic: self.names.is_empty() && low > 0.0 && high >= MIN_LOGARITHMIC_RANGE * low,
             measured: measured.collect(),
             predicted: predicted.filter(|(_, line)| !line.is_empty()).collect(),
-            published: self.published(),
+            published,
             marks: self.marks(),
             ..SweepChart::default()
         }
