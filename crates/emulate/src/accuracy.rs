@@ -139,6 +139,7 @@ pub struct QueueingDelay {
     #[serde(rename = "max_seconds")]
     pub max: f64,
     /// Numbers of packets by delay, in at most 100 bins of the same width. Bins without packets are skipped.
+    #[serde(default)]
     pub histogram: Vec<HistogramBin>,
 }
 

@@ -1,8 +1,8 @@
 //! Labels in a plot: the names of guides, and texts at points. Lines and marks stay visible where the plot has room.
 
+use super::axes::Axes;
 use super::lines::{clip, clipped};
 use super::page::{Page, text_at};
-use super::panel::Axes;
 use crate::color::Color;
 use crate::font::CAPITAL;
 use crate::model::{Guide, GuideAt, Label, Panel, Point, Shape};

@@ -1,5 +1,6 @@
 //! Layout of a picture: the areas of its parts, and the texts, of which no two overlap.
 
+mod axes;
 mod bands;
 mod header;
 mod labels;

@@ -1,5 +1,6 @@
 //! A panel: axes and their names, bands, guides, series, labels and the legend.
 
+use super::axes::Axes;
 use super::legend::{self, Legend, area_below};
 use super::lines::{clipped, runs};
 use super::page::{LINE, MARGIN, Page, text_at};
@@ -106,35 +107,7 @@ fn fitting_names(mut scale: Scale, width: f64, font: f64) -> Scale {
     scale
 }
 
-/// Axes of a panel at their place.
-pub struct Axes {
-    pub plot: Rect,
-    x: Scale,
-    y: Scale,
-}
-
 impl Axes {
-    /// Returns the horizontal place of a value, in pixels.
-    pub fn column(&self, value: f64) -> f64 {
-        self.plot.left + self.x.place(value) * self.plot.width()
-    }
-
-    /// Returns the vertical place of a value, in pixels.
-    pub fn row(&self, value: f64) -> f64 {
-        self.plot.bottom - self.y.place(value) * self.plot.height()
-    }
-
-    /// Returns the place of a point.
-    pub fn at(&self, point: Point) -> Pixel {
-        pixel(self.column(point.x), self.row(point.y))
-    }
-
-    /// Returns true if a place is inside of the plot, or on its border.
-    pub fn has(&self, at: Pixel) -> bool {
-        let Rect { left, top, right, bottom } = self.plot;
-        (left - 0.5..=right + 0.5).contains(&at.x) && (top - 0.5..=bottom + 0.5).contains(&at.y)
-    }
-
     fn draw_grid(&self, page: &mut Page, has_columns: bool) {
         let plot = self.plot;
         let grid = Stroke::solid(INK.with_opacity(0.12), 1.0);
