@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::thread;
 
+use crate::copy::wait_for;
 use crate::support::lfn;
 use crate::support::schema::assert_valid;
 use crate::support::server::{Server, assert_refused, kill, text};
@@ -87,7 +88,10 @@ fn interrupt_during_the_disks_leaves_nothing() {
         assert_valid("lfn.doctor.1", &document);
         let listed = document["unseen"].as_array().unwrap().iter().any(|entry| entry["part"] == part);
         assert!(listed, "{}", document["unseen"]);
-        assert!([&near, &root.join("data")].iter().all(|directory| fs::read_dir(directory).unwrap().next().is_none()));
+        let is_empty = |directory: &Path| fs::read_dir(directory).unwrap().next().is_none();
+        assert!(is_empty(&near));
+        // The server removes its file when it notices that the client is gone.
+        wait_for("the removal of the far file", || is_empty(&root.join("data")));
         let again = from_pipe([fs::read(&evidence).unwrap()]);
         assert!(again.status.success(), "{}", text(&again.stderr));
         assert_eq!(serde_json::from_slice::<serde_json::Value>(&again.stdout).unwrap(), document);

@@ -174,7 +174,7 @@ fn write(path: &Path, length: usize) -> Vec<u8> {
     content
 }
 
-fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "waited for {what}");
