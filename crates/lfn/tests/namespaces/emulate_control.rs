@@ -1,7 +1,7 @@
 //! `lfn emulate set` and `show`: a running link is shown and changed, from outside and from both sides, only by its own
 //! user.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -9,8 +9,8 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::Instant;
-use std::{env, fs};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use lfn_sys::namespace::UserIdentity;
 use serde_json::Value;
@@ -68,10 +68,20 @@ pub fn act(role: &str) {
 
 /// Prints the duration of a handshake, which is one RTT.
 fn connect() {
-    let before = Instant::now();
-    let mut stream = TcpStream::connect(("far", PORT)).unwrap();
-    println!("RTT {}", before.elapsed().as_nanos());
-    let _ = stream.read(&mut [0]);
+    // The listener on the far side may start later.
+    for _ in 0..200 {
+        let before = Instant::now();
+        match TcpStream::connect(("far", PORT)) {
+            Ok(mut stream) => {
+                println!("RTT {}", before.elapsed().as_nanos());
+                let _ = stream.read(&mut [0]);
+                return;
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => thread::sleep(Duration::from_millis(50)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("the listener did not start");
 }
 
 fn datagrams() {
