@@ -1,6 +1,7 @@
 //! Clients of a full server: they get a message, wait in the queue, and are served.
 
-use std::process::{Command, Stdio};
+use std::io::{self, BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -22,7 +23,7 @@ use crate::support::{self, eventually, missing_program};
 #[test]
 fn client_of_a_full_server_waits_and_is_served() {
     let server = Served::start(&["--max-sessions", "1", "--metrics", "127.0.0.1:0"]);
-    let first = Client::begin(&server.ticket, &["--time", "3s"]);
+    let first = Client::hold(&server.ticket);
     // With `--no-wait` the client gets an error at once.
     let refused = server.test(&["--time", "200ms", "--no-wait"]);
     assert_refused(&refused, 1, "the server is full: 0 ahead in the queue, about ");
@@ -32,48 +33,52 @@ fn client_of_a_full_server_waits_and_is_served() {
     assert_eq!(impatient.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("lfn: the server is full; gave up after waiting 100 ms: 0 ahead"), "{stderr}");
     // A waiting client that is killed leaves the queue.
-    let mut gone = Client::spawn(&server.ticket, &["--time", "200ms"]);
+    let gone = Client::spawn(&server.ticket, &["--time", "200ms"]);
     server.logged(&["queued", "requested_seconds=0.2"]);
     let waits = |many: f64| eventually(|| server.scrape()["lfn_sessions_queued"] == many);
     assert!(waits(1.0), "one waits");
-    gone.child.kill().unwrap();
-    gone.child.wait().unwrap();
+    gone.kill();
     assert!(waits(0.0), "it left");
-    // Both directions and a copy are served as if they had arrived later.
-    for flags in [&["--count", "100", "--length", "10000"][..], &["--count", "100", "--length", "10000", "--reverse"]] {
-        let output = server.test(&[flags, &["--json"]].concat());
+    // Both directions are served as if they had arrived later.
+    let counted = ["--count", "100", "--length", "10000", "--json"];
+    let waiting =
+        [&counted[..], &[&counted[..], &["--reverse"]].concat()].map(|flags| Client::spawn(&server.ticket, flags));
+    assert!(waits(2.0), "both wait");
+    first.kill();
+    for client in waiting {
+        let output = client.end();
         assert!(output.status.success(), "{}", text(&output.stderr));
         let json: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(json["runs"][0]["bytes"], 1_000_000);
     }
-    assert!(first.end().status.success());
 }
 
 /// Neither direction has a result, and one reports the reason.
 #[test]
 fn refused_bidirectional_test_has_no_figures() {
     let server = Served::start(&["--max-sessions", "1"]);
-    let first = Client::begin(&server.ticket, &["--time", "2s"]);
+    let first = Client::hold(&server.ticket);
     let output = server.test(&["--bidir", "--time", "200ms", "--no-wait", "--json"]);
     assert_refused(&output, 1, "the server is full: ");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["runs"], Value::Array(Vec::new()));
     assert!(document["error"]["message"].as_str().unwrap().starts_with("the server is full: "), "{document}");
     assert_eq!(document["unfinished"]["request"]["direction"], "forward", "the first of them: {document}");
-    assert!(first.end().status.success());
+    first.kill();
 }
 
 #[test]
 fn limit_per_client_is_named_while_waiting() {
     let server = Served::start(&["--client-sessions", "1"]);
-    let first = Client::begin(&server.ticket, &["--time", "2s"]);
+    let first = Client::hold(&server.ticket);
     let own = "this client has reached its limit on the server";
     let refused = server.test(&["--time", "200ms", "--no-wait"]);
     assert_refused(&refused, 1, &format!("{own}: 0 ahead in the queue, about "));
-    let waited = server.test(&["--time", "200ms"]);
-    assert!(waited.status.success());
-    assert!(text(&waited.stderr).contains(&format!("lfn: {own}, waiting about ")), "{}", text(&waited.stderr));
-    assert!(first.end().status.success());
+    let mut waiting = Client::spawn(&server.ticket, &["--time", "200ms"]);
+    let message = first_line(&mut waiting.child);
+    assert!(message.contains(&format!("lfn: {own}, waiting about ")), "{message}");
+    first.kill();
+    assert!(waiting.end().status.success());
 }
 
 /// The client ends its test, and may take some time.
@@ -110,26 +115,25 @@ fn iperf3_test_counts_in_the_estimate() {
 #[test]
 fn copies_wait_in_the_same_queue() {
     let server = Served::start(&["--max-sessions", "1"]);
-    let first = Client::begin(&server.ticket, &["--time", "2s"]);
+    let first = Client::hold(&server.ticket);
     let null = server.ticket.replace('#', "/null:#");
     let random = server.ticket.replace('#', "/random:3000000#");
-    let copies = [["random:3000000", null.as_str()], [random.as_str(), "null:"]].map(|places| {
+    let mut copies = [["random:3000000", null.as_str()], [random.as_str(), "null:"]].map(|places| {
         let mut command = support::lfn();
         command.arg("copy").args(places).arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
     });
-    for _ in 0..2 {
-        server.logged(&["queued", "verb=copy"]);
+    for copy in &mut copies {
+        let message = first_line(copy);
+        assert!(message.contains("the server is full, waiting "), "{message}");
     }
+    first.kill();
     for copy in copies {
         let output = copy.wait_with_output().unwrap();
-        let stderr = text(&output.stderr);
-        assert!(output.status.success(), "{stderr}");
-        assert!(stderr.contains("the server is full, waiting "), "{stderr}");
+        assert!(output.status.success());
         let json: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(json["bytes"], 3_000_000, "{json}");
     }
-    assert!(first.end().status.success());
 }
 
 #[test]
@@ -147,7 +151,7 @@ fn two_hundred_clients_are_all_served() {
 fn short_queue_serves_or_refuses_every_client() {
     let server = Served::start(&["--quiet", "--max-sessions", "2", "--max-queue", "20"]);
     // Both places are in use until the queue is full.
-    let holders = [0, 1].map(|_| Client::begin(&server.ticket, &["--time", "60s"]));
+    let holders = [0, 1].map(|_| Client::hold(&server.ticket));
     let (target, test, refused) = (server.target(), counted(1), AtomicUsize::new(0));
     let run = || {
         let result = tester::run(&target, &test, &mut |_| {});
@@ -157,10 +161,7 @@ fn short_queue_serves_or_refuses_every_client() {
     let results: Vec<_> = thread::scope(|scope| {
         let clients: Vec<_> = (0..200).map(|_| scope.spawn(run)).collect();
         eventually(|| refused.load(Ordering::Relaxed) == 180);
-        for mut holder in holders {
-            holder.child.kill().unwrap();
-            holder.child.wait().unwrap();
-        }
+        holders.into_iter().for_each(Client::kill);
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 20);
@@ -199,6 +200,14 @@ fn many_iperf3_clients_are_served_or_get_busy() {
     }
     println!("{served} of {many} served, the others reported");
     assert!(served >= many.min(24), "{served} of {many}");
+}
+
+/// Waits for the first message of a program. Later messages are discarded.
+fn first_line(child: &mut Child) -> String {
+    let (mut messages, mut line) = (BufReader::new(child.stderr.take().unwrap()), String::new());
+    messages.read_line(&mut line).unwrap();
+    thread::spawn(move || io::copy(&mut messages, &mut io::sink()));
+    line
 }
 
 fn counted(records: u64) -> tester::Test {

@@ -161,6 +161,16 @@ impl Client {
         Client { child, rest }
     }
 
+    /// Starts a client that keeps its place on the server until it is killed, however slow this host is.
+    pub fn hold(ticket: &str) -> Client {
+        Client::begin(ticket, &["--time", "60s"])
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     pub fn end(mut self) -> Output {
         let mut page = Vec::new();
         self.rest.take().unwrap().read_to_end(&mut page).unwrap();
