@@ -15,6 +15,7 @@ pub mod emulator_env;
 mod error_kind;
 pub mod error_text;
 pub mod hosts;
+pub mod launcher;
 pub mod open_file_limit;
 pub mod pictures;
 pub mod plan;

@@ -72,7 +72,7 @@ fn resident() -> u64 {
 #[track_caller]
 fn assert_memory_growth_below<T>(max_growth: u64, hostile: impl FnOnce(&TestServer) -> T) {
     let _alone = EXCLUSIVE.lock();
-    let served = TestServer::start(support::config(), service::serve);
+    let served = TestServer::start(support::config(), service::new());
     assert_honest_copy_works(&served);
     let before = resident();
     let _connected = hostile(&served);
@@ -116,7 +116,7 @@ fn time_quota_ends_a_client_that_keeps_sending() {
     let _alone = EXCLUSIVE.lock();
     let client = ResourceLimits { time: Some(Duration::from_secs(1)), ..ServerLimits::default().client };
     let limits = ServerLimits { client, ..ServerLimits::default() };
-    let served = TestServer::start(ServerConfig { limits, ..support::config() }, service::serve);
+    let served = TestServer::start(ServerConfig { limits, ..support::config() }, service::new());
     let from = vec![RemoteSource::Zero { bytes: Bytes(1 << 40) }];
     let (mut control, _stream) = open_copy(&served.target(), CopyJob::Get { from, selection: Default::default() });
     let messages = vec![json!({ "receiver": "received", "streams": [] }); 100];
@@ -151,7 +151,7 @@ fn names_of_settled_files_use_bounded_memory() {
 #[test]
 fn slow_clients_do_not_delay_others() {
     let _alone = EXCLUSIVE.lock();
-    let served = TestServer::start(support::config(), service::serve);
+    let served = TestServer::start(support::config(), service::new());
     let target = served.target();
     assert_honest_copy_works(&served);
     let before = resident();

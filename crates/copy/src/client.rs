@@ -13,7 +13,7 @@ use std::{io, thread};
 use lfn_results::evidence::ProgressSample;
 use lfn_session::dial::{self, Target};
 use lfn_session::limits::rate_limiter::RateLimiter;
-use lfn_session::wire::copy::entry::final_name;
+use lfn_session::wire::copy::entry::{Modified, final_name};
 use lfn_session::wire::copy::glob::is_pattern;
 use lfn_session::wire::copy::preserve::Preserve;
 use lfn_session::wire::copy::requested_entries::RequestedEntries;
@@ -41,9 +41,12 @@ pub fn upload(
     watch: CopyObserver<'_>,
 ) -> Result<CopyOutcome, TransferError> {
     check_sources(&options.selection, from.len())?;
-    let open = |id: &CopyId| Ok(from.iter().map(|from| open_source(from, &options.selection, id)).collect());
+    let open = |id: &CopyId| Ok(from.iter().map(|from| open_source(from, options, id)).collect());
     upload_with(target, &open, None, None, to, options, watch)
 }
+
+/// Seed of the random bytes that several ranks send together.
+const RANKS_SEED: u64 = 0x6c66_6e20_7261_6e6b;
 
 /// Opens the sources; called for each session.
 pub(super) type OpenSources<'a> = &'a dyn Fn(&CopyId) -> Result<Vec<Source>, TransferError>;
@@ -90,9 +93,12 @@ fn upload_once(
             .map_or_else(StreamSet::default, StreamSet::rate_limited_by)
             .with_stall_timeouts(options.stall_timeouts)
             .with_congestion(options.congestion.as_ref());
-        let listing = Listing::new(&options.selection)
-            .with_generated_time(Some(id.began))
+        // All ranks generate the same file.
+        let generated_at = if options.rank.is_some() { Modified::default() } else { id.began };
+        let mut listing = Listing::new(&options.selection)
+            .with_generated_time(Some(generated_at))
             .with_options(&options.transfer_options);
+        listing.rank_board = options.rank.as_ref().map(|rank| rank.board.clone());
         let sender = Sender::start(sources, listing, options.block, streams)?;
         sender.set_listener(options.listener.clone());
         Ok(sender)
@@ -166,6 +172,7 @@ fn download_once(
             since,
             block_size: options.block,
             timeouts: ReceiverTimeouts::default(),
+            has_ranks: false,
         };
         let stream_set = StreamSet::default().with_stall_timeouts(options.stall_timeouts);
         let receiver = received.insert(Receiver::start(destination(), receiver_options, stream_set)?);
@@ -230,10 +237,17 @@ pub(crate) fn random_seed() -> Result<u64, TransferError> {
     seed.map_err(|e| SessionError::Io { peer: "the kernel", source: io::Error::other(e) }.into())
 }
 
-fn open_source(from: &LocalSource, selection: &Selection, id: &CopyId) -> Source {
-    match (from, &selection.names) {
+fn open_source(from: &LocalSource, options: &CopyOptions, id: &CopyId) -> Source {
+    // All ranks generate the same bytes.
+    let seed = if options.rank.is_some() { RANKS_SEED } else { id.seed() };
+    let offset = options.rank.as_ref().and_then(|rank| rank.request.offset);
+    match (from, &options.selection.names) {
+        (LocalSource::File(path), None) if offset.is_some() => {
+            let base = Arc::new(BaseDir::Local);
+            Source::Piece { base, path: path.clone(), offset: offset.unwrap_or_default() }
+        }
         (LocalSource::File(path), names) => Source::new(Arc::new(BaseDir::Local), path.clone(), names.as_ref()),
-        (LocalSource::Random(bytes), _) => Source::Random { seed: id.seed(), bytes: *bytes },
+        (LocalSource::Random(bytes), _) => Source::Random { seed, bytes: *bytes },
         (LocalSource::Zero(bytes), _) => Source::Zero { bytes: *bytes },
     }
 }
@@ -304,6 +318,7 @@ impl PendingSession {
             pace,
             stream_secret,
             copy: id,
+            rank: copy.options.rank.as_ref().map(|rank| Box::new(rank.request.clone())),
             transfer_options: Box::new(transfer_options),
         };
         let (target, failed) = (copy.target.clone(), sender.clone());

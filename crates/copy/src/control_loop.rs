@@ -419,6 +419,7 @@ mod tests {
             since: None,
             block_size: DEFAULT_BLOCK,
             timeouts: ReceiverTimeouts::default(),
+            has_ranks: false,
         };
         let mut receiver = Receiver::start(Destination::Null, options, StreamSet::default()).unwrap();
         // The threads of the receiver run in real time, so they must have nothing to do when virtual time starts.

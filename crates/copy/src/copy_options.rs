@@ -14,11 +14,13 @@ use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::options::TransferOptions;
 use lfn_session::wire::copy::overwrite::OverwritePolicy;
 use lfn_session::wire::copy::preserve::SkippedEntries;
+use lfn_session::wire::copy::ranks::RankRequest;
 use lfn_session::wire::copy::stream_change::StreamChange;
 use lfn_session::wire::copy::{CopyTally, EntryFailure, Selection};
 
 use super::TransferError;
 use super::entry_listener::EntryListener;
+use super::rank_board::RankBoard;
 use super::role::ListedTotals;
 use super::stall::StallTimeouts;
 
@@ -50,6 +52,16 @@ pub struct CopyOptions {
     pub transfer_options: TransferOptions,
     /// Receives the results of entries, if the options request them.
     pub listener: EntryListener,
+    /// The place of this host among the ranks of an upload. `None` if it copies alone.
+    pub rank: Option<RankOptions>,
+}
+
+/// The place of this host among the ranks of an upload.
+#[derive(Clone, Debug)]
+pub struct RankOptions {
+    pub request: RankRequest,
+    /// Shows the figures of all ranks.
+    pub board: RankBoard,
 }
 
 impl Default for CopyOptions {
@@ -68,6 +80,7 @@ impl Default for CopyOptions {
             stall_timeouts: StallTimeouts::default(),
             transfer_options: TransferOptions::default(),
             listener: EntryListener::default(),
+            rank: None,
         }
     }
 }

@@ -325,7 +325,9 @@ impl TransferError {
             | TransferError::RepeatedStreamFailures { .. } => true,
             TransferError::RemoteFailure { resumable, .. } => *resumable,
             // The received data stays, and the quota is restored later.
-            TransferError::Session(SessionError::Refused(refusal)) => refusal.code == RefusalCode::Quota,
+            TransferError::Session(SessionError::Refused(refusal)) => {
+                matches!(refusal.code, RefusalCode::Quota | RefusalCode::MissingRank)
+            }
             // The connection existed before: both ends keep the received data.
             TransferError::End { source, .. } => {
                 let TransferError::Session(error) = source.as_ref() else { return source.is_resumable() };

@@ -17,6 +17,8 @@ mod entry_listener;
 mod error;
 mod host_counters;
 pub mod proto;
+mod rank_board;
+mod rank_group;
 mod receiver;
 mod resumable_copy;
 mod role;
@@ -36,12 +38,16 @@ mod write_only;
 
 pub use clean::{CleanEvent, clean_local};
 pub use client::{download, upload};
-pub use copy_options::{ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, LocalDestination, LocalSource};
+pub use copy_options::{
+    ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, LocalDestination, LocalSource, RankOptions,
+};
 pub use entry_listener::EntryListener;
 pub use error::{
     DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, SenderViolation, Stall, TransferError, UnrequestedKind,
 };
 pub use lfn_session::wire::copy::CopyEnd;
+pub use rank_board::RankBoard;
+pub use rank_group::RankGroups;
 pub use role::ListedTotals;
 pub use serve::serve;
 pub use stall::StallTimeouts;

@@ -21,6 +21,7 @@ use super::base_dir::BaseDir;
 use super::client::{check_sources, random_seed};
 use super::control_loop::{ControlLoop, StreamDemand};
 use super::entry_listener::EntryListener;
+use super::rank_group::{RankGroups, serve_rank};
 use super::receiver::{Destination, Receiver, ReceiverOptions, ReceiverTimeouts};
 use super::sender::{Expansion, ExpansionBudget, Listing, Sender, Source, expand};
 use super::storage::write_only::WriteOnlyAccess;
@@ -35,16 +36,22 @@ const MAX_BUFFER_MEMORY: Bytes = Bytes(256 << 20);
 /// Maximum sources of one session, after the expansion of patterns.
 const MAX_SOURCES: usize = 65_536;
 
-/// Serves a copy session.
+/// Serves a copy session. `groups` are those of the server.
 #[inline(never)]
-pub fn serve(session: &mut ServerSession, request: &CopyRequest) -> Result<(), SessionError> {
+pub fn serve(session: &mut ServerSession, request: &CopyRequest, groups: &RankGroups) -> Result<(), SessionError> {
     let role = match request.job {
         CopyJob::Put { .. } => CopyRole::Receiver,
         CopyJob::Get { .. } => CopyRole::Sender,
     };
     check_streams(session, role, request.streams, request.block)?;
     let result = match &request.job {
-        CopyJob::Put { to } => receive(session, request, to),
+        CopyJob::Put { to } => match &request.rank {
+            Some(rank) => serve_rank(groups, session, request, rank, to, |session| {
+                refuse_forbidden_options(session, request)?;
+                open_destination(session, request, to, &mut None)
+            }),
+            None => receive(session, request, to),
+        },
         CopyJob::Get { from, selection } => send(session, request, from, selection),
     };
     match result {
@@ -91,11 +98,58 @@ fn check_open_files(max_connections: usize, role: CopyRole, streams: u16) -> Res
 
 fn receive(session: &mut ServerSession, request: &CopyRequest, to: &RemoteDestination) -> Result<(), TransferError> {
     let mut area = None;
-    let is_write_only = !session.rights().read;
-    if let Some(asked) = forbidden_option(&request.transfer_options).filter(|_| is_write_only) {
-        return Err(TransferError::NotAllowed(asked));
+    refuse_forbidden_options(session, request)?;
+    let destination = open_destination(session, request, to, &mut area)?;
+    let secret = request.stream_secret;
+    let scope = session.scoped_id();
+    let temporary = session.temporary_token_request();
+    let since = request.copy.as_ref().and_then(|copy| copy.since);
+    // With a temporary token, files from before the token was issued do not count as this copy's own.
+    let since = since.map(|since| since.max(temporary.and_then(|temporary| temporary.since).unwrap_or(since)));
+    let stream_set = StreamSet::rate_limited_by(session.rate_limiter());
+    let options = ReceiverOptions {
+        transfer: (*request.transfer_options).clone(),
+        listener: EntryListener::default(),
+        since,
+        block_size: request.block,
+        timeouts: ReceiverTimeouts::default(),
+        has_ranks: false,
+    };
+    let mut receiver = Receiver::start(destination, options, stream_set)?;
+    if let Some(asked) = temporary.and_then(TokenRequest::requested_entries) {
+        receiver.accept_only(asked);
     }
-    let destination = match to {
+    let (control, streams, stopping) = session.split_mut();
+    let mut arrivals = |_: StreamDemand<'_>| {
+        streams.next(Duration::ZERO).map(|stream| authenticate_stream(stream, secret.as_ref(), scope))
+    };
+    let result = ControlLoop::new(control, Instant::now(), &mut arrivals, stopping, &mut |_, _| {}).run(&mut receiver);
+    receiver.close();
+    session.update_copy_summary(|copied| {
+        copied.tally = receiver.tally();
+        copied.digest = result.as_ref().ok().and_then(|ended| ended.digest);
+    });
+    drop(area);
+    result.map(drop)
+}
+
+/// Refuses options that would reveal or change existing files, if the client may not do that.
+fn refuse_forbidden_options(session: &ServerSession, request: &CopyRequest) -> Result<(), TransferError> {
+    let is_write_only = !session.rights().read;
+    match forbidden_option(&request.transfer_options).filter(|_| is_write_only) {
+        Some(asked) => Err(TransferError::NotAllowed(asked)),
+        None => Ok(()),
+    }
+}
+
+/// Returns the destination of an upload. A client that may only create files writes into its own `area`.
+fn open_destination(
+    session: &ServerSession,
+    request: &CopyRequest,
+    to: &RemoteDestination,
+    area: &mut Option<WriteOnlyArea>,
+) -> Result<Destination, TransferError> {
+    Ok(match to {
         RemoteDestination::Null => Destination::Null,
         RemoteDestination::File { path, allowed, single, preserve } => {
             let token = *session.token().1;
@@ -118,37 +172,7 @@ fn receive(session: &mut ServerSession, request: &CopyRequest, to: &RemoteDestin
             let path = PathBuf::from(OsStr::from_bytes(path.as_bytes()));
             Destination::Path { base, path, overwrite: *allowed, single: *single, preserve: *preserve, write_only }
         }
-    };
-    let secret = request.stream_secret;
-    let scope = session.scoped_id();
-    let temporary = session.temporary_token_request();
-    let since = request.copy.as_ref().and_then(|copy| copy.since);
-    // With a temporary token, files from before the token was issued do not count as this copy's own.
-    let since = since.map(|since| since.max(temporary.and_then(|temporary| temporary.since).unwrap_or(since)));
-    let stream_set = StreamSet::rate_limited_by(session.rate_limiter());
-    let options = ReceiverOptions {
-        transfer: (*request.transfer_options).clone(),
-        listener: EntryListener::default(),
-        since,
-        block_size: request.block,
-        timeouts: ReceiverTimeouts::default(),
-    };
-    let mut receiver = Receiver::start(destination, options, stream_set)?;
-    if let Some(asked) = temporary.and_then(TokenRequest::requested_entries) {
-        receiver.accept_only(asked);
-    }
-    let (control, streams, stopping) = session.split_mut();
-    let mut arrivals = |_: StreamDemand<'_>| {
-        streams.next(Duration::ZERO).map(|stream| authenticate_stream(stream, secret.as_ref(), scope))
-    };
-    let result = ControlLoop::new(control, Instant::now(), &mut arrivals, stopping, &mut |_, _| {}).run(&mut receiver);
-    receiver.close();
-    session.update_copy_summary(|copied| {
-        copied.tally = receiver.tally();
-        copied.digest = result.as_ref().ok().and_then(|ended| ended.digest);
-    });
-    drop(area);
-    result.map(drop)
+    })
 }
 
 /// Returns the requested option that would reveal or change existing files, if there is one.
@@ -261,7 +285,7 @@ impl<'a> RequestedSources<'a> {
 }
 
 /// Adds authentication to an unencrypted stream, so that its headers can only come from the client or from this server.
-fn authenticate_stream(
+pub(crate) fn authenticate_stream(
     mut stream: DataStream,
     secret: Option<&StreamSecret>,
     scope: SessionId,

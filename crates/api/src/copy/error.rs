@@ -39,6 +39,12 @@ pub enum CopyError {
     Loopback { address: String, source: io::Error },
     #[error(transparent)]
     Session(SessionError),
+    #[error("{0} cannot be used by several ranks")]
+    RankOption(&'static str),
+    #[error("several ranks can copy local files to one server, and nothing else yet")]
+    RankDirection,
+    #[error("--offset is the place of one file, but this copy has several sources")]
+    RankPieces,
     #[error("interrupted")]
     Interrupted,
     /// The line names remote paths as typed, with their host.
@@ -63,6 +69,9 @@ impl CopyError {
             CopyError::Host(error) => error.hint(),
             CopyError::Ssh(error) => error.hint(),
             CopyError::RateTooLow { .. } => Some("--rate 10gbit".to_owned()),
+            CopyError::RankOption(_) => Some("omit it, or copy from one host".to_owned()),
+            CopyError::RankDirection => Some("start one copy for each file or directory".to_owned()),
+            CopyError::RankPieces => Some("give one file, and the destination".to_owned()),
             CopyError::BlockSize(_) => Some("--block-size 1MiB".to_owned()),
             CopyError::OpenFiles { hint, .. } => Some(hint.clone()),
             CopyError::Loopback { .. } => Some("enable the loopback interface: ip link set lo up".to_owned()),
@@ -81,7 +90,11 @@ impl CopyError {
             CopyError::Place(error) => error.kind(),
             CopyError::Host(error) => error.kind(),
             CopyError::Ssh(error) => error.kind(),
-            CopyError::RateTooLow { .. } | CopyError::BlockSize(_) => ErrorKind::Usage,
+            CopyError::RateTooLow { .. }
+            | CopyError::BlockSize(_)
+            | CopyError::RankOption(_)
+            | CopyError::RankDirection
+            | CopyError::RankPieces => ErrorKind::Usage,
             CopyError::Interrupted => ErrorKind::Interrupted,
             CopyError::Transfer { error: TransferError::MultipleSourcesWithNames { .. }, .. } => ErrorKind::Usage,
             CopyError::Transfer { error, .. } if error.is_resumable() => ErrorKind::Incomplete,

@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lfn_base::path::PathProfile;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_copy::proto::streams::{CountReason, StreamPlan};
-use lfn_copy::{CopyOptions, EntryListener, StallTimeouts};
+use lfn_copy::{CopyOptions, EntryListener, RankBoard, RankOptions, StallTimeouts};
 use lfn_results::evidence::TypedArgument;
 use lfn_session::Protection;
 use lfn_session::dial::{ServerConnection, Target};
 use lfn_session::wire::copy::Selection;
+use lfn_session::wire::copy::blocks::DEFAULT_BLOCK;
 use lfn_session::wire::copy::options::TransferOptions;
 use lfn_session::wire::copy::overwrite::OverwritePolicy;
+use lfn_session::wire::copy::ranks::RankRequest;
 
 use super::error::CopyError;
 use super::open_files::{check_open_files, reduce_to_open_files};
@@ -35,6 +37,8 @@ pub struct CopyRequest {
     /// Verification, syncing and reporting.
     pub transfer: TransferOptions,
     pub streams: StreamOptions,
+    /// The place of this host among the ranks of an upload. `None` if it copies alone.
+    pub rank: Option<RankRequest>,
     /// Flags that repeat the copy on a command line, for the remedies of findings.
     pub typed_flags: Vec<TypedArgument>,
     /// Receives the results of entries, on several threads.
@@ -68,7 +72,29 @@ pub fn find_direction(request: &CopyRequest, resolver: &ServerResolver) -> Resul
     let mut direction = direction(&request.places, request.overwrite, &request.selection)?;
     direction.start_at_home(|host| resolver.is_over_ssh(host))?;
     request.streams.check()?;
+    check_rank(request, &direction)?;
     Ok(direction)
+}
+
+/// Refuses what several ranks cannot do together.
+fn check_rank(request: &CopyRequest, direction: &Direction) -> Result<(), CopyError> {
+    let Some(rank) = &request.rank else { return Ok(()) };
+    let options = [
+        ("--delete", request.overwrite.delete || request.transfer.delete),
+        ("--checksum", request.overwrite.checksum),
+        ("--hard-links", request.selection.preserve.hard_links),
+        ("--dry-run", request.transfer.dry_run),
+    ];
+    if let Some((option, _)) = options.iter().find(|(_, is_set)| *is_set) {
+        return Err(CopyError::RankOption(option));
+    }
+    if direction.is_local() || !matches!(direction, Direction::Upload(..)) {
+        return Err(CopyError::RankDirection);
+    }
+    if rank.offset.is_some() && request.places.len() != 2 {
+        return Err(CopyError::RankPieces);
+    }
+    Ok(())
 }
 
 /// Reaches the servers and plans the streams.
@@ -95,6 +121,8 @@ pub fn prepare(
         || is_one_server
         || transfer_options.delete
         || far.target.has_local_address();
+    // The ranks must agree on the options, and at most one of them is on the host of the server.
+    transfer_options.same_host &= request.rank.is_none();
     transfer_options.multiple_sources = direction.has_several_sources();
     let streams = &request.streams;
     let path =
@@ -112,7 +140,8 @@ pub fn prepare(
         streams: choice.streams,
         max_streams: choice.max_streams,
         grows_with_list: choice.streams_reason == CountReason::UnknownSize,
-        block: choice.block,
+        // The ranks must agree on the block size, and each knows only its own part.
+        block: if request.rank.is_some() { streams.block_size.unwrap_or(DEFAULT_BLOCK) } else { choice.block },
         protection,
         congestion: streams.congestion_request(&choice),
         pace: choice.pace,
@@ -122,6 +151,7 @@ pub fn prepare(
         listener: request.entries.clone(),
         retry_for: streams.retry_for,
         stall_timeouts: StallTimeouts::default(),
+        rank: request.rank.clone().map(|request| RankOptions { request, board: RankBoard::default() }),
     };
     Ok(PreparedCopy {
         places: request.places.clone(),

@@ -25,7 +25,7 @@ pub(super) fn bind(
     for address in options.addresses() {
         let config = config(options, root, SocketAddr::new(address, options.port))?;
         let log = Arc::clone(&on_event);
-        match Server::bind(config, service::serve, move |event: &ServerEvent<'_>| log(event)) {
+        match Server::bind(config, service::new(), move |event: &ServerEvent<'_>| log(event)) {
             Ok(server) => return Ok(server),
             Err(error) => last = Some(error),
         }

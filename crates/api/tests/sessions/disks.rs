@@ -41,7 +41,7 @@ impl DiskServer {
         fs::create_dir(temp.path().join("outside")).unwrap();
         let root = Some(temp.path().join("root"));
         let config = ServerConfig { root, limits, rights: rights.parse().unwrap(), ..support::config() };
-        DiskServer { served: TestServer::start(config, service::serve), temp }
+        DiskServer { served: TestServer::start(config, service::new()), temp }
     }
 
     fn with(rights: &str) -> Self {
@@ -155,7 +155,7 @@ fn disk_needs_the_right_to_read_or_write() {
         assert_eq!(refusal.code, RefusalCode::Forbidden);
         assert_eq!(refusal.message, "this server does not allow measurements of the disk; allowed: test");
     }
-    let without_root = TestServer::start(support::config(), service::serve);
+    let without_root = TestServer::start(support::config(), service::new());
     let refused = measure_remote(&without_root.target(), "".into(), TIME, &AtomicBool::new(false)).unwrap_err();
     assert!(refused.to_string().contains("this server serves no files"), "{refused}");
 }

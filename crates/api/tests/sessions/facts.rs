@@ -12,13 +12,13 @@ use support::TestServer;
 
 use crate::support;
 
-fn served(service: Service) -> TestServer {
+fn served(service: impl Service) -> TestServer {
     TestServer::start(support::config(), service)
 }
 
 #[test]
 fn both_ends_report_their_facts() {
-    let server = served(service::serve);
+    let server = served(service::new());
     let ends = facts::of_both_ends(&server.target()).unwrap();
     let (near, far) = (ends.near.unwrap(), ends.far.unwrap());
     assert_eq!((&near.release, &near.sysctls), (&far.release, &far.sysctls), "both ends are this host");
@@ -34,7 +34,7 @@ fn both_ends_report_their_facts() {
 fn facts_need_the_right_to_test() {
     for (rights, permitted) in [("test", true), ("create", false)] {
         let rights: Rights = rights.parse().unwrap();
-        let server = TestServer::start(ServerConfig { rights, ..support::config() }, service::serve);
+        let server = TestServer::start(ServerConfig { rights, ..support::config() }, service::new());
         let found = facts::of_both_ends(&server.target());
         assert_eq!(found.is_ok_and(|ends| ends.far.is_some()), permitted, "{rights:?}");
     }

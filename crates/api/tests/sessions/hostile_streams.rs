@@ -65,7 +65,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, tamper: Option<fn(&mut Vec<u8>)>
 fn upload_through(tamper: fn(&mut Vec<u8>)) -> (Result<u64, TransferError>, Option<Vec<u8>>) {
     let root = tempfile::tempdir().unwrap();
     let served =
-        TestServer::start(ServerConfig { root: Some(root.path().to_owned()), ..support::config() }, service::serve);
+        TestServer::start(ServerConfig { root: Some(root.path().to_owned()), ..support::config() }, service::new());
     let port = tampering_proxy(served.ticket.port, tamper);
     let target = Target::new(Ticket { port, ..served.ticket.clone() }).unwrap();
     let source = root.path().join("source");
@@ -145,7 +145,7 @@ fn request() -> Request {
 
 #[test]
 fn unencrypted_stream_without_a_secret_is_refused() {
-    let served = TestServer::start(support::config(), service::serve);
+    let served = TestServer::start(support::config(), service::new());
     let (target, session) = (served.target(), dial::new_session_id().unwrap());
     let mut control = dial::open_control(&target, session, request()).unwrap();
     let _stream = dial::open_data(&target, session, 0, Protection::Clear, None, |_| Ok(())).unwrap();
@@ -166,7 +166,7 @@ fn stream_cannot_join_the_session_of_another_token() {
     let rights = "write".parse().unwrap();
     let record = TokenRecord { hash, rights, root: None, rate: None, created: 0, expires: None };
     TokenFile::update(&tokens, |file| file.tokens.insert("other".into(), record)).unwrap();
-    let served = TestServer::start(ServerConfig { token_file: Some(tokens), ..support::config() }, service::serve);
+    let served = TestServer::start(ServerConfig { token_file: Some(tokens), ..support::config() }, service::new());
     let session = dial::new_session_id().unwrap();
     let mut control = dial::open_control(&served.target(), session, request()).unwrap();
     // The other token knows the session id, which every unencrypted stream shows.
@@ -199,7 +199,7 @@ fn stream_cannot_join_the_session_of_another_token() {
 
 #[test]
 fn session_id_cannot_be_used_twice() {
-    let served = TestServer::start(support::config(), service::serve);
+    let served = TestServer::start(support::config(), service::new());
     let (target, session) = (served.target(), dial::new_session_id().unwrap());
     let mut control = dial::open_control(&target, session, request()).unwrap();
     let _ = control.recv::<ReceiverMessage>(TIMEOUT, "in a test").unwrap();

@@ -205,7 +205,7 @@ impl CopySetup {
         let (near, far) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let rights = rights.parse().unwrap();
         let config = ServerConfig { root: Some(far.path().to_owned()), rights, ..support::config() };
-        CopySetup { served: TestServer::start(config, service::serve), near, far }
+        CopySetup { served: TestServer::start(config, service::new()), near, far }
     }
 
     fn options(protection: Protection) -> CopyOptions {
@@ -456,7 +456,7 @@ impl Restartable {
         let client = ResourceLimits { rate: Some(BitRate(40_000_000)), ..ServerLimits::default().client };
         let limits = ServerLimits { client, ..ServerLimits::default() };
         let config = ServerConfig { identity, token, root, allow_third_party: true, limits, ..support::config() };
-        let served = TestServer::start(config, service::serve);
+        let served = TestServer::start(config, service::new());
         *self.path.state.server.lock().unwrap() = ([127, 0, 0, 1], served.ticket.port).into();
         self.served = Some(served);
     }
@@ -564,7 +564,7 @@ fn repeated_stream_failures_end_the_copy() {
 fn upload_progress_counts_received_bytes() {
     let client = ResourceLimits { rate: Some(BitRate(16_000_000)), ..ServerLimits::default().client };
     let config = ServerConfig { limits: ServerLimits { client, ..ServerLimits::default() }, ..support::config() };
-    let served = TestServer::start(config, service::serve);
+    let served = TestServer::start(config, service::new());
     let (mut samples, mut ahead) = (0, Bytes(0));
     let mut observer = |_: &ListedTotals, sample: &ProgressSample| {
         // The rate limit of 2 MB/s, plus the initial burst.

@@ -35,7 +35,7 @@ const MAX_DURATION: Duration = Duration::from_secs(12);
 const SILENCE: Duration = Duration::from_secs(2);
 
 fn served(connections: ConnectionLimits) -> TestServer {
-    TestServer::start(ServerConfig { token: None, connection_limits: connections, ..support::config() }, service::serve)
+    TestServer::start(ServerConfig { token: None, connection_limits: connections, ..support::config() }, service::new())
 }
 
 /// Asserts that all session slots are free again, and that an ordinary client is served.

@@ -22,7 +22,7 @@ fn single_session_server() -> TestServer {
     let total = ResourceLimits { sessions: 1, ..ServerLimits::default().total };
     TestServer::start(
         ServerConfig { limits: ServerLimits { total, ..ServerLimits::default() }, ..support::config() },
-        service::serve,
+        service::new(),
     )
 }
 

@@ -49,7 +49,7 @@ fn with_swapped_directories(work: impl Fn(&TestServer, &Path, u32)) -> tempfile:
     fs::write(root.join("in/d/x"), "inside").unwrap();
     fs::write(outside.join("x"), "secret").unwrap();
     symlink("../../outside", root.join("in/l")).unwrap();
-    let served = TestServer::start(ServerConfig { root: Some(root.clone()), ..support::config() }, service::serve);
+    let served = TestServer::start(ServerConfig { root: Some(root.clone()), ..support::config() }, service::new());
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let swaps = scope.spawn(|| swap(&root.join("in/d"), &root.join("in/l"), &stop));

@@ -36,7 +36,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn served(root: &Path, rights: &str) -> TestServer {
     let (root, rights) = (Some(root.to_owned()), rights.parse().unwrap());
-    TestServer::start(ServerConfig { root, rights, ..support::config() }, service::serve)
+    TestServer::start(ServerConfig { root, rights, ..support::config() }, service::new())
 }
 
 fn to(path: &str) -> RemoteDestination {
@@ -58,6 +58,7 @@ fn request(to: RemoteDestination) -> CopyRequest {
         pace: None,
         stream_secret: None,
         copy: Some(Box::new(CopyId { id: SessionId([7; 16]), began, since: None })),
+        rank: None,
         transfer_options: Box::default(),
     }
 }
@@ -260,7 +261,7 @@ fn silent_client_loses_its_temporary_token() {
     let temp = tempfile::tempdir().unwrap();
     let mut config = ServerConfig { root: Some(temp.path().to_owned()), ..support::config() };
     config.connection_limits.silence_timeout = Duration::from_millis(10);
-    let served = TestServer::start(config, service::serve);
+    let served = TestServer::start(config, service::new());
     let (mut control, _) = issue_token(&served, RemoteDestination::Null).unwrap();
     control.send(&OrchestratorMessage::Alive).unwrap();
     let error = control.recv::<ReceiverMessage>(TIMEOUT, "before the end").unwrap_err();
@@ -274,7 +275,7 @@ fn token_session_uses_no_quota() {
     let total = ResourceLimits { sessions: 1, rate: Some(BitRate(8_000_000)), ..ServerLimits::default().total };
     let limits = ServerLimits { total, client: total, clients: 1, ..ServerLimits::default() };
     let config = ServerConfig { root: Some(root.path().to_owned()), limits, ..support::config() };
-    let served = TestServer::start(config, service::serve);
+    let served = TestServer::start(config, service::new());
     let (_control, target) = issue_token(&served, to("a")).unwrap();
     assert!(put(&target, request(to("a"))).is_ok());
 }
@@ -284,11 +285,11 @@ fn token_session_uses_no_quota() {
 fn third_party_copy_outlasts_the_silence_timeout() {
     let connections = || ConnectionLimits { silence_timeout: Duration::from_secs(1), ..ConnectionLimits::default() };
     let sender = ServerConfig { allow_third_party: true, connection_limits: connections(), ..support::config() };
-    let sender = TestServer::start(sender, service::serve);
+    let sender = TestServer::start(sender, service::new());
     let client = ResourceLimits { rate: Some(BitRate(16_000_000)), ..ServerLimits::default().client };
     let limits = ServerLimits { client, ..ServerLimits::default() };
     let receiver = ServerConfig { limits, connection_limits: connections(), ..support::config() };
-    let receiver = TestServer::start(receiver, service::serve);
+    let receiver = TestServer::start(receiver, service::new());
     let bytes = Bytes(10_000_000);
     let (source, destination) = (sender.target(), receiver.target());
     let from = vec![RemoteSource::Zero { bytes }];
@@ -311,10 +312,10 @@ fn token_stays_valid_while_the_copy_is_queued() {
     let total = ResourceLimits { sessions: 1, ..ServerLimits::default().total };
     let limits = ServerLimits { total, ..ServerLimits::default() };
     let sender = ServerConfig { allow_third_party: true, limits, ..support::config() };
-    let sender = TestServer::start(sender, service::serve);
+    let sender = TestServer::start(sender, service::new());
     let connections = ConnectionLimits { silence_timeout: Duration::from_secs(1), ..ConnectionLimits::default() };
     let receiver =
-        TestServer::start(ServerConfig { connection_limits: connections, ..support::config() }, service::serve);
+        TestServer::start(ServerConfig { connection_limits: connections, ..support::config() }, service::new());
     let slot =
         sender.admission.request([127, 0, 0, 2].into(), ResourceRequest { streams: 1, ..ResourceRequest::default() });
     assert!(matches!(slot, AdmissionOutcome::Granted(_)));

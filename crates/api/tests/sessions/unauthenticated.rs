@@ -27,7 +27,7 @@ use crate::support;
 fn served(connections: ConnectionLimits, limits: ServerLimits, token_expires: Option<SystemTime>) -> TestServer {
     TestServer::start(
         ServerConfig { connection_limits: connections, limits, token_expires, ..support::config() },
-        service::serve,
+        service::new(),
     )
 }
 

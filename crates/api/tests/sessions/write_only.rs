@@ -59,7 +59,7 @@ impl WriteOnlyRoot {
     fn serve(temp: &tempfile::TempDir, rights: &str) -> TestServer {
         let (root, tokens) = (Some(temp.path().join("root")), Some(temp.path().join("tokens.toml")));
         let config = ServerConfig { root, rights: rights.parse().unwrap(), token_file: tokens, ..support::config() };
-        TestServer::start(config, service::serve)
+        TestServer::start(config, service::new())
     }
 
     /// Restarts the server on the same root.

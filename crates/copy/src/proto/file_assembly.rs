@@ -74,6 +74,11 @@ impl FileAssembly {
         FileAssembly { layout, received, claimed, taken, existing, damage_counts, pending_resends: 0 }
     }
 
+    /// Accepts blocks that arrive twice: two ranks may send a block after one of them was thought to be lost.
+    pub fn accept_duplicates(&mut self) {
+        self.pending_resends = u64::MAX / 2;
+    }
+
     /// Returns the block layout of the file.
     pub fn layout(&self) -> &Layout {
         &self.layout

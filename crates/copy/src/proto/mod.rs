@@ -18,6 +18,7 @@ pub mod location;
 pub mod manifest;
 pub mod open_files;
 pub mod pending_entries;
+pub mod rank_schedule;
 pub mod schedule;
 pub mod streams;
 pub mod zeros;

@@ -39,6 +39,8 @@ pub struct BlockScheduler<T> {
     list_complete: bool,
     /// Files from this number on wait for the receiver's request.
     requested_up_to: u32,
+    /// The receiver assigns each block ([`BlockScheduler::assign`]).
+    is_assigned: bool,
     pending: BTreeMap<u32, Option<FileWork<T>>>,
     pending_size: PendingEntries,
     to_send: BTreeSet<u32>,
@@ -105,6 +107,7 @@ impl<T: Clone> BlockScheduler<T> {
             listed: 0,
             list_complete: false,
             requested_up_to: u32::MAX,
+            is_assigned: false,
             pending: BTreeMap::new(),
             pending_size: PendingEntries::default(),
             to_send: BTreeSet::new(),
@@ -139,10 +142,14 @@ impl<T: Clone> BlockScheduler<T> {
 
     /// Adds an entry of this weight; for a file, with its length and reader. Returns the entry number.
     pub fn add_entry(&mut self, weight: usize, file: Option<(Bytes, T)>) -> Result<u32, LayoutError> {
-        let work = match file {
+        let mut work = match file {
             Some((bytes, of)) => Some(FileWork::new(Layout::new(bytes, self.block)?, of)),
             None => None,
         };
+        if let Some(work) = work.as_mut().filter(|_| self.is_assigned) {
+            work.send = BlockSet::default();
+            work.tree = None;
+        }
         let number = self.listed;
         if work.as_ref().is_some_and(|work| !work.send.is_empty()) {
             self.to_send.insert(number);
@@ -161,6 +168,32 @@ impl<T: Clone> BlockScheduler<T> {
     /// Sets whether each file waits for a request of the receiver.
     pub fn set_wait_for_requests(&mut self, asks: bool) {
         self.requested_up_to = if asks { 0 } else { u32::MAX };
+    }
+
+    /// Makes every block wait until the receiver assigns it, because other ranks may send it. This side computes no
+    /// digests. Call this before the first entry is listed.
+    pub fn wait_for_assignment(&mut self) {
+        self.is_assigned = true;
+    }
+
+    /// Adds assigned blocks of one file.
+    pub fn assign(&mut self, file: u32, blocks: &BlockSet) -> Result<(), ScheduleError> {
+        let Some(work) = pending_file(&mut self.pending, self.listed, file)? else { return Ok(()) };
+        let count = work.layout.blocks();
+        if let Some((_, index)) = blocks.ranges().last().filter(|(_, last)| *last >= count) {
+            return Err(ScheduleError::Block { file, index, blocks: count });
+        }
+        blocks.ranges().for_each(|(first, last)| work.send.insert_range(first, last));
+        self.update_queues(file);
+        Ok(())
+    }
+
+    /// Adds assigned files of one block.
+    pub fn assign_files(&mut self, files: &BlockSet) -> Result<(), ScheduleError> {
+        for file in self.pending_in(files)? {
+            self.assign(file, &BlockSet::from_range(0, 0))?;
+        }
+        Ok(())
     }
 
     /// Records that the receiver has decided about the entries before `up_to`.

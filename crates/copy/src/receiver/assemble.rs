@@ -50,6 +50,8 @@ pub(super) struct Assembler {
     planned: AtomicU32,
     /// The sender must wait for a request before it sends a file.
     requests_blocks: AtomicBool,
+    /// A copy of one file gives the file the name of the destination.
+    takes_single_name: AtomicBool,
     open_partials: AtomicUsize,
     /// The time when this copy first waited for a partial file that another copy has locked.
     lock_wait_started: Mutex<Option<Instant>>,
@@ -69,6 +71,9 @@ pub(super) struct AssemblySettings {
     pub(super) started_at: Modified,
     pub(super) is_resumed: bool,
     pub(super) timeouts: ReceiverTimeouts,
+    /// A file of several blocks is complete only with the digest of its sender. Each of several ranks reads only a part
+    /// of the file, so it has none.
+    pub(super) needs_source_digest: bool,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +101,7 @@ impl Assembler {
             changed: Condvar::new(),
             planned: AtomicU32::new(0),
             requests_blocks: AtomicBool::new(false),
+            takes_single_name: AtomicBool::new(false),
             open_partials: AtomicUsize::new(0),
             lock_wait_started: Mutex::default(),
             tracked: TrackedBlocks::default(),
@@ -147,6 +153,14 @@ impl Assembler {
     /// Sets whether the sender must wait for a request before it sends a file.
     pub(super) fn set_requests_blocks(&self, requests_blocks: bool) {
         self.requests_blocks.store(requests_blocks, Ordering::SeqCst);
+    }
+
+    pub(super) fn set_takes_single_name(&self, takes_single_name: bool) {
+        self.takes_single_name.store(takes_single_name, Ordering::SeqCst);
+    }
+
+    pub(super) fn takes_single_name(&self) -> bool {
+        self.takes_single_name.load(Ordering::SeqCst)
     }
 
     pub(super) fn requests_blocks(&self) -> bool {
@@ -326,7 +340,6 @@ impl Assembler {
         let accounted = state.update_tracked();
         drop(state);
         self.quota.release_arrived(&needed.reservation, Bytes(needed.layout.subtree_bytes(blocks)));
-        self.streams.add_arrived_blocks(1);
         if let Err(error) = accounted {
             self.fail(needed, error);
             return Ok(false);
@@ -488,7 +501,7 @@ impl Assembler {
         let mut state = needed.state.lock();
         let Some(digest) = state.assembly.digest().filter(|_| !state.is_over) else { return };
         let error = match state.source_digest {
-            None if needed.layout.blocks() > 1 => return,
+            None if needed.layout.blocks() > 1 && self.settings.needs_source_digest => return,
             Some(sent) if sent != digest => {
                 if let Some(partial) = &state.partial {
                     partial.discard_on_close();

@@ -34,10 +34,12 @@
 mod assemble;
 mod block_reader;
 mod commit;
+mod entry_numbers;
 mod existing_digest;
 mod file;
 mod fingerprint;
 mod inbox;
+mod link;
 mod outcome;
 mod plan;
 mod plan_event;
@@ -62,6 +64,8 @@ use lfn_session::wire::copy::preserve::Preserve;
 use lfn_session::wire::copy::requested_entries::RequestedEntries;
 use lfn_session::wire::copy::{CopyTally, EntryFailure, Progress, ReceiverMessage, SenderMessage};
 
+pub(crate) use self::entry_numbers::EntryNumbers;
+pub(crate) use self::link::SenderLink;
 pub(super) use self::start::subtract_clock_lag;
 pub(crate) use self::start::{Destination, ReceiverOptions};
 pub(crate) use self::timeouts::ReceiverTimeouts;

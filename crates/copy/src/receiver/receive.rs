@@ -8,6 +8,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lfn_base::units::Bytes;
 use lfn_session::DataStream;
@@ -17,6 +18,7 @@ use lfn_session::wire::copy::{BlockHeader, ReceiverMessage};
 
 use super::assemble::Assembler;
 use super::block_reader::BlockReader;
+use super::entry_numbers::EntryNumbers;
 use super::file::NeededFile;
 use super::report::Reports;
 use crate::entry_listener::EntryListener;
@@ -35,6 +37,10 @@ pub(super) struct BlockReceiver {
     pub(super) reports: Reports,
     pub(super) listener: EntryListener,
     pub(super) settings: BlockSettings,
+    /// Translates the entry numbers of a rank. `None` if the sender has the only list.
+    pub(super) numbers: Option<Arc<EntryNumbers>>,
+    /// Number of blocks that were read, needed or not. A hole counts as its blocks.
+    pub(super) read_blocks: Arc<AtomicU64>,
 }
 
 /// Agreements about all blocks of a copy.
@@ -61,6 +67,8 @@ impl BlockReceiver {
                     return Err(self.streams.stream_error(state, io::ErrorKind::ConnectionAborted.into()));
                 }
                 self.receive_block(&mut blocks, header, state)?;
+                let count = 1_u64.checked_shl(header.hole.unwrap_or_default().into()).unwrap_or(u64::MAX);
+                self.read_blocks.fetch_add(count, Ordering::Relaxed);
                 state.record_received();
             }
             Ok(())
@@ -74,6 +82,7 @@ impl BlockReceiver {
         state: &StreamState,
     ) -> Result<(), TransferError> {
         self.check_header(&header)?;
+        let header = self.translate(header)?;
         let needed = self.assembler.wait_for_file(header.file, || self.streams.is_stopped() || state.is_shut_down())?;
         match needed {
             Some(needed) if header.hole.is_some() => self.receive_hole(&needed, &header),
@@ -103,7 +112,10 @@ impl BlockReceiver {
         let verify = self.settings.verify;
         let hash = self.streams.measure(Activity::Hash, || verify.hash(&needed.layout, block, payload));
         match self.assembler.check_block(needed, block, header.hash, hash) {
-            Ok(BlockCheck::Intact) => return self.assembler.accept_block(needed, block, hash, payload),
+            Ok(BlockCheck::Intact) => {
+                self.assembler.accept_block(needed, block, hash, payload)?;
+                self.streams.add_arrived_blocks(1);
+            }
             Ok(BlockCheck::Damaged) => {
                 self.reports.message(ReceiverMessage::Resend { file: needed.number, index: block.index });
             }
@@ -135,8 +147,16 @@ impl BlockReceiver {
             self.streams.add_not_needed(layout.subtree_bytes(blocks));
             let hash = if blocks == hole { hash } else { hash_of(blocks) };
             self.assembler.accept_hole(needed, blocks, hash)?;
+            self.streams.add_arrived_blocks(1);
         }
         Ok(())
+    }
+
+    /// Returns the header with the entry number of the common list.
+    fn translate(&self, header: BlockHeader) -> Result<BlockHeader, TransferError> {
+        let Some(numbers) = &self.numbers else { return Ok(header) };
+        let file = numbers.common(header.file).ok_or(AssemblyError::File(header.file))?;
+        Ok(BlockHeader { file, ..header })
     }
 
     fn check_header(&self, header: &BlockHeader) -> Result<(), TransferError> {

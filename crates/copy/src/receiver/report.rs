@@ -233,6 +233,12 @@ impl Reporter {
         Ok(())
     }
 
+    /// Returns whether an entry of this weight may be added now.
+    pub(super) fn has_room(&mut self, weight: usize) -> bool {
+        self.drain();
+        self.list.pending.room(1, weight).is_ok()
+    }
+
     /// Marks the list as complete.
     ///
     /// # Errors

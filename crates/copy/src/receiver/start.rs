@@ -66,6 +66,8 @@ pub(crate) struct ReceiverOptions {
     pub(crate) since: Option<Modified>,
     pub(crate) block_size: Bytes,
     pub(crate) timeouts: ReceiverTimeouts,
+    /// Several ranks send, over streams of their own ([`Receiver::link`]).
+    pub(crate) has_ranks: bool,
 }
 
 impl Destination {
@@ -131,7 +133,7 @@ impl Receiver {
         options: ReceiverOptions,
         streams: StreamSet,
     ) -> Result<Receiver, TransferError> {
-        let ReceiverOptions { transfer, listener, since, block_size, timeouts } = options;
+        let ReceiverOptions { transfer, listener, since, block_size, timeouts, has_ranks } = options;
         // The peer chose the block size. This check is the only one: every later layout uses the same size.
         Layout::new(Bytes(0), block_size)?;
         let streams = Arc::new(streams);
@@ -148,7 +150,13 @@ impl Receiver {
         let planner = PlanInbox::default();
         let commits = CommitStage::new(&transfer, reports.clone(), planner.clone(), streams.meter().clone());
         let commits = Arc::new(commits);
-        let assembly = AssemblySettings { verify: transfer.verify, started_at, is_resumed: since.is_some(), timeouts };
+        let assembly = AssemblySettings {
+            verify: transfer.verify,
+            started_at,
+            is_resumed: since.is_some(),
+            timeouts,
+            needs_source_digest: !has_ranks,
+        };
         let assembler = Arc::new(Assembler::new(assembly, commits.clone(), reports.clone(), streams.clone()));
         let setup = PlannerSetup {
             inbox: planner.clone(),
@@ -160,6 +168,7 @@ impl Receiver {
             started_at,
             is_resumed: since.is_some(),
             timeouts,
+            has_ranks,
         };
         let (running, threads) = mpsc::sync_channel(1);
         let (commit_thread, commit_running) = (commits.clone(), running.clone());
@@ -184,6 +193,8 @@ impl Receiver {
                 reports: reports.clone(),
                 listener,
                 settings,
+                numbers: None,
+                read_blocks: Arc::default(),
             },
             reporter: Reporter::new(&reports, transfer.verify.has_digest()),
             streams,
@@ -220,6 +231,7 @@ impl PlannerStart {
         // the plan.
         let on_request = setup.assembler.quota.is_enabled() || dry_run || !top.has_no_conflicts;
         setup.assembler.set_requests_blocks(on_request);
+        setup.assembler.set_takes_single_name(top.single_name.is_some());
         let reveals_existing = storage.capabilities().reveals_existing;
         self.reports.message(ReceiverMessage::Ready {
             path: top.display_path.clone(),

@@ -10,6 +10,7 @@ use lfn_session::wire::copy::preserve::Preserve;
 
 use super::destination_slot::DestinationSlot;
 use crate::accounts::Accounts;
+use crate::rank_board::RankBoard;
 use crate::storage::local::OpenDirectories;
 
 /// Options for listing and reading the sources.
@@ -24,6 +25,8 @@ pub(crate) struct Listing {
     pub(crate) delete: bool,
     /// Both ends may run on one host: list no entry before the receiver has reported its destination.
     pub(super) same_host: bool,
+    /// Present if this is one of several ranks. The receiver then assigns each block.
+    pub(crate) rank_board: Option<RankBoard>,
     pub(super) has_several_sources: bool,
     /// The destination of the receiver on this host.
     pub(super) destination: DestinationSlot,

@@ -23,6 +23,12 @@ pub(crate) enum Source {
         path: PathBuf,
         names: Vec<Name>,
     },
+    /// A file that is a piece of a larger one. Its first byte is at `offset` of that file.
+    Piece {
+        base: Arc<BaseDir>,
+        path: PathBuf,
+        offset: Bytes,
+    },
     /// A path that matches a pattern and cannot be read.
     Unreadable {
         path: PathBuf,
@@ -50,9 +56,10 @@ impl Source {
     /// Returns the source as the user knows it, for messages.
     pub(super) fn display_name(&self) -> String {
         match self {
-            Source::File { path, .. } | Source::FilesFrom { path, .. } | Source::Unreadable { path, .. } => {
-                path_text(path)
-            }
+            Source::File { path, .. }
+            | Source::Piece { path, .. }
+            | Source::FilesFrom { path, .. }
+            | Source::Unreadable { path, .. } => path_text(path),
             Source::Random { bytes, .. } => format!("random:{}", bytes.0),
             Source::Zero { bytes } => format!("zero:{}", bytes.0),
         }

@@ -18,6 +18,7 @@ use super::source_file::ListedFile;
 use super::stall_detector::StallDetector;
 use crate::TransferError;
 use crate::proto::schedule::BlockScheduler;
+use crate::rank_board::RankBoard;
 
 /// Totals of the entries that are listed so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,6 +54,7 @@ pub(super) struct State {
     pub(super) started_at: Option<Modified>,
     pub(super) stall_detector: StallDetector,
     pub(super) final_tally: Option<CopyTally>,
+    pub(super) rank_board: Option<RankBoard>,
 }
 
 impl State {
@@ -60,6 +62,9 @@ impl State {
     pub(super) fn new(block_size: Bytes, listing: &Listing) -> Self {
         let mut scheduler = BlockScheduler::new(block_size);
         scheduler.set_wait_for_requests(listing.wait_for_ready);
+        if listing.rank_board.is_some() {
+            scheduler.wait_for_assignment();
+        }
         State {
             scheduler,
             // A client starts to send after the receiver's first message. On one host, this side waits for the receiver
@@ -77,6 +82,7 @@ impl State {
             started_at: None,
             stall_detector: StallDetector::new(Instant::now()),
             final_tally: None,
+            rank_board: listing.rank_board.clone(),
         }
     }
 
@@ -94,6 +100,18 @@ impl State {
             ReceiverMessage::Settled { files } => self.scheduler.settle(&files)?,
             ReceiverMessage::Digests { files } => self.scheduler.digests_first(&files)?,
             ReceiverMessage::Send { files } => self.scheduler.send_files(&files)?,
+            ReceiverMessage::Ranks { ranks, digest } => {
+                self.digest = digest;
+                if let Some(board) = &self.rank_board {
+                    board.set(ranks);
+                }
+            }
+            ReceiverMessage::Assign { files, blocks } => {
+                self.scheduler.assign_files(&files)?;
+                for FileBlocks { file, blocks } in &blocks {
+                    self.scheduler.assign(*file, blocks)?;
+                }
+            }
             ReceiverMessage::Failed(failure) => {
                 if let Some(file) = failure.file {
                     self.linked_files.remove(file);

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lfn_base::units::Bytes;
 use lfn_session::wire::copy::entry::{Entry, EntryKind, Modified, Name, final_name};
 
 use super::files_from::FilesFrom;
@@ -23,6 +24,7 @@ use crate::TransferError;
 use crate::base_dir::{BaseDir, current_time};
 use crate::storage::generated::GeneratedStorage;
 use crate::storage::local::LocalTree;
+use crate::storage::piece::{PieceStorage, piece_metadata};
 use crate::storage::{Names, ObjectKind};
 
 /// Maximum number of names of one directory that are kept and sorted together.
@@ -58,9 +60,10 @@ impl Walk {
     /// Creates the walk of a source. If the source cannot be read, the walk reports this.
     pub(crate) fn new(source: Source, listing: Listing) -> Self {
         let typed = match &source {
-            Source::File { path, .. } | Source::FilesFrom { path, .. } | Source::Unreadable { path, .. } => {
-                path.clone()
-            }
+            Source::File { path, .. }
+            | Source::Piece { path, .. }
+            | Source::FilesFrom { path, .. }
+            | Source::Unreadable { path, .. } => path.clone(),
             Source::Random { .. } | Source::Zero { .. } => PathBuf::new(),
         };
         Walk::try_new(source, listing.clone()).unwrap_or_else(|why| Walk::failed(&typed, &why, listing))
@@ -83,6 +86,7 @@ impl Walk {
         let mut walk = Walk::empty(listing);
         match source {
             Source::File { base, path } => walk.add_named(base, &path)?,
+            Source::Piece { base, path, offset } => walk.add_piece(base, &path, offset)?,
             Source::FilesFrom { base, path, names } => walk.add_files_from(base, &path, names)?,
             Source::Unreadable { error, .. } => return Err(ReadError::Io { doing: "read", source: error.into() }),
             Source::Random { seed, bytes } => {
@@ -146,6 +150,23 @@ impl Walk {
             (ObjectKind::Other(kind), Some(_)) => return Err(ReadError::NotRegular(kind)),
         };
         self.ready.push_back(step);
+        self.tree = Some(tree);
+        Ok(())
+    }
+
+    /// Adds a file that is a piece of a larger one.
+    fn add_piece(&mut self, base: Arc<BaseDir>, path: &Path, offset: Bytes) -> Result<(), ReadError> {
+        let source = self.open_typed(base, path, true)?;
+        let metadata = piece_metadata(source.metadata_at_open(), offset);
+        let name = Name::new(final_name(path.as_os_str().as_bytes()).ok_or(ReadError::NotFound)?)?;
+        match metadata.kind {
+            ObjectKind::File => {}
+            ObjectKind::Other(kind) => return Err(ReadError::NotRegular(kind)),
+            _ => return Err(ReadError::NotRegular(crate::FileKind::Directory)),
+        }
+        let tree = SourceTree::new(Arc::new(PieceStorage::new(source, offset)), name.as_bytes().to_vec());
+        let object = ListedObject { tree: &tree, name: &name, path: name.as_bytes() };
+        self.ready.push_back(self.listing.file_step(&object, &metadata)?);
         self.tree = Some(tree);
         Ok(())
     }

@@ -16,6 +16,7 @@ pub(crate) mod memory;
 #[cfg(test)]
 mod memory_file;
 pub(crate) mod null;
+pub(crate) mod piece;
 #[cfg(test)]
 mod tests;
 pub(crate) mod write_only;

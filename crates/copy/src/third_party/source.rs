@@ -239,5 +239,6 @@ fn options(request: &SendRequest) -> CopyOptions {
         stall_timeouts: StallTimeouts::default(),
         transfer_options: (*request.transfer_options).clone(),
         listener: EntryListener::default(),
+        rank: None,
     }
 }

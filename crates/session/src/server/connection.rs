@@ -23,12 +23,14 @@ use crate::{Control, DataStream, SessionError};
 use crate::{PROTOCOL, Rights, SessionId, WriteAccess};
 
 /// Function that serves one open session to its end.
-pub type Service = fn(&mut ServerSession, &Request) -> Result<(), SessionError>;
+pub trait Service: Fn(&mut ServerSession, &Request) -> Result<(), SessionError> + Send + Sync + 'static {}
+
+impl<F: Fn(&mut ServerSession, &Request) -> Result<(), SessionError> + Send + Sync + 'static> Service for F {}
 
 /// Serves a connection to its end. An error belongs to a connection that did not join a session; the reason goes to the
 /// log and the metrics.
 pub(super) fn serve(
-    service: Service,
+    service: &Arc<dyn Service>,
     shared: &Arc<ServerState>,
     mut connection: Box<dyn Connection>,
     peer: SocketAddr,
@@ -68,12 +70,12 @@ pub(super) fn serve(
             if !slot.authenticate() {
                 return Err((RefusedReason::Connections, refuse_full(control)));
             }
-            let shared = shared.clone();
+            let (shared, service) = (shared.clone(), service.clone());
             // The session runs on a new thread: the stack that the handshake used stays in memory for the life of its
             // thread.
             let work = move || {
                 let (_slot, _alive) = (slot, shared.open_sessions.open());
-                serve_control(service, &shared, control, peer, holder, session, &request);
+                serve_control(&*service, &shared, control, peer, holder, session, &request);
             };
             let spawned = thread::Builder::new().name("session".into()).stack_size(STACK_SIZE).spawn(work);
             spawned.map(drop).map_err(|source| (RefusedReason::Hello, SessionError::Io { peer: "the kernel", source }))
@@ -144,7 +146,7 @@ fn read_clear_hello(
 
 /// Admits a session, after a wait in the queue if necessary, and runs it.
 fn serve_control(
-    service: Service,
+    service: &dyn Service,
     shared: &Arc<ServerState>,
     mut control: Control,
     peer: SocketAddr,
@@ -263,7 +265,7 @@ fn copy_scope(holder: &TokenHolder, request: &Request) -> Option<SessionId> {
 }
 
 fn run_session(
-    service: Service,
+    service: &dyn Service,
     shared: &Arc<ServerState>,
     control: Control,
     streams: SessionStreams,

@@ -81,9 +81,10 @@ impl Server {
     /// `log` receives each event.
     pub fn bind(
         config: ServerConfig,
-        service: Service,
+        service: impl Service,
         log: impl Fn(&ServerEvent<'_>) + Send + Sync + 'static,
     ) -> Result<Self, ServeError> {
+        let service: Arc<dyn Service> = Arc::new(service);
         let address = config.listen;
         let (listener, datagrams) = listen(address).map_err(|source| ServeError::Listen { address, source })?;
         let shared = ServerState {
@@ -94,7 +95,7 @@ impl Server {
             tokens: TokenSet::new(&config)?,
             config,
             serve_connection: Box::new(move |shared, connection, peer, slot| {
-                connection::serve(service, shared, connection, peer, slot)
+                connection::serve(&service, shared, connection, peer, slot)
             }),
             running_sessions: Arc::default(),
             written_files: WrittenFilesByCopy::default(),

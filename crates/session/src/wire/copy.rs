@@ -35,6 +35,7 @@ pub mod options;
 pub mod overwrite;
 pub mod preserve;
 pub mod progress;
+pub mod ranks;
 mod request;
 pub mod requested_entries;
 pub mod stream_change;
@@ -50,6 +51,7 @@ use crate::wire::copy::digest::Digest;
 use crate::wire::copy::entry::{Entry, Modified, Name};
 use crate::wire::copy::preserve::SkippedEntries;
 use crate::wire::copy::progress::StreamActivity;
+use crate::wire::copy::ranks::RankStatus;
 
 pub use events::{CopyEnd, CopyTally, EntryAction, EntryEvent, EntryFailure, ReportedKind};
 pub use header::{BlockHeader, HeaderError};
@@ -235,6 +237,20 @@ pub enum ReceiverMessage {
     Digests { files: BlockSet },
     /// These files must be sent, after their digests were compared.
     Send { files: BlockSet },
+    /// A rank must send these blocks. Each file of one block is in `files`, by its entry number.
+    Assign {
+        #[serde(default, skip_serializing_if = "BlockSet::is_empty")]
+        files: BlockSet,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        blocks: Vec<FileBlocks>,
+    },
+    /// Figures of all ranks, about once a second and at the end.
+    Ranks {
+        ranks: Vec<RankStatus>,
+        /// Digest of the complete file, if the copy is one file and that file is complete.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<Digest>,
+    },
     /// Results of entries, or planned actions of a dry run, if
     /// [`TransferOptions`](crate::wire::copy::options::TransferOptions) request them.
     Events {
@@ -314,6 +330,7 @@ mod tests {
                 pace: None,
                 stream_secret: None,
                 copy: None,
+                rank: None,
                 transfer_options: Box::new(transfer_options.clone()),
             };
             let text = serde_json::to_string(&crate::wire::Request::Copy(request.clone())).unwrap();

@@ -47,6 +47,8 @@ pub enum RefusalCode {
     /// A message did not arrive in time.
     Timeout,
     Stopped,
+    /// A rank of the copy stayed away, and no other rank has its data. The same copy resumes.
+    MissingRank,
     /// An error code of a newer version.
     #[serde(other)]
     Other,

@@ -45,7 +45,7 @@ impl CopyServer {
         let client = ResourceLimits { bytes: bytes.map(Bytes), ..ServerLimits::default().client };
         let limits = ServerLimits { client, ..ServerLimits::default() };
         let config = ServerConfig { root: Some(root.path().to_owned()), limits, ..support::config() };
-        let served = TestServer::start(config, service::serve);
+        let served = TestServer::start(config, service::new());
         CopyServer { target: served.target(), root, served }
     }
 

@@ -64,6 +64,7 @@ pub fn copy_request(job: CopyJob, streams: u16, block: u64) -> Request {
         pace: None,
         stream_secret: None,
         copy: None,
+        rank: None,
         transfer_options: Default::default(),
     })
 }
@@ -122,7 +123,7 @@ pub fn interruptible_observer(interrupted: &AtomicBool) -> CopyObserver<'_> {
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 impl TestServer {
-    pub fn start(config: ServerConfig, service: Service) -> Self {
+    pub fn start(config: ServerConfig, service: impl Service) -> Self {
         let log = Arc::new(Mutex::new(Vec::new()));
         let entries = log.clone();
         let server = Server::bind(config, service, move |event| entries.lock().push(format!("{event:?}")));

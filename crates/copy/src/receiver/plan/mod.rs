@@ -60,6 +60,8 @@ pub(super) struct PlannerSetup {
     pub(super) started_at: Modified,
     pub(super) is_resumed: bool,
     pub(super) timeouts: ReceiverTimeouts,
+    /// Several ranks send, and two of them may send the same block after one was lost.
+    pub(super) has_ranks: bool,
 }
 
 /// Plans the entries of a copy.
@@ -304,6 +306,9 @@ impl Planner {
     fn need_file(&mut self, number: u32, needed: Arc<NeededFile>) {
         if let Some(digest) = self.entries.take_sent_digest(number) {
             needed.state.lock().source_digest = Some(digest);
+        }
+        if self.setup.has_ranks {
+            needed.state.lock().assembly.accept_duplicates();
         }
         self.entries.set(number, EntryState::Needed(needed.clone()));
         self.setup.assembler.decide(number, Some(needed));

@@ -8,6 +8,7 @@ use super::flags::clean::CleanFlags;
 use super::flags::integrity::IntegrityFlags;
 use super::flags::overwrite::OverwriteFlags;
 use super::flags::progress::ProgressFlags;
+use super::flags::ranks::RankFlags;
 use super::flags::streams::StreamFlags;
 use super::flags::tree::TreeFlags;
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrLines};
@@ -41,6 +42,8 @@ pub struct CopyArgs {
     pub(super) tree: TreeFlags,
     #[command(flatten)]
     pub(super) streams: StreamFlags,
+    #[command(flatten)]
+    pub(super) ranks: RankFlags,
     #[command(flatten)]
     pub(super) ssh: SshFlags,
     #[command(flatten)]

@@ -71,6 +71,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         places: args.places.clone(),
         overwrite: args.overwrite.allowed(),
         streams: args.streams.options(),
+        rank: args.ranks.request()?,
         selection,
         typed_flags: typed_flags(&CopyArgs::augment_args(Command::new("copy"))),
         ..CopyRequest::default()

@@ -244,6 +244,7 @@ fn refusal_code_name(code: RefusalCode) -> &'static str {
         RefusalCode::Limit => "limit",
         RefusalCode::Quota => "quota",
         RefusalCode::Stopped => "stopped",
+        RefusalCode::MissingRank => "missing_rank",
         RefusalCode::BadMessage => "bad_message",
         RefusalCode::Timeout => "timeout",
         _ => "other",

@@ -122,6 +122,12 @@ impl BlockSet {
         self.ranges.iter().map(|(&first, &last)| (first, last))
     }
 
+    /// Returns the ranges of the numbers from `start` on, in order, both ends included.
+    pub fn ranges_from(&self, start: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let before = self.ranges.range(..start).next_back().filter(|(_, last)| **last >= start);
+        before.into_iter().chain(self.ranges.range(start..)).map(move |(first, last)| (start.max(*first), *last))
+    }
+
     /// Returns the ranges below `count` that the set does not contain, in order, both ends included.
     pub fn gaps(&self, count: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.gaps_between(0, count)
@@ -234,6 +240,8 @@ mod tests {
             model.extend(others);
             prop_assert_eq!(set.len(), model.len() as u64);
             prop_assert_eq!(set.is_empty(), model.is_empty());
+            let from: Vec<u64> = set.ranges_from(20).flat_map(|(first, last)| first..=last).collect();
+            prop_assert!(model.iter().copied().filter(|number| *number >= 20).eq(from));
             prop_assert!((0..160).all(|n| set.contains(n) == model.contains(&n)));
             let apart: Vec<_> = set.ranges().collect();
             prop_assert!(apart.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0), "{:?}", apart);

@@ -14,6 +14,7 @@ use crate::wire::copy::filter::FilterRules;
 use crate::wire::copy::options::TransferOptions;
 use crate::wire::copy::overwrite::OverwritePolicy;
 use crate::wire::copy::preserve::Preserve;
+use crate::wire::copy::ranks::RankRequest;
 use crate::wire::seal::StreamSecret;
 
 /// The client's request for a copy.
@@ -39,6 +40,9 @@ pub struct CopyRequest {
     /// Identifies the copy across sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<Box<CopyId>>,
+    /// Number of this client among the ranks of a copy; absent if the client copies alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<Box<RankRequest>>,
     /// Verification, syncing and reporting.
     #[serde(default)]
     pub transfer_options: Box<TransferOptions>,

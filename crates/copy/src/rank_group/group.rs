@@ -1,0 +1,757 @@
+//! The group of the ranks of one copy, owned by one thread.
+
+use std::sync::mpsc::{Receiver as Inbox, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use lfn_base::units::Bytes;
+use lfn_session::SessionError;
+use lfn_session::wire::Refusal;
+use lfn_session::wire::copy::blocks::Layout;
+use lfn_session::wire::copy::blockset::BlockSet;
+use lfn_session::wire::copy::digest::Digest;
+use lfn_session::wire::copy::entry::{Entry, EntryKind};
+use lfn_session::wire::copy::options::TransferOptions;
+use lfn_session::wire::copy::ranks::RankRequest;
+use lfn_session::wire::copy::{CopyTally, EntryFailure, FileBlocks, ReceiverMessage, RemoteDestination, SenderMessage};
+
+use super::Event;
+use super::common_list::{CommonList, Placed};
+use super::error::RankError;
+use super::member::{Applicant, ListSummary, Member, Place, Seat};
+use super::pieces::{PieceRange, joined_length};
+use crate::TransferError;
+use crate::entry_listener::EntryListener;
+use crate::proto::rank_schedule::RankSchedule;
+use crate::receiver::{Destination, EntryNumbers, Receiver, ReceiverOptions, ReceiverTimeouts};
+use crate::role::{CopyResult, Role};
+use crate::stream_set::StreamSet;
+
+/// Interval of the periodic work.
+const TICK: Duration = Duration::from_millis(4);
+
+/// Maximum number of events that are handled before the periodic work.
+const EVENTS_PER_TURN: usize = 256;
+
+/// Interval of the figures of all ranks.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time without any rank after which the group ends. The next ranks resume from the journal.
+const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time without a message after which another process may take the place of a rank. A rank sends a message each second.
+const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Maximum wait for the threads of a lost rank's streams.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What all ranks of a group have in common.
+#[derive(Clone, Debug)]
+pub(super) struct GroupSettings {
+    pub(super) request: RankRequest,
+    pub(super) block: Bytes,
+    pub(super) options: CommonOptions,
+}
+
+/// Options that must be the same for all ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct CommonOptions {
+    pub(super) transfer: TransferOptions,
+    pub(super) to: RemoteDestination,
+}
+
+/// A group of ranks.
+pub(super) struct Group {
+    settings: GroupSettings,
+    events: Inbox<Event>,
+    receiver: Receiver,
+    places: Vec<Place>,
+    list: CommonList,
+    /// The pieces of one file, if the ranks use offsets.
+    pieces: Option<Pieces>,
+    schedule: RankSchedule,
+    /// Message to new ranks, once the destination is open.
+    ready: Option<ReceiverMessage>,
+    /// Entries from this number on wait for the receiver's decision.
+    decided_up_to: u32,
+    /// Entries with an outcome.
+    settled: BlockSet,
+    is_list_complete: bool,
+    end: Option<Finished>,
+    /// Ranks whose sessions ended, until the threads of their streams have ended too.
+    leaving: Vec<(u16, Member)>,
+    next_seat: u64,
+    empty_since: Instant,
+    status_at: Instant,
+}
+
+/// The pieces of one file.
+#[derive(Debug, Default)]
+struct Pieces {
+    /// The entry of the first rank, until the file is in the common list.
+    entry: Option<Entry>,
+    ranges: Vec<PieceRange>,
+    is_joined: bool,
+}
+
+/// The end of a complete copy.
+#[derive(Clone, Debug)]
+struct Finished {
+    tally: CopyTally,
+    digest: Option<Digest>,
+    result: CopyResult,
+    at: Instant,
+}
+
+impl Group {
+    pub(super) fn start(
+        destination: Destination,
+        settings: GroupSettings,
+        events: Inbox<Event>,
+    ) -> Result<Self, TransferError> {
+        let options = ReceiverOptions {
+            transfer: settings.options.transfer.clone(),
+            listener: EntryListener::default(),
+            since: None,
+            block_size: settings.block,
+            timeouts: ReceiverTimeouts::default(),
+            has_ranks: true,
+        };
+        let receiver = Receiver::start(destination, options, StreamSet::default())?;
+        let now = Instant::now();
+        let ranks = settings.request.ranks;
+        Ok(Group {
+            places: (0..ranks).map(|_| Place::new(now)).collect(),
+            schedule: RankSchedule::new(ranks, settings.request.assignment),
+            pieces: settings.request.offset.map(|_| Pieces::default()),
+            settings,
+            events,
+            receiver,
+            list: CommonList::default(),
+            ready: None,
+            decided_up_to: 0,
+            settled: BlockSet::default(),
+            is_list_complete: false,
+            end: None,
+            leaving: Vec::new(),
+            next_seat: 0,
+            empty_since: now,
+            status_at: now,
+        })
+    }
+
+    /// Runs the copy until its end. Returns the group, whose channel is still open.
+    pub(super) fn run(mut self) -> Self {
+        if let Err(error) = self.run_to_end() {
+            let refusal = error.refusal();
+            self.members().for_each(|member| member.streams.fail(SessionError::Refused(refusal.clone()).into()));
+        }
+        // Threads of the streams may still write.
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
+        let has_streams = |group: &Self| {
+            group.members().chain(group.leaving.iter().map(|(_, member)| member)).any(|member| member.streams.len() > 0)
+        };
+        while self.end.is_none() && has_streams(&self) && Instant::now() < deadline {
+            std::thread::sleep(TICK);
+        }
+        self.receiver.close();
+        self
+    }
+
+    fn run_to_end(&mut self) -> Result<(), GroupError> {
+        loop {
+            let first = match self.events.recv_timeout(TICK) {
+                Ok(event) => Some(event),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            };
+            let more = std::iter::from_fn(|| self.events.try_recv().ok());
+            let events: Vec<_> = first.into_iter().chain(more).take(EVENTS_PER_TURN).collect();
+            for event in events {
+                self.handle(event)?;
+            }
+            let now = Instant::now();
+            self.exchange(now)?;
+            if self.is_over(now) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns whether no rank needs this group any more.
+    fn is_over(&mut self, now: Instant) -> bool {
+        let connected = self.places.iter().any(|place| place.member.is_some());
+        if connected {
+            self.empty_since = now;
+            return false;
+        }
+        let empty = now.saturating_duration_since(self.empty_since);
+        match &self.end {
+            // A rank that was given up may still come, and learns that the copy is complete.
+            Some(end) if self.places.iter().any(|place| !place.is_done) => {
+                now.saturating_duration_since(end.at) >= self.settings.request.patience
+            }
+            Some(_) => true,
+            None => empty >= EMPTY_TIMEOUT,
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), GroupError> {
+        match event {
+            Event::Join(applicant) => {
+                let answer = applicant.answer.clone();
+                let seat = self.seat(*applicant).map_err(Refusal::from);
+                // The session may have ended meanwhile.
+                let _ = answer.send(seat);
+                Ok(())
+            }
+            Event::Message { rank, seat, message } if self.has_seat(rank, seat) => self.on_message(rank, *message),
+            Event::Left { rank, seat } if self.has_seat(rank, seat) => {
+                self.leave(rank);
+                Ok(())
+            }
+            Event::Message { .. } | Event::Left { .. } => Ok(()),
+        }
+    }
+
+    fn has_seat(&self, rank: u16, seat: u64) -> bool {
+        self.member(rank).is_some_and(|member| member.seat == seat)
+    }
+
+    fn member(&self, rank: u16) -> Option<&Member> {
+        self.places.get(usize::from(rank))?.member.as_ref()
+    }
+
+    fn member_mut(&mut self, rank: u16) -> Option<&mut Member> {
+        self.places.get_mut(usize::from(rank))?.member.as_mut()
+    }
+
+    /// Gives an applicant its place.
+    fn seat(&mut self, applicant: Applicant) -> Result<Seat, RankError> {
+        self.check(&applicant)?;
+        let (rank, now) = (applicant.request.rank, Instant::now());
+        self.settings.request.patience = self.settings.request.patience.max(applicant.request.patience);
+        self.leave(rank);
+        self.finish_leaving(Some(rank));
+        let numbers = std::sync::Arc::new(EntryNumbers::default());
+        let link = self.receiver.link(applicant.streams.clone(), numbers.clone());
+        self.next_seat += 1;
+        let member = Member::new(self.next_seat, &applicant, link, numbers, now);
+        if let Some(ready) = &self.ready {
+            member.mailbox.send(ready.clone());
+        }
+        let seat = Seat { number: member.seat, mailbox: member.mailbox.clone(), worker: member.link.stream_worker() };
+        self.places[usize::from(rank)].sit(member, applicant.address);
+        if let Some(pieces) = self.pieces.as_mut().filter(|pieces| !pieces.is_joined) {
+            pieces.ranges.retain(|range| range.rank != rank);
+        }
+        Ok(seat)
+    }
+
+    /// Checks that an applicant belongs to this group, and that its place is free.
+    fn check(&self, applicant: &Applicant) -> Result<(), RankError> {
+        let GroupSettings { request: known, block, options } = &self.settings;
+        let RankRequest { rank, ranks, job, offset, assignment, .. } = &applicant.request;
+        let rank = *rank;
+        if *ranks != known.ranks {
+            return Err(RankError::OtherCount { rank, ranks: *ranks, known: known.ranks });
+        }
+        if *job != known.job {
+            return Err(RankError::OtherJob { rank, job: job.clone(), known: known.job.clone() });
+        }
+        let other = |what, own: String, known: String| Err(RankError::OtherOption { rank, what, own, known });
+        if applicant.block != *block {
+            return other("--block-size", applicant.block.to_string(), block.to_string());
+        }
+        if *assignment != known.assignment {
+            return other("--assign", format!("{assignment:?}"), format!("{:?}", known.assignment));
+        }
+        let (own, common) = (&applicant.options.transfer, &options.transfer);
+        if own.verify != common.verify {
+            return other("--verify", format!("{:?}", own.verify), format!("{:?}", common.verify));
+        }
+        if applicant.options != *options {
+            return other("set of options", "those of its command line".into(), "theirs".into());
+        }
+        if offset.is_some() != known.offset.is_some() {
+            let show = |offset: &Option<Bytes>| if offset.is_some() { "an --offset" } else { "no --offset" };
+            return Err(RankError::MixedPieces {
+                rank,
+                own: show(offset),
+                other: known.rank,
+                known: show(&known.offset),
+            });
+        }
+        let place = &self.places[usize::from(rank)];
+        match &place.member {
+            Some(member) if member.copy != applicant.copy && member.last_heard.elapsed() < TAKEOVER_TIMEOUT => {
+                Err(RankError::Duplicate { rank, address: place.address().unwrap_or_default() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Handles the end of a rank's session.
+    fn leave(&mut self, rank: u16) {
+        let Some(member) = self.places[usize::from(rank)].leave(Instant::now()) else { return };
+        member.streams.shut_down();
+        self.leaving.push((rank, member));
+    }
+
+    /// Assigns the blocks of lost ranks again, once no thread writes them any more. Waits for the threads of the rank
+    /// `must`.
+    fn finish_leaving(&mut self, must: Option<u16>) {
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
+        let is_waiting = |leaving: &[(u16, Member)]| {
+            leaving.iter().any(|(rank, member)| Some(*rank) == must && member.streams.len() > 0)
+        };
+        while is_waiting(&self.leaving) && Instant::now() < deadline {
+            std::thread::sleep(TICK);
+        }
+        let receiver = &self.receiver;
+        for (rank, _) in self.leaving.extract_if(.., |(rank, member)| Some(*rank) == must || member.streams.len() == 0)
+        {
+            self.schedule.lose(rank, |file, blocks| missing(receiver, file, blocks));
+        }
+    }
+
+    fn on_message(&mut self, rank: u16, message: SenderMessage) -> Result<(), GroupError> {
+        if let Some(member) = self.member_mut(rank) {
+            member.last_heard = Instant::now();
+        }
+        let handled = match message {
+            SenderMessage::List { first, entries } => self.add_listed(rank, first, entries),
+            SenderMessage::Listed { entries, .. } => self.complete_list(rank, entries),
+            SenderMessage::Lost { stream, blocks, more, .. } => self.on_stream_lost(rank, stream, blocks, more),
+            SenderMessage::Failed(failure) => self.on_failed(rank, failure, false),
+            SenderMessage::Changed(failure) => self.on_failed(rank, failure, true),
+            SenderMessage::Alive(_)
+            | SenderMessage::Sent { .. }
+            | SenderMessage::Digest { .. }
+            | SenderMessage::Excluded { .. } => Ok(()),
+        };
+        match handled {
+            // A violation of one rank does not end the others.
+            Err(GroupError::Transfer(error)) => {
+                if let Some(member) = self.member(rank) {
+                    member.streams.fail(error);
+                }
+                self.leave(rank);
+                Ok(())
+            }
+            handled => handled,
+        }
+    }
+
+    fn add_listed(&mut self, rank: u16, first: u32, entries: Vec<Entry>) -> Result<(), GroupError> {
+        let member = self.member(rank).ok_or(TransferError::Interrupted)?;
+        if member.listed != first {
+            return Err(TransferError::SenderViolation(crate::SenderViolation::ListGap).into());
+        }
+        for entry in entries {
+            if self.pieces.is_some() {
+                self.add_piece(rank, entry)?;
+                continue;
+            }
+            let hashed = [entry.name.as_bytes(), &file_length(&entry).to_le_bytes()].concat();
+            self.check_single_name(rank, &entry)?;
+            let length = match entry.kind {
+                EntryKind::File { length } => Some(length),
+                _ => None,
+            };
+            let Placed { number, is_new } = self.list.add(rank, entry)?;
+            let (block, is_settled) = (self.settings.block, self.settled.contains(number.into()));
+            let member = self.member_mut(rank).ok_or(TransferError::Interrupted)?;
+            member.list_hash.update(&hashed);
+            member.listed += 1;
+            member.numbers.add(number);
+            let own = member.listed - 1;
+            if is_settled {
+                let files = BlockSet::from_range(own.into(), own.into());
+                member.mailbox.send(ReceiverMessage::Settled { files });
+                continue;
+            }
+            member.own_numbers.insert(number, own);
+            if let Some(length) = length {
+                if is_new {
+                    let layout = Layout::new(length, block).map_err(|_| TransferError::Incomplete)?;
+                    self.schedule.add_file(number, layout.blocks());
+                }
+                self.schedule.add_whole_holder(rank, number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that all ranks name the same file, if the destination is one file.
+    fn check_single_name(&self, rank: u16, entry: &Entry) -> Result<(), RankError> {
+        let is_file = matches!(entry.kind, EntryKind::File { .. });
+        if !is_file || !self.receiver.takes_single_name() || self.list.entries() != 1 {
+            return Ok(());
+        }
+        let known = self.list.first_name();
+        if entry.name.to_string() == known {
+            return Ok(());
+        }
+        let other = self
+            .places
+            .iter()
+            .position(|place| place.list.is_some() || place.member.as_ref().is_some_and(|member| member.listed > 0));
+        // A place is below the maximum number of ranks.
+        let other = other.unwrap_or_default() as u16;
+        Err(RankError::OtherName { rank, name: entry.name.to_string(), other, known: known.to_owned() })
+    }
+
+    /// Adds the piece of a rank. The file gets into the common list when all pieces are known.
+    fn add_piece(&mut self, rank: u16, entry: Entry) -> Result<(), GroupError> {
+        let end = file_length(&entry);
+        let offset =
+            self.places[usize::from(rank)].member.as_ref().and_then(|member| member.offset).unwrap_or_default();
+        let member = self.member_mut(rank).ok_or(TransferError::Interrupted)?;
+        if member.listed != 0 || !matches!(entry.kind, EntryKind::File { .. }) || end < offset {
+            return Err(RankError::PieceOfTree { rank }.into());
+        }
+        member.listed = 1;
+        member.numbers.add(0);
+        member.own_numbers.insert(0, 0);
+        member.list_hash.update(&end.to_le_bytes());
+        let range = PieceRange { rank, start: offset, end };
+        let Some(pieces) = &mut self.pieces else { return Ok(()) };
+        if pieces.is_joined {
+            return match pieces.ranges.iter().find(|known| known.rank == rank) {
+                Some(known) if *known == range => {
+                    self.hold_piece(range);
+                    Ok(())
+                }
+                _ => Err(RankError::LateEntry { rank, name: entry.name.to_string() }.into()),
+            };
+        }
+        pieces.ranges.push(range);
+        pieces.entry.get_or_insert(entry);
+        Ok(())
+    }
+
+    /// Records that a rank holds the blocks of its piece.
+    fn hold_piece(&mut self, PieceRange { rank, start, end }: PieceRange) {
+        if self.settled.contains(0) {
+            if let Some(member) = self.member(rank) {
+                member.mailbox.send(ReceiverMessage::Settled { files: BlockSet::from_range(0, 0) });
+            }
+        } else if start < end {
+            let block = self.settings.block.0;
+            self.schedule.add_holder(rank, 0, start / block, (end - 1) / block);
+        }
+    }
+
+    /// Joins the pieces to one file.
+    fn join_pieces(&mut self) -> Result<(), GroupError> {
+        let Some(pieces) = self.pieces.as_mut().filter(|pieces| !pieces.is_joined) else { return Ok(()) };
+        let length = joined_length(&pieces.ranges)?;
+        let Some(entry) = pieces.entry.take() else { return Ok(()) };
+        pieces.is_joined = true;
+        let ranges = pieces.ranges.clone();
+        let entry = Entry { kind: EntryKind::File { length: Bytes(length) }, ..entry };
+        let layout = Layout::new(Bytes(length), self.settings.block).map_err(|_| TransferError::Incomplete)?;
+        self.list.add(ranges.first().map_or(0, |range| range.rank), entry)?;
+        self.schedule.add_file(0, layout.blocks());
+        ranges.into_iter().for_each(|range| self.hold_piece(range));
+        Ok(())
+    }
+
+    fn complete_list(&mut self, rank: u16, entries: u32) -> Result<(), GroupError> {
+        let member = self.member(rank).ok_or(TransferError::Interrupted)?;
+        if member.listed != entries {
+            return Err(TransferError::SenderViolation(crate::SenderViolation::IncompleteList).into());
+        }
+        let summary = ListSummary { entries, hash: *member.list_hash.finalize().as_bytes() };
+        self.places[usize::from(rank)].list = Some(summary);
+        // A rank that comes late may learn at once that the copy is complete.
+        if let Some(end) = self.end.clone() {
+            self.tell_end(rank, &end);
+        }
+        Ok(())
+    }
+
+    fn on_stream_lost(
+        &mut self,
+        rank: u16,
+        stream: u16,
+        blocks: Vec<FileBlocks>,
+        more: bool,
+    ) -> Result<(), GroupError> {
+        let settled = &self.settled;
+        let Some(member) = self.places[usize::from(rank)].member.as_mut() else { return Ok(()) };
+        let common = |FileBlocks { file, blocks }| {
+            let file = member.numbers.common(file)?;
+            (!settled.contains(file.into())).then_some(FileBlocks { file, blocks })
+        };
+        let blocks = blocks.into_iter().filter_map(common).collect();
+        member.link.on_stream_lost(stream, blocks, more)?;
+        Ok(())
+    }
+
+    /// Handles an entry that a rank cannot send. Another rank may have the entry.
+    fn on_failed(&mut self, rank: u16, failure: EntryFailure, is_changed: bool) -> Result<(), GroupError> {
+        let now = Instant::now();
+        let Some(own) = failure.file else {
+            return Ok(self.receiver.on_message(SenderMessage::Failed(failure), now)?);
+        };
+        let common = self.member(rank).and_then(|member| member.numbers.common(own));
+        let Some(file) = common.filter(|file| !self.settled.contains(u64::from(*file))) else { return Ok(()) };
+        let receiver = &self.receiver;
+        self.schedule.lose_file(rank, file, |file, blocks| missing(receiver, file, blocks));
+        if let Some(member) = self.member_mut(rank) {
+            member.own_numbers.remove(&file);
+        }
+        let failure = EntryFailure { file: Some(file), ..failure };
+        let message = match is_changed {
+            true => SenderMessage::Changed(failure),
+            false if self.schedule.is_held(file) => return Ok(()),
+            false => SenderMessage::Failed(failure),
+        };
+        Ok(self.receiver.on_message(message, now)?)
+    }
+
+    /// The periodic work: messages between the receiver and the ranks, the list, absent ranks, and new blocks.
+    fn exchange(&mut self, now: Instant) -> Result<(), GroupError> {
+        for message in self.receiver.take_messages(now) {
+            self.route(message, now)?;
+        }
+        if let Some(error) = self.receiver.streams().take_error() {
+            return Err(error.into());
+        }
+        for place in &mut self.places {
+            let Some(member) = &mut place.member else { continue };
+            for message in self.receiver.poll_link(&mut member.link, now) {
+                member.send_own(message);
+            }
+        }
+        self.finish_leaving(None);
+        if self.end.is_none() {
+            self.pass_list(now)?;
+            self.check_absent(now)?;
+            self.assign(now);
+        }
+        let interval = now.saturating_duration_since(self.status_at);
+        if interval >= STATUS_INTERVAL {
+            self.status_at = now;
+            let ranks: Vec<_> =
+                self.places.iter_mut().zip(0..).map(|(place, rank)| place.status(rank, interval)).collect();
+            if let Some(member) = self.member(0) {
+                member.mailbox.send(ReceiverMessage::Ranks { ranks, digest: None });
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes a message of the receiver on to the ranks that it concerns.
+    fn route(&mut self, message: ReceiverMessage, now: Instant) -> Result<(), GroupError> {
+        match message {
+            ReceiverMessage::Ready { path, on_request, started_at, .. } => {
+                self.decided_up_to = if on_request { 0 } else { u32::MAX };
+                // A rank waits for its blocks anyway, and no rank is on this host.
+                let ready = ReceiverMessage::Ready { path, on_request: false, started_at, destination: None };
+                self.members().for_each(|member| member.mailbox.send(ready.clone()));
+                self.ready = Some(ready);
+            }
+            ReceiverMessage::Request { up_to } => self.decided_up_to = self.decided_up_to.max(up_to),
+            ReceiverMessage::Have { file, blocks } => self.schedule.skip(file, &blocks),
+            ReceiverMessage::Resend { file, index } => self.schedule.repeat(file, index),
+            ReceiverMessage::Settled { files } => self.settle(&files),
+            ReceiverMessage::Failed(failure) => self.pass_failure(&failure),
+            ReceiverMessage::Events { entries } => {
+                if let Some(member) = self.members().next() {
+                    member.mailbox.send(ReceiverMessage::Events { entries });
+                }
+            }
+            ReceiverMessage::Done { tally, .. } => {
+                let Some(result) = self.receiver.result() else { return Ok(()) };
+                let end = Finished { tally, digest: self.receiver.digest(), result, at: now };
+                for rank in 0..self.settings.request.ranks {
+                    self.tell_end(rank, &end);
+                }
+                self.end = Some(end);
+            }
+            ReceiverMessage::Digests { .. } | ReceiverMessage::Send { .. } => {
+                return Err(RankError::Unsupported("--checksum").into());
+            }
+            // Messages about the streams, of which the receiver itself has none.
+            ReceiverMessage::Received { .. }
+            | ReceiverMessage::Broken { .. }
+            | ReceiverMessage::Missing { .. }
+            | ReceiverMessage::Alive(_)
+            | ReceiverMessage::Assign { .. }
+            | ReceiverMessage::Ranks { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Member> {
+        self.places.iter().filter_map(|place| place.member.as_ref())
+    }
+
+    fn settle(&mut self, files: &BlockSet) {
+        self.settled.union(files);
+        for (first, last) in files.ranges() {
+            // Entry numbers are u32.
+            (first..=last).for_each(|file| self.schedule.settle(file as u32));
+        }
+        for place in &mut self.places {
+            let Some(member) = &mut place.member else { continue };
+            let own = member.own_set(files);
+            if !own.is_empty() {
+                member.mailbox.send(ReceiverMessage::Settled { files: own });
+            }
+            for (first, last) in files.ranges() {
+                (first..=last).for_each(|file| _ = member.own_numbers.remove(&(file as u32)));
+            }
+        }
+    }
+
+    /// Reports a failure of the receiver to the ranks that hold the entry, or to one rank.
+    fn pass_failure(&self, failure: &EntryFailure) {
+        let Some(file) = failure.file else {
+            if let Some(member) = self.members().next() {
+                member.mailbox.send(ReceiverMessage::Failed(failure.clone()));
+            }
+            return;
+        };
+        for member in self.members() {
+            if let Some(own) = member.own_numbers.get(&file) {
+                member.mailbox.send(ReceiverMessage::Failed(EntryFailure { file: Some(*own), ..failure.clone() }));
+            }
+        }
+    }
+
+    /// Tells a rank that the copy is complete, if the rank is there and has listed everything.
+    fn tell_end(&mut self, rank: u16, end: &Finished) {
+        let ranks: Vec<_> =
+            self.places.iter_mut().zip(0..).map(|(place, rank)| place.status(rank, Duration::ZERO)).collect();
+        let place = &mut self.places[usize::from(rank)];
+        let Some(member) = place.member.as_ref().filter(|_| place.list.is_some()) else { return };
+        let progress = Box::new(member.streams.progress());
+        member.mailbox.finish(
+            [
+                ReceiverMessage::Ranks { ranks, digest: end.digest },
+                ReceiverMessage::Done { progress, tally: end.tally },
+            ],
+            end.result.clone(),
+        );
+        place.is_done = true;
+    }
+
+    /// Passes listed entries on to the receiver, and the end of the list.
+    fn pass_list(&mut self, now: Instant) -> Result<(), GroupError> {
+        let is_everyone_done = self.places.iter().all(|place| place.list.is_some() || place.is_waived);
+        if is_everyone_done && !self.is_list_complete {
+            self.join_pieces()?;
+        }
+        let receiver = &mut self.receiver;
+        let (first, entries) = self.list.take(|weight| receiver.has_room(weight));
+        if !entries.is_empty() {
+            self.receiver.on_message(SenderMessage::List { first, entries }, now)?;
+        }
+        if is_everyone_done && !self.is_list_complete && self.list.close() {
+            self.is_list_complete = true;
+            let (entries, bytes) = (self.list.entries(), self.list.bytes());
+            let listed = SenderMessage::Listed { entries, bytes, skipped: Default::default() };
+            self.receiver.on_message(listed, now)?;
+        }
+        Ok(())
+    }
+
+    /// Does without ranks that stay away, or gives the copy up.
+    fn check_absent(&mut self, now: Instant) -> Result<(), GroupError> {
+        let RankRequest { ranks, patience, .. } = self.settings.request;
+        let needed = self.schedule.needed_rank();
+        for rank in 0..ranks {
+            let place = &self.places[usize::from(rank)];
+            let waited = now.saturating_duration_since(place.absent_since);
+            if place.member.is_some() || waited < patience || place.is_waived {
+                continue;
+            }
+            let is_needed = place.list.is_none() && !self.is_list_known();
+            if is_needed || needed == Some(rank) {
+                let was_there = place.was_there();
+                return Err(RankError::Missing { rank, ranks, was_there, waited }.into());
+            }
+            if place.list.is_none() {
+                self.places[usize::from(rank)].is_waived = true;
+            }
+            self.schedule.release(rank);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the lists so far show that a rank without a list would add nothing.
+    fn is_list_known(&self) -> bool {
+        let mut lists = self.places.iter().filter_map(|place| place.list);
+        let Some(first) = lists.next().filter(|_| self.pieces.is_none()) else { return false };
+        let mut others = lists.peekable();
+        let is_single_file = self.receiver.takes_single_name() && first.entries == 1;
+        (is_single_file || others.peek().is_some()) && others.all(|list| list == first)
+    }
+
+    /// Assigns blocks to the ranks that are ready for them.
+    fn assign(&mut self, now: Instant) {
+        // The planner does not know the name of a single file before the list is complete.
+        if self.receiver.takes_single_name() && !self.is_list_complete {
+            return;
+        }
+        for rank in 0..self.settings.request.ranks {
+            let Some(member) = self.places[usize::from(rank)].member.as_mut() else { continue };
+            let room = member.room(now);
+            if room == 0 {
+                continue;
+            }
+            let assigned = self.schedule.assign(rank, room, self.decided_up_to);
+            if assigned.is_empty() {
+                continue;
+            }
+            member.assigned += assigned.len();
+            let files = member.own_set(&assigned.files);
+            let blocks = member.own_blocks(assigned.blocks);
+            member.mailbox.set_has_work(true);
+            member.mailbox.send(ReceiverMessage::Assign { files, blocks });
+        }
+    }
+}
+
+/// Reason why a group ends before its copy is complete.
+#[derive(Debug)]
+pub(super) enum GroupError {
+    Ranks(RankError),
+    Transfer(TransferError),
+}
+
+impl GroupError {
+    fn refusal(self) -> Refusal {
+        match self {
+            GroupError::Ranks(error) => error.into(),
+            GroupError::Transfer(error) => Refusal::from(&error),
+        }
+    }
+}
+
+impl From<RankError> for GroupError {
+    fn from(error: RankError) -> Self {
+        GroupError::Ranks(error)
+    }
+}
+
+impl From<TransferError> for GroupError {
+    fn from(error: TransferError) -> Self {
+        GroupError::Transfer(error)
+    }
+}
+
+fn file_length(entry: &Entry) -> u64 {
+    match entry.kind {
+        EntryKind::File { length } => length.0,
+        _ => 0,
+    }
+}
+
+/// Returns those of `blocks` that have not arrived. All of them, if the receiver does not know the file.
+fn missing(receiver: &Receiver, file: u32, blocks: &BlockSet) -> BlockSet {
+    receiver.missing_blocks(file, blocks).unwrap_or_else(|_| blocks.clone())
+}

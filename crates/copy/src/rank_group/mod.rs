@@ -1,0 +1,125 @@
+//! Server of a copy that several ranks send: joins their sessions into one receiver.
+//!
+//! ```text
+//! session of rank 0 ── list, lost streams ──▶┐                       ┌──▶ receiver: plan, files, the one journal
+//! session of rank 1 ── list, lost streams ──▶├─ group: common list, ─┤
+//! session of rank n ── list, lost streams ──▶┘  assignment of blocks └──◀ settled entries, damaged blocks, the end
+//!      │  ▲
+//!      │  └── assigned blocks, settled entries, figures of all ranks
+//!      └──── blocks, on the data streams of the rank ──▶ files of the receiver
+//! ```
+//!
+//! One thread owns the [`group`]: the receiver, the common list and the assignment. The thread of each session exchanges
+//! messages with its rank ([`session`]) and owns nothing else. The receiver is the one of every copy ([`crate::receiver`]).
+//! The group is its only sender: it merges the lists of the ranks into one, and translates entry numbers.
+//!
+//! [`RankGroups`] finds the group of a session. A group ends when its copy is complete, when it cannot become complete,
+//! or when all its ranks are gone. The next ranks then resume from the journal.
+
+mod common_list;
+mod error;
+mod group;
+mod mailbox;
+mod member;
+mod pieces;
+mod session;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender, sync_channel};
+
+use lfn_session::SessionError;
+use lfn_session::wire::copy::RemoteDestination;
+use lfn_session::wire::{Refusal, RefusalCode};
+use parking_lot::Mutex;
+
+use self::group::{Group, GroupSettings};
+use self::member::{Applicant, Seat};
+pub(crate) use self::session::serve_rank;
+use crate::TransferError;
+use crate::receiver::Destination;
+use crate::threads::spawn;
+
+/// The groups of a server.
+#[derive(Clone, Debug, Default)]
+pub struct RankGroups(Arc<Mutex<HashMap<GroupKey, Sender<Event>>>>);
+
+/// Sessions with the same key belong to the same group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct GroupKey {
+    /// Hash of the client's token, or of the token that issued it.
+    token: [u8; 32],
+    /// Path of the destination. `None` for `null:`.
+    path: Option<Vec<u8>>,
+    /// Jobs to `null:` do not disturb each other. Two jobs to one path do, so the path alone is their key.
+    null_job: Option<(u16, Option<String>)>,
+}
+
+/// What a group hears of its ranks.
+#[derive(Debug)]
+enum Event {
+    Join(Box<Applicant>),
+    Message { rank: u16, seat: u64, message: Box<lfn_session::wire::copy::SenderMessage> },
+    Left { rank: u16, seat: u64 },
+}
+
+impl GroupKey {
+    fn new(token: [u8; 32], to: &RemoteDestination, ranks: u16, job: Option<&str>) -> Self {
+        match to {
+            RemoteDestination::File { path, .. } => {
+                GroupKey { token, path: Some(path.as_bytes().to_vec()), null_job: None }
+            }
+            RemoteDestination::Null => GroupKey { token, path: None, null_job: Some((ranks, job.map(str::to_owned))) },
+        }
+    }
+}
+
+impl RankGroups {
+    /// Seats a rank in the group of this key. Starts the group if there is none.
+    fn join(
+        &self,
+        key: &GroupKey,
+        settings: &GroupSettings,
+        applicant: impl Fn(mpsc::SyncSender<Result<Seat, Refusal>>) -> Applicant,
+        destination: impl Fn() -> Result<Destination, TransferError>,
+    ) -> Result<(Seat, Sender<Event>), TransferError> {
+        // A group may end between the look and the request. The next look then starts another one.
+        for _ in 0..3 {
+            let events = self.group(key, settings, &destination)?;
+            let (answer, answers) = sync_channel(1);
+            if events.send(Event::Join(Box::new(applicant(answer)))).is_ok()
+                && let Ok(seat) = answers.recv()
+            {
+                return match seat {
+                    Ok(seat) => Ok((seat, events)),
+                    Err(refusal) => Err(SessionError::Refused(refusal).into()),
+                };
+            }
+            self.0.lock().remove(key);
+        }
+        Err(SessionError::Refused(Refusal::new(RefusalCode::Io, "the ranks of this copy ended meanwhile")).into())
+    }
+
+    fn group(
+        &self,
+        key: &GroupKey,
+        settings: &GroupSettings,
+        destination: &impl Fn() -> Result<Destination, TransferError>,
+    ) -> Result<Sender<Event>, TransferError> {
+        let mut groups = self.0.lock();
+        if let Some(events) = groups.get(key) {
+            return Ok(events.clone());
+        }
+        let (events, inbox) = mpsc::channel();
+        let group = Group::start(destination()?, settings.clone(), inbox)?;
+        let (registered, own_key) = (self.clone(), key.clone());
+        spawn("ranks", move || {
+            let end = group.run();
+            registered.0.lock().remove(&own_key);
+            // Later applicants find the closed channel, and start the next group.
+            drop(end);
+        })?;
+        groups.insert(key.clone(), events.clone());
+        Ok(events)
+    }
+}

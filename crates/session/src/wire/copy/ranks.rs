@@ -1,0 +1,83 @@
+//! Ranks: several hosts that send one copy together.
+//!
+//! Each rank has its own session. Its request names its number and the number of ranks, and the server joins the
+//! sessions that write to the same destination. Ranks list their entries as every sender does, but send only blocks that
+//! the server assigns to them ([`ReceiverMessage::Assign`]).
+//!
+//! [`ReceiverMessage::Assign`]: super::ReceiverMessage::Assign
+
+use std::time::Duration;
+
+use lfn_base::units::{BitRate, Bytes};
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of ranks of one copy.
+pub const MAX_RANKS: u16 = 1024;
+
+/// Maximum length of the name of a job, in bytes.
+pub const MAX_JOB_LENGTH: usize = 256;
+
+/// The request of one rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankRequest {
+    /// Number of the rank, from 0.
+    pub rank: u16,
+    /// Number of ranks, at least 1.
+    pub ranks: u16,
+    /// Name of the job at its launcher. The ranks of two jobs are never joined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    #[serde(default)]
+    pub assignment: BlockAssignment,
+    /// Place of the first byte of this rank's file in the complete file. `None` if the rank has complete files.
+    #[serde(default, rename = "offset_bytes", skip_serializing_if = "Option::is_none")]
+    pub offset: Option<Bytes>,
+    /// Time that the server waits for an absent rank.
+    #[serde(rename = "patience_seconds", with = "lfn_base::path::seconds")]
+    pub patience: Duration,
+}
+
+/// The rule by which ranks get blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockAssignment {
+    /// The next block goes to the rank that is ready for it.
+    #[default]
+    OnDemand,
+    /// Rank r of n gets the blocks r, r + n, r + 2n, and so on.
+    Staggered,
+}
+
+/// State of a rank as the server sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RankState {
+    /// The rank has not connected yet.
+    Absent,
+    /// The rank is connected.
+    Connected,
+    /// The rank was connected, and its connection is lost.
+    Lost,
+}
+
+/// Figures of one rank at the server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct RankStatus {
+    /// Number of the rank, from 0.
+    pub rank: u16,
+    pub state: RankState,
+    /// Address of the rank's host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Payload that the rank has sent over its data streams.
+    pub bytes: Bytes,
+    /// Data streams that are open now.
+    pub streams: u16,
+    /// Number of times that the rank connected again.
+    pub reconnects: u32,
+    /// Goodput over the last second.
+    #[serde(rename = "goodput_bits_per_second")]
+    pub goodput: BitRate,
+}
