@@ -13,7 +13,9 @@ use crate::emulator_env;
 /// Returns the evidence of a copy.
 pub(super) fn copy_evidence(prepared: &PreparedCopy, outcome: &CopyOutcome) -> Evidence {
     let streams = outcome.last_stream_count(prepared.options.streams);
-    let predicted = prepared.predictor.predict_outcome(outcome, streams, None);
+    // A rank waits for the others, and sends what the server assigns.
+    let predictor = Some(&prepared.predictor).filter(|_| prepared.options.rank.is_none());
+    let predicted = predictor.and_then(|predictor| predictor.predict_outcome(outcome, streams, None));
     let copy = CopyEvidence {
         start: ProgressSample::default(),
         end: ProgressSample { at: outcome.elapsed, bytes: outcome.moved(), ..outcome.sample },

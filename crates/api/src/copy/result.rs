@@ -17,7 +17,7 @@ use super::event::CopyEvent;
 use super::evidence::copy_evidence;
 use super::places::{Direction, without_secrets};
 use super::prepare::PreparedCopy;
-use crate::documents::{CopySchema, FinishedCopy, congestion_change};
+use crate::documents::{CopySchema, FinishedCopy, RanksReport, congestion_change};
 use crate::prediction::CopyPrediction;
 
 /// A finished copy with its settings, its prediction and its diagnosis.
@@ -102,6 +102,7 @@ impl CopyResult {
             disconnected: outcome.outage_time,
             stalled: outcome.standstill_time,
             streams_replaced: outcome.replaced,
+            ranks: self.ranks(),
             predicted: self.predicted(),
             limited_by: self.bottleneck().display_for_end(prepared.near_sends()),
             verdict: diagnosis.verdict.clone(),
@@ -127,7 +128,26 @@ impl CopyResult {
 
     /// Returns the prediction for the bytes that were sent, if the path is known and any were sent.
     pub fn predicted(&self) -> Option<CopyPrediction> {
+        // A rank waits for the others, and sends what the server assigns.
+        if self.prepared.options.rank.is_some() {
+            return None;
+        }
         self.prepared.predictor.predict_outcome(&self.outcome, self.streams(), None)
+    }
+
+    /// Returns the figures of all ranks; `None` if this host copied alone.
+    fn ranks(&self) -> Option<RanksReport> {
+        let rank = self.prepared.options.rank.as_ref()?;
+        let figures = rank.board.figures()?;
+        let bytes = figures.bytes();
+        Some(RanksReport {
+            rank: rank.request.rank,
+            job: rank.request.job.clone(),
+            bytes,
+            time: figures.time,
+            goodput: bytes.per(figures.time),
+            ranks: figures.ranks,
+        })
     }
 
     /// Returns the limit of the whole copy.

@@ -10,6 +10,7 @@ use lfn_session::Protection;
 use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::options::{FsyncPolicy, Verify};
 use lfn_session::wire::copy::preserve::SkippedEntries;
+use lfn_session::wire::copy::ranks::RankStatus;
 use lfn_session::wire::copy::stream_change::StreamChange;
 use lfn_session::wire::copy::{CopyTally, EntryEvent, EntryFailure};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,27 @@ pub enum CopyDocument {
     Finished(Box<FinishedCopy>),
     /// Error of a copy without a result.
     Failed(FailedCopy),
+}
+
+/// The ranks that sent a copy together, as the server counted them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RanksReport {
+    /// Number of this rank, from 0.
+    pub rank: u16,
+    /// Name of the job at its launcher; absent without a launcher.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Payload of all ranks.
+    pub bytes: Bytes,
+    /// Time from the first assigned block to the end.
+    #[serde(rename = "seconds", with = "seconds")]
+    pub time: Duration,
+    /// Payload of all ranks divided by the time.
+    #[serde(rename = "goodput_bits_per_second")]
+    pub goodput: BitRate,
+    /// Each rank, in the order of their numbers.
+    pub ranks: Vec<RankStatus>,
 }
 
 /// Result of a copy that ran to its end.
@@ -83,6 +105,9 @@ pub struct FinishedCopy {
     pub stalled: Duration,
     /// Data streams that broke and were replaced.
     pub streams_replaced: u32,
+    /// All ranks of the copy; absent if this host copied alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<RanksReport>,
     /// Prediction for the moved bytes; null if the path is unknown or no byte was moved.
     pub predicted: Option<CopyPrediction>,
     /// Activity or resource that limits the copy, in the words of the progress line.

@@ -24,7 +24,9 @@ mod verify;
 
 pub use clean::{CleanDocument, CleanLine, CleanSchema};
 pub(crate) use copy::congestion_change;
-pub use copy::{CopyDocument, CopyLine, CopyProgressFigures, CopyProgressLine, CopySchema, FailedCopy, FinishedCopy};
+pub use copy::{
+    CopyDocument, CopyLine, CopyProgressFigures, CopyProgressLine, CopySchema, FailedCopy, FinishedCopy, RanksReport,
+};
 pub use demo::{DemoDocument, DemoFigure, DemoResults, DemoRow, DemoSchema, HostComparison, RateSpread, WindowPoint};
 pub use dry_run::{
     DryRunDocument, DryRunSchema, ModelledTransfer, PredictedTransfer, QueueingDelayFigures, SenderCounts,

@@ -291,7 +291,7 @@ fn files_that_show_no_disk_are_refused() {
 
 #[test]
 fn earlier_server_and_false_rates_are_errors() {
-    let measure = |service| {
+    let measure = |service: fn(&mut ServerSession, &Request) -> Result<(), SessionError>| {
         let server = TestServer::start(support::config(), service);
         measure_remote(&server.target(), "a".into(), TIME, &AtomicBool::new(false))
     };

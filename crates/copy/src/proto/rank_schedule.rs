@@ -40,6 +40,8 @@ struct Piece {
     /// All blocks of the piece.
     first: u64,
     last: u64,
+    /// The bytes that identify the piece.
+    bytes: (u64, u64),
     unassigned: BlockSet,
     /// The holder that was lost last.
     lost_holder: Option<u16>,
@@ -85,10 +87,11 @@ impl RankSchedule {
         }
     }
 
-    /// Records that a rank holds the blocks from `first` to `last` of a file. Ranks with the same blocks share them.
-    pub fn add_holder(&mut self, rank: u16, file: u32, first: u64, last: u64) {
+    /// Records that a rank holds the blocks from `first` to `last` of a file. Ranks with the same `bytes` share them:
+    /// the first byte, and the one behind the last.
+    pub fn add_holder(&mut self, rank: u16, file: u32, first: u64, last: u64, bytes: (u64, u64)) {
         let Some(known) = self.files.get_mut(&file) else { return };
-        match known.pieces.iter_mut().find(|piece| (piece.first, piece.last) == (first, last)) {
+        match known.pieces.iter_mut().find(|piece| piece.bytes == bytes) {
             Some(piece) => {
                 piece.holders.insert(rank);
                 piece.cursors.clear();
@@ -97,6 +100,7 @@ impl RankSchedule {
                 holders: BTreeSet::from([rank]),
                 first,
                 last,
+                bytes,
                 unassigned: BlockSet::from_range(first, last),
                 lost_holder: None,
                 cursors: BTreeMap::new(),
@@ -108,7 +112,7 @@ impl RankSchedule {
     /// Records that a rank holds all blocks of a file.
     pub fn add_whole_holder(&mut self, rank: u16, file: u32) {
         if let Some(last) = self.files.get(&file).map(|known| known.blocks - 1) {
-            self.add_holder(rank, file, 0, last);
+            self.add_holder(rank, file, 0, last, (0, u64::MAX));
         }
     }
 

@@ -9,6 +9,9 @@ use lfn_session::wire::{Refusal, RefusalCode};
 
 use crate::TransferError;
 
+/// Maximum memory of the blocks that two or more ranks hold parts of.
+pub(super) const MAX_BORDER_MEMORY: Bytes = Bytes(256 << 20);
+
 /// Reason why a rank, or a whole group, is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RankError {
@@ -48,8 +51,11 @@ pub(super) enum RankError {
     TooManyWaiting(usize),
     #[error("rank {rank} of {ranks} {}", absence(*.was_there, *.waited))]
     Missing { rank: u16, ranks: u16, was_there: bool, waited: Duration },
-    #[error("the --offset of rank {rank} is {offset}, which is no multiple of the block size {block}")]
-    Unaligned { rank: u16, offset: Bytes, block: Bytes },
+    #[error(
+        "the pieces of {ranks} ranks may share blocks of {block}, which needs more than {} of memory",
+        MAX_BORDER_MEMORY
+    )]
+    TooManyBorders { ranks: u16, block: Bytes },
     #[error("copies of several ranks cannot use {0}")]
     Unsupported(&'static str),
 }
@@ -59,7 +65,9 @@ fn name(job: &Option<String>) -> &str {
 }
 
 fn absence(was_there: bool, waited: Duration) -> String {
-    let waited = show_duration(Duration::from_secs(waited.as_secs()));
+    // Whole seconds, or milliseconds of a short time.
+    let rounded = if waited.as_secs() > 0 { waited.as_secs() * 1000 } else { waited.as_millis() as u64 };
+    let waited = show_duration(Duration::from_millis(rounded));
     let what = if was_there { "was lost and did not return" } else { "did not come" };
     format!("{what} for {waited}, and no other rank has its data")
 }
@@ -80,7 +88,7 @@ impl RankError {
             }
             RankError::MixedPieces { .. } => "the offset of the first part is --offset 0",
             RankError::Overlap { .. } | RankError::Gap { .. } => "each --offset must be the end of the part before it",
-            RankError::Unaligned { .. } => "use a smaller --block-size, or an offset that is a multiple of it",
+            RankError::TooManyBorders { .. } => "use a smaller --block-size, or an offset that is a multiple of it",
             RankError::Missing { .. } => {
                 "start the rank again with the same command: the copy resumes; --patience waits longer"
             }

@@ -11,7 +11,7 @@ use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::entry::{Entry, EntryKind};
 use lfn_session::wire::copy::options::TransferOptions;
-use lfn_session::wire::copy::ranks::RankRequest;
+use lfn_session::wire::copy::ranks::{RankFigures, RankRequest};
 use lfn_session::wire::copy::{CopyTally, EntryFailure, FileBlocks, ReceiverMessage, RemoteDestination, SenderMessage};
 
 use super::Event;
@@ -22,7 +22,7 @@ use super::pieces::{PieceRange, joined_length};
 use crate::TransferError;
 use crate::entry_listener::EntryListener;
 use crate::proto::rank_schedule::RankSchedule;
-use crate::receiver::{Destination, EntryNumbers, Receiver, ReceiverOptions, ReceiverTimeouts};
+use crate::receiver::{Destination, HeldBytes, RankList, Receiver, ReceiverOptions, ReceiverTimeouts};
 use crate::role::{CopyResult, Role};
 use crate::stream_set::StreamSet;
 
@@ -79,6 +79,8 @@ pub(super) struct Group {
     end: Option<Finished>,
     /// Ranks whose sessions ended, until the threads of their streams have ended too.
     leaving: Vec<(u16, Member)>,
+    /// Time when blocks were first assigned.
+    assigned_since: Option<Instant>,
     next_seat: u64,
     empty_since: Instant,
     status_at: Instant,
@@ -133,6 +135,7 @@ impl Group {
             is_list_complete: false,
             end: None,
             leaving: Vec::new(),
+            assigned_since: None,
             next_seat: 0,
             empty_since: now,
             status_at: now,
@@ -232,7 +235,7 @@ impl Group {
         self.settings.request.patience = self.settings.request.patience.max(applicant.request.patience);
         self.leave(rank);
         self.finish_leaving(Some(rank));
-        let numbers = std::sync::Arc::new(EntryNumbers::default());
+        let numbers = std::sync::Arc::new(RankList::default());
         let link = self.receiver.link(applicant.streams.clone(), numbers.clone());
         self.next_seat += 1;
         let member = Member::new(self.next_seat, &applicant, link, numbers, now);
@@ -414,6 +417,7 @@ impl Group {
         member.numbers.add(0);
         member.own_numbers.insert(0, 0);
         member.list_hash.update(&end.to_le_bytes());
+        member.numbers.set_held(HeldBytes(offset..end));
         let range = PieceRange { rank, start: offset, end };
         let Some(pieces) = &mut self.pieces else { return Ok(()) };
         if pieces.is_joined {
@@ -438,7 +442,7 @@ impl Group {
             }
         } else if start < end {
             let block = self.settings.block.0;
-            self.schedule.add_holder(rank, 0, start / block, (end - 1) / block);
+            self.schedule.add_holder(rank, 0, start / block, (end - 1) / block, (start, end));
         }
     }
 
@@ -534,10 +538,9 @@ impl Group {
         let interval = now.saturating_duration_since(self.status_at);
         if interval >= STATUS_INTERVAL {
             self.status_at = now;
-            let ranks: Vec<_> =
-                self.places.iter_mut().zip(0..).map(|(place, rank)| place.status(rank, interval)).collect();
+            let figures = self.figures(Some(interval), now);
             if let Some(member) = self.member(0) {
-                member.mailbox.send(ReceiverMessage::Ranks { ranks, digest: None });
+                member.mailbox.send(ReceiverMessage::Ranks { figures, digest: None });
             }
         }
         Ok(())
@@ -622,16 +625,26 @@ impl Group {
         }
     }
 
+    /// Returns the figures of all ranks: with the goodput since the last call, or with that of the whole time.
+    fn figures(&mut self, interval: Option<Duration>, now: Instant) -> RankFigures {
+        let time = self.assigned_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let places = self.places.iter_mut().zip(0..);
+        let ranks = places.map(|(place, rank)| match interval {
+            Some(interval) => place.status(rank, interval),
+            None => place.final_status(rank, time),
+        });
+        RankFigures { ranks: ranks.collect(), time, totals: self.receiver.listed() }
+    }
+
     /// Tells a rank that the copy is complete, if the rank is there and has listed everything.
     fn tell_end(&mut self, rank: u16, end: &Finished) {
-        let ranks: Vec<_> =
-            self.places.iter_mut().zip(0..).map(|(place, rank)| place.status(rank, Duration::ZERO)).collect();
+        let figures = self.figures(None, end.at);
         let place = &mut self.places[usize::from(rank)];
         let Some(member) = place.member.as_ref().filter(|_| place.list.is_some()) else { return };
         let progress = Box::new(member.streams.progress());
         member.mailbox.finish(
             [
-                ReceiverMessage::Ranks { ranks, digest: end.digest },
+                ReceiverMessage::Ranks { figures, digest: end.digest },
                 ReceiverMessage::Done { progress, tally: end.tally },
             ],
             end.result.clone(),
@@ -707,6 +720,7 @@ impl Group {
             if assigned.is_empty() {
                 continue;
             }
+            self.assigned_since.get_or_insert(now);
             member.assigned += assigned.len();
             let files = member.own_set(&assigned.files);
             let blocks = member.own_blocks(assigned.blocks);

@@ -14,7 +14,7 @@ use lfn_session::wire::copy::ranks::{RankRequest, RankState, RankStatus};
 use lfn_session::wire::copy::{FileBlocks, ReceiverMessage};
 
 use super::mailbox::Mailbox;
-use crate::receiver::{EntryNumbers, SenderLink};
+use crate::receiver::{RankList, SenderLink};
 use crate::role::StreamWorker;
 use crate::stream_set::StreamSet;
 
@@ -63,7 +63,7 @@ pub(super) struct Member {
     pub(super) offset: Option<u64>,
     pub(super) link: SenderLink,
     pub(super) streams: Arc<StreamSet>,
-    pub(super) numbers: Arc<EntryNumbers>,
+    pub(super) numbers: Arc<RankList>,
     /// Numbers in the rank's list of unsettled entries, by their numbers in the common list.
     pub(super) own_numbers: HashMap<u32, u32>,
     pub(super) mailbox: Arc<Mailbox>,
@@ -90,7 +90,7 @@ impl Member {
         seat: u64,
         applicant: &Applicant,
         link: SenderLink,
-        numbers: Arc<EntryNumbers>,
+        numbers: Arc<RankList>,
         now: Instant,
     ) -> Self {
         Member {
@@ -221,8 +221,17 @@ impl Place {
         let now = self.member.as_ref().map_or(0, |member| member.streams.progress().bytes.0);
         let bytes = self.bytes_before + now;
         let moved = bytes - std::mem::replace(&mut self.last_bytes, bytes);
-        let seconds = interval.as_secs_f64();
-        let goodput = if seconds > 0.0 { (moved as f64 * 8.0 / seconds) as u64 } else { 0 };
+        self.status_with(rank, bytes, Bytes(moved).per(interval))
+    }
+
+    /// Returns the figures of the rank at the end of a copy that took `time`.
+    pub(super) fn final_status(&self, rank: u16, time: Duration) -> RankStatus {
+        let now = self.member.as_ref().map_or(0, |member| member.streams.progress().bytes.0);
+        let bytes = self.bytes_before + now;
+        self.status_with(rank, bytes, Bytes(bytes).per(time))
+    }
+
+    fn status_with(&self, rank: u16, bytes: u64, goodput: BitRate) -> RankStatus {
         RankStatus {
             rank,
             state: match (&self.member, self.sessions) {
@@ -234,7 +243,7 @@ impl Place {
             bytes: Bytes(bytes),
             streams: self.member.as_ref().map_or(0, |member| u16::try_from(member.streams.len()).unwrap_or(u16::MAX)),
             reconnects: self.sessions.saturating_sub(1),
-            goodput: BitRate(goodput),
+            goodput,
         }
     }
 }

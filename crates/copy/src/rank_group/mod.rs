@@ -42,7 +42,20 @@ use crate::threads::spawn;
 
 /// The groups of a server.
 #[derive(Clone, Debug, Default)]
-pub struct RankGroups(Arc<Mutex<HashMap<GroupKey, Sender<Event>>>>);
+pub struct RankGroups(Arc<Mutex<GroupTable>>);
+
+#[derive(Debug, Default)]
+struct GroupTable {
+    running: HashMap<GroupKey, RunningGroup>,
+    started: u64,
+}
+
+#[derive(Clone, Debug)]
+struct RunningGroup {
+    /// Differs from earlier groups of the same key.
+    number: u64,
+    events: Sender<Event>,
+}
 
 /// Sessions with the same key belong to the same group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,7 +98,7 @@ impl RankGroups {
     ) -> Result<(Seat, Sender<Event>), TransferError> {
         // A group may end between the look and the request. The next look then starts another one.
         for _ in 0..3 {
-            let events = self.group(key, settings, &destination)?;
+            let RunningGroup { number, events } = self.group(key, settings, &destination)?;
             let (answer, answers) = sync_channel(1);
             if events.send(Event::Join(Box::new(applicant(answer)))).is_ok()
                 && let Ok(seat) = answers.recv()
@@ -95,7 +108,7 @@ impl RankGroups {
                     Err(refusal) => Err(SessionError::Refused(refusal).into()),
                 };
             }
-            self.0.lock().remove(key);
+            self.remove(key, number);
         }
         Err(SessionError::Refused(Refusal::new(RefusalCode::Io, "the ranks of this copy ended meanwhile")).into())
     }
@@ -105,21 +118,31 @@ impl RankGroups {
         key: &GroupKey,
         settings: &GroupSettings,
         destination: &impl Fn() -> Result<Destination, TransferError>,
-    ) -> Result<Sender<Event>, TransferError> {
+    ) -> Result<RunningGroup, TransferError> {
         let mut groups = self.0.lock();
-        if let Some(events) = groups.get(key) {
-            return Ok(events.clone());
+        if let Some(running) = groups.running.get(key) {
+            return Ok(running.clone());
         }
         let (events, inbox) = mpsc::channel();
         let group = Group::start(destination()?, settings.clone(), inbox)?;
-        let (registered, own_key) = (self.clone(), key.clone());
+        groups.started += 1;
+        let running = RunningGroup { number: groups.started, events };
+        let (registered, own_key, number) = (self.clone(), key.clone(), running.number);
         spawn("ranks", move || {
             let end = group.run();
-            registered.0.lock().remove(&own_key);
+            registered.remove(&own_key, number);
             // Later applicants find the closed channel, and start the next group.
             drop(end);
         })?;
-        groups.insert(key.clone(), events.clone());
-        Ok(events)
+        groups.running.insert(key.clone(), running.clone());
+        Ok(running)
+    }
+
+    /// Removes a group that has ended, unless another one has taken its place.
+    fn remove(&self, key: &GroupKey, number: u64) {
+        let mut groups = self.0.lock();
+        if groups.running.get(key).is_some_and(|running| running.number == number) {
+            groups.running.remove(key);
+        }
     }
 }

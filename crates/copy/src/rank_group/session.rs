@@ -10,7 +10,7 @@ use lfn_session::wire::copy::overwrite::OverwritePolicy;
 use lfn_session::wire::copy::ranks::{MAX_JOB_LENGTH, MAX_RANKS, RankRequest};
 use lfn_session::wire::copy::{CopyRequest, Progress, ReceiverMessage, RemoteDestination, SenderMessage};
 
-use super::error::RankError;
+use super::error::{MAX_BORDER_MEMORY, RankError};
 use super::group::{CommonOptions, GroupSettings};
 use super::mailbox::Mailbox;
 use super::member::{Applicant, Seat};
@@ -92,8 +92,9 @@ fn check(request: &CopyRequest, rank: &RankRequest, to: &RemoteDestination) -> R
     if options.dry_run {
         return unsupported("--dry-run");
     }
-    if let Some(offset) = offset.filter(|offset| !offset.0.is_multiple_of(request.block.0)) {
-        return Err(RankError::Unaligned { rank: *number, offset, block: request.block }.into());
+    let borders = u64::from(*ranks).saturating_mul(request.block.0);
+    if offset.is_some_and(|offset| !offset.0.is_multiple_of(request.block.0)) && borders > MAX_BORDER_MEMORY.0 {
+        return Err(RankError::TooManyBorders { ranks: *ranks, block: request.block }.into());
     }
     match to {
         RemoteDestination::File { allowed: OverwritePolicy { checksum: true, .. }, .. } => unsupported("--checksum"),

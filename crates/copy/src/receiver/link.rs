@@ -8,7 +8,7 @@ use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::{FileBlocks, ReceiverMessage};
 
 use super::Receiver;
-use super::entry_numbers::EntryNumbers;
+use super::rank_list::RankList;
 use super::receive::BlockReceiver;
 use super::recovery::StreamRecovery;
 use super::timeouts::ReceiverTimeouts;
@@ -24,11 +24,11 @@ pub(crate) struct SenderLink {
 }
 
 impl Receiver {
-    /// Creates the link of a rank with these streams, whose entries have these numbers.
-    pub(crate) fn link(&self, streams: Arc<StreamSet>, numbers: Arc<EntryNumbers>) -> SenderLink {
+    /// Creates the link of a rank with these streams, and this list.
+    pub(crate) fn link(&self, streams: Arc<StreamSet>, list: Arc<RankList>) -> SenderLink {
         let blocks = BlockReceiver {
             streams: streams.clone(),
-            numbers: Some(numbers),
+            list: Some(list),
             read_blocks: Arc::default(),
             ..self.blocks.clone()
         };

@@ -33,8 +33,8 @@
 
 mod assemble;
 mod block_reader;
+mod border;
 mod commit;
-mod entry_numbers;
 mod existing_digest;
 mod file;
 mod fingerprint;
@@ -44,6 +44,7 @@ mod outcome;
 mod plan;
 mod plan_event;
 mod quota;
+mod rank_list;
 mod receive;
 mod recovery;
 mod report;
@@ -64,8 +65,9 @@ use lfn_session::wire::copy::preserve::Preserve;
 use lfn_session::wire::copy::requested_entries::RequestedEntries;
 use lfn_session::wire::copy::{CopyTally, EntryFailure, Progress, ReceiverMessage, SenderMessage};
 
-pub(crate) use self::entry_numbers::EntryNumbers;
+pub(crate) use self::border::HeldBytes;
 pub(crate) use self::link::SenderLink;
+pub(crate) use self::rank_list::RankList;
 pub(super) use self::start::subtract_clock_lag;
 pub(crate) use self::start::{Destination, ReceiverOptions};
 pub(crate) use self::timeouts::ReceiverTimeouts;

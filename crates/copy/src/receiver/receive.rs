@@ -13,13 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lfn_base::units::Bytes;
 use lfn_session::DataStream;
 use lfn_session::wire::copy::blocks::{Block, Subtree};
+use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::options::Verify;
 use lfn_session::wire::copy::{BlockHeader, ReceiverMessage};
 
 use super::assemble::Assembler;
 use super::block_reader::BlockReader;
-use super::entry_numbers::EntryNumbers;
+use super::border::BorderBlocks;
 use super::file::NeededFile;
+use super::rank_list::RankList;
 use super::report::Reports;
 use crate::entry_listener::EntryListener;
 use crate::proto::file_assembly::{AssemblyError, BlockCheck};
@@ -37,8 +39,10 @@ pub(super) struct BlockReceiver {
     pub(super) reports: Reports,
     pub(super) listener: EntryListener,
     pub(super) settings: BlockSettings,
-    /// Translates the entry numbers of a rank. `None` if the sender has the only list.
-    pub(super) numbers: Option<Arc<EntryNumbers>>,
+    /// The list of a rank. `None` if the sender has the only list.
+    pub(super) list: Option<Arc<RankList>>,
+    /// Shared by all ranks.
+    pub(super) borders: Arc<BorderBlocks>,
     /// Number of blocks that were read, needed or not. A hole counts as its blocks.
     pub(super) read_blocks: Arc<AtomicU64>,
 }
@@ -86,6 +90,7 @@ impl BlockReceiver {
         let needed = self.assembler.wait_for_file(header.file, || self.streams.is_stopped() || state.is_shut_down())?;
         match needed {
             Some(needed) if header.hole.is_some() => self.receive_hole(&needed, &header),
+            Some(needed) if self.is_border(&needed, &header) => self.receive_border(blocks, &needed, &header),
             Some(needed) => {
                 let block = needed.claim(&header)?;
                 if block.is_some() {
@@ -152,10 +157,53 @@ impl BlockReceiver {
         Ok(())
     }
 
+    /// Returns whether other ranks hold parts of the block too.
+    fn is_border(&self, needed: &NeededFile, header: &BlockHeader) -> bool {
+        let held = self.list.as_ref().and_then(|list| list.held());
+        let block = needed.layout.block(header.offset / needed.layout.block_size().0);
+        held.zip(block).is_some_and(|(held, block)| held.part_of(block).is_some())
+    }
+
+    /// Receives the part of a block that this rank holds.
+    fn receive_border(
+        &self,
+        blocks: &mut BlockReader<'_>,
+        needed: &Arc<NeededFile>,
+        header: &BlockHeader,
+    ) -> Result<(), TransferError> {
+        let &BlockHeader { offset, length, hash: announced, .. } = header;
+        let (size, verify) = (self.settings.block_size, self.settings.verify);
+        let range = || AssemblyError::Range { offset, length, bytes: needed.layout.bytes().0 };
+        let held = self.list.as_ref().and_then(|list| list.held()).ok_or_else(range)?;
+        let own_layout = held.layout(size).ok_or_else(range)?;
+        let own_block = own_layout.block_at(offset, length).ok_or_else(range)?;
+        let block = needed.layout.block(own_block.index).ok_or_else(range)?;
+        let part = held.part_of(block).ok_or_else(range)?;
+        let payload = self.read_payload(blocks, header)?;
+        let is_missing = |block: Block| {
+            let index = BlockSet::from_range(block.index, block.index);
+            Ok::<_, TransferError>(!self.assembler.missing_blocks(needed.number, &index)?.is_empty())
+        };
+        if !is_missing(block)? {
+            return Ok(());
+        }
+        if self.streams.measure(Activity::Hash, || verify.hash(&own_layout, own_block, payload)) != announced {
+            self.reports.message(ReceiverMessage::Resend { file: needed.number, index: block.index });
+            return Ok(());
+        }
+        let Some(joined) = self.borders.add(needed.number, block, part, payload) else { return Ok(()) };
+        let whole = BlockHeader { offset: block.offset, length: block.length, ..*header };
+        let Some(block) = needed.claim(&whole)? else { return Ok(()) };
+        let hash = self.streams.measure(Activity::Hash, || verify.hash(&needed.layout, block, &joined));
+        self.assembler.accept_block(needed, block, hash, &joined)?;
+        self.streams.add_arrived_blocks(1);
+        Ok(())
+    }
+
     /// Returns the header with the entry number of the common list.
     fn translate(&self, header: BlockHeader) -> Result<BlockHeader, TransferError> {
-        let Some(numbers) = &self.numbers else { return Ok(header) };
-        let file = numbers.common(header.file).ok_or(AssemblyError::File(header.file))?;
+        let Some(list) = &self.list else { return Ok(header) };
+        let file = list.common(header.file).ok_or(AssemblyError::File(header.file))?;
         Ok(BlockHeader { file, ..header })
     }
 

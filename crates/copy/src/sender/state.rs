@@ -100,10 +100,10 @@ impl State {
             ReceiverMessage::Settled { files } => self.scheduler.settle(&files)?,
             ReceiverMessage::Digests { files } => self.scheduler.digests_first(&files)?,
             ReceiverMessage::Send { files } => self.scheduler.send_files(&files)?,
-            ReceiverMessage::Ranks { ranks, digest } => {
+            ReceiverMessage::Ranks { figures, digest } => {
                 self.digest = digest;
                 if let Some(board) = &self.rank_board {
-                    board.set(ranks);
+                    board.set(figures);
                 }
             }
             ReceiverMessage::Assign { files, blocks } => {

@@ -51,7 +51,7 @@ use crate::wire::copy::digest::Digest;
 use crate::wire::copy::entry::{Entry, Modified, Name};
 use crate::wire::copy::preserve::SkippedEntries;
 use crate::wire::copy::progress::StreamActivity;
-use crate::wire::copy::ranks::RankStatus;
+use crate::wire::copy::ranks::RankFigures;
 
 pub use events::{CopyEnd, CopyTally, EntryAction, EntryEvent, EntryFailure, ReportedKind};
 pub use header::{BlockHeader, HeaderError};
@@ -246,7 +246,8 @@ pub enum ReceiverMessage {
     },
     /// Figures of all ranks, about once a second and at the end.
     Ranks {
-        ranks: Vec<RankStatus>,
+        #[serde(flatten)]
+        figures: RankFigures,
         /// Digest of the complete file, if the copy is one file and that file is complete.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         digest: Option<Digest>,

@@ -17,7 +17,7 @@ use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
 use lfn_api::copy::{CopyError, CopyEvent, CopyRequest, CopyResult, find_direction, prepare};
 use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy};
 use lfn_api::pictures::of_copy;
-use lfn_copy::{CopyOutcome, EntryListener, LocalDestination};
+use lfn_copy::{CopyOutcome, EntryListener, LocalDestination, RankBoard};
 use lfn_results::diagnose::bottleneck::RecentSamples;
 use lfn_session::wire::copy::options::TransferOptions;
 use lfn_session::wire::copy::preserve::{SkippedEntries, Unpreserved};
@@ -95,10 +95,15 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     let entries = Arc::new(Mutex::new(Vec::new()));
     prepared.options.listener = event_listener(args, &live, &entries, manifest.clone());
     let mut recent = RecentSamples::default();
+    // Rank 0 shows all ranks together.
+    let board = prepared.options.rank.as_ref().filter(|rank| rank.request.rank == 0).map(|rank| rank.board.clone());
     let result = prepared.run(&interrupted, &mut |event| match event {
         CopyEvent::Progress { totals, sample } => {
             let current = recent.update(sample, live.streams(), live.predicted_goodput(totals, sample));
-            live.show(totals, sample, current);
+            match board.as_ref().and_then(RankBoard::figures) {
+                Some(figures) => live.show_ranks(&figures, sample),
+                None => live.show(totals, sample, current),
+            }
         }
         CopyEvent::Streams(change) => live.streams_changed(change),
         CopyEvent::Connection(connection) => live.connection_changed(connection),

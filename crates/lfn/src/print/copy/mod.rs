@@ -6,12 +6,13 @@ mod progress_line;
 
 use std::io::Write;
 
-use lfn_api::documents::FinishedCopy;
+use lfn_api::documents::{FinishedCopy, RanksReport};
 use lfn_base::units::{Bytes, show_duration};
 use lfn_copy::proto::streams::CountReason;
 use lfn_results::diagnose::bottleneck::CopyBottleneck;
 use lfn_session::Protection;
 use lfn_session::wire::copy::options::{FsyncPolicy, Verify};
+use lfn_session::wire::copy::ranks::RankState;
 use lfn_session::wire::copy::{CopyTally, EntryEvent, ReportedKind};
 
 use crate::exit::Failure;
@@ -86,6 +87,7 @@ impl CopyReport<'_> {
             }
         }
         lines.add(line);
+        document.ranks.iter().flat_map(ranks_text).for_each(|line| lines.add(line));
         lines.extend(self.prediction_text());
         lines.add(match digest {
             Some(digest) => format!("blake3 {digest}"),
@@ -184,6 +186,32 @@ pub fn print_entry(event: &EntryEvent, format: OutputFormat) {
         let slash = if event.kind == ReportedKind::Directory { "/" } else { "" };
         writeln!(print::out(), "{:<12}{}{slash}", event.action.word(), event.name)
     };
+}
+
+/// Returns the figures of all ranks together, and a line for each rank that is absent. Rank 0 prints them.
+fn ranks_text(report: &RanksReport) -> Vec<String> {
+    if report.rank != 0 {
+        return Vec::new();
+    }
+    let RanksReport { ranks, bytes, time, goodput, .. } = report;
+    let shares = ranks.iter().map(|rank| rank.bytes);
+    let (least, most) = (shares.clone().min().unwrap_or_default(), shares.max().unwrap_or_default());
+    let mut lines = vec![format!(
+        "{} ranks sent {} in {}, goodput {goodput}; {} to {} each",
+        ranks.len(),
+        bytes.decimal(),
+        show_duration(*time),
+        least.decimal(),
+        most.decimal()
+    )];
+    for rank in ranks.iter().filter(|rank| rank.state != RankState::Connected) {
+        let what = match &rank.address {
+            Some(address) => format!("was lost ({address})"),
+            None => "did not come".to_owned(),
+        };
+        lines.push(format!("rank {} {what}: the others sent its blocks", rank.rank));
+    }
+    lines
 }
 
 fn verify_text(verify: Verify) -> &'static str {

@@ -10,6 +10,7 @@ use lfn_base::units::{BitRate, Bytes, show_duration};
 use lfn_copy::{ConnectionEvent, CopyOutcome, ListedTotals};
 use lfn_results::diagnose::bottleneck::{CopyBottleneck, CurrentProgress};
 use lfn_results::evidence::ProgressSample;
+use lfn_session::wire::copy::ranks::RankFigures;
 use lfn_session::wire::copy::stream_change::StreamChange;
 
 use super::progress_line::{CopyState, ProgressLine};
@@ -112,6 +113,20 @@ impl<'a> CopyProgress<'a> {
         if self.mode.ndjson && self.events.borrow_mut().is_due(look.at) {
             print_line(&CopyProgressLine::Progress { figures: self.figures(extent, look, current) });
         }
+    }
+
+    /// Shows the progress of all ranks together.
+    pub fn show_ranks(&self, figures: &RankFigures, sample: &ProgressSample) {
+        let sample = ProgressSample { bytes: figures.bytes(), ..*sample };
+        let current = CurrentProgress { goodput: figures.goodput(), bottleneck: CopyBottleneck::Unknown };
+        let mut absent = figures.absent().map(|rank| rank.rank.to_string());
+        let name = match (absent.next(), absent.next()) {
+            (None, _) => format!("{} ranks", figures.ranks.len()),
+            (Some(only), None) => format!("without rank {only}"),
+            (Some(first), Some(_)) => format!("without rank {first} and {} more", absent.count() + 1),
+        };
+        self.progress.update(|line| line.name = Some(name));
+        self.show(&figures.totals, &sample, current);
     }
 
     /// Reports a change of the streams.

@@ -108,6 +108,7 @@ fn hostile_clients_cost_only_their_session() {
         pace: None,
         stream_secret: None,
         copy: None,
+        rank: None,
         transfer_options: Default::default(),
     };
     let mut liar = hold(&target, Request::Copy(request));

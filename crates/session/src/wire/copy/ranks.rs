@@ -11,6 +11,8 @@ use std::time::Duration;
 use lfn_base::units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
 
+use super::progress::ListedTotals;
+
 /// Maximum number of ranks of one copy.
 pub const MAX_RANKS: u16 = 1024;
 
@@ -77,7 +79,36 @@ pub struct RankStatus {
     pub streams: u16,
     /// Number of times that the rank connected again.
     pub reconnects: u32,
-    /// Goodput over the last second.
+    /// Goodput over the last second; at the end of the copy, over the whole time.
     #[serde(rename = "goodput_bits_per_second")]
     pub goodput: BitRate,
+}
+
+/// Figures of all ranks together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankFigures {
+    /// In the order of the ranks.
+    pub ranks: Vec<RankStatus>,
+    /// Time since blocks were first assigned.
+    #[serde(rename = "seconds", with = "lfn_base::path::seconds")]
+    pub time: Duration,
+    /// Totals of the common list.
+    pub totals: ListedTotals,
+}
+
+impl RankFigures {
+    /// Returns the payload of all ranks.
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.ranks.iter().fold(0, |sum, rank| sum.saturating_add(rank.bytes.0)))
+    }
+
+    /// Returns the goodput of all ranks.
+    pub fn goodput(&self) -> BitRate {
+        BitRate(self.ranks.iter().fold(0, |sum, rank| sum.saturating_add(rank.goodput.0)))
+    }
+
+    /// Returns the ranks that are not connected.
+    pub fn absent(&self) -> impl Iterator<Item = &RankStatus> {
+        self.ranks.iter().filter(|rank| rank.state != RankState::Connected)
+    }
 }
