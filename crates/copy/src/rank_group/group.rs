@@ -41,6 +41,9 @@ const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time without a message after which another process may take the place of a rank. A rank sends a message each second.
 const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Maximum number of messages that wait until the destination is open.
+const MAX_EARLY: usize = 16 << 10;
+
 /// Maximum wait for the threads of a lost rank's streams.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -71,6 +74,8 @@ pub(super) struct Group {
     schedule: RankSchedule,
     /// Message to new ranks, once the destination is open.
     ready: Option<ReceiverMessage>,
+    /// Messages that wait until the destination is open.
+    early: Vec<(u16, u64, SenderMessage)>,
     /// Entries from this number on wait for the receiver's decision.
     decided_up_to: u32,
     /// Entries with an outcome.
@@ -130,6 +135,7 @@ impl Group {
             receiver,
             list: CommonList::default(),
             ready: None,
+            early: Vec::new(),
             decided_up_to: 0,
             settled: BlockSet::default(),
             is_list_complete: false,
@@ -205,6 +211,13 @@ impl Group {
                 let seat = self.seat(*applicant).map_err(Refusal::from);
                 // The session may have ended meanwhile.
                 let _ = answer.send(seat);
+                Ok(())
+            }
+            Event::Message { rank, seat, message } if self.ready.is_none() => {
+                if self.early.len() >= MAX_EARLY {
+                    return Err(RankError::TooManyWaiting(MAX_EARLY).into());
+                }
+                self.early.push((rank, seat, *message));
                 Ok(())
             }
             Event::Message { rank, seat, message } if self.has_seat(rank, seat) => self.on_message(rank, *message),
@@ -549,12 +562,16 @@ impl Group {
     /// Passes a message of the receiver on to the ranks that it concerns.
     fn route(&mut self, message: ReceiverMessage, now: Instant) -> Result<(), GroupError> {
         match message {
-            ReceiverMessage::Ready { path, on_request, started_at, .. } => {
-                self.decided_up_to = if on_request { 0 } else { u32::MAX };
+            ReceiverMessage::Ready { path, started_at, .. } => {
                 // A rank waits for its blocks anyway, and no rank is on this host.
                 let ready = ReceiverMessage::Ready { path, on_request: false, started_at, destination: None };
                 self.members().for_each(|member| member.mailbox.send(ready.clone()));
                 self.ready = Some(ready);
+                for (rank, seat, message) in std::mem::take(&mut self.early) {
+                    if self.has_seat(rank, seat) {
+                        self.on_message(rank, message)?;
+                    }
+                }
             }
             ReceiverMessage::Request { up_to } => self.decided_up_to = self.decided_up_to.max(up_to),
             ReceiverMessage::Have { file, blocks } => self.schedule.skip(file, &blocks),

@@ -26,7 +26,7 @@ mod session;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use lfn_session::SessionError;
 use lfn_session::wire::copy::RemoteDestination;
@@ -39,6 +39,9 @@ pub(crate) use self::session::serve_rank;
 use crate::TransferError;
 use crate::receiver::Destination;
 use crate::threads::spawn;
+
+/// Maximum number of events that wait for a group. A session with a further one waits.
+const MAX_QUEUED_EVENTS: usize = 1024;
 
 /// The groups of a server.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +57,7 @@ struct GroupTable {
 struct RunningGroup {
     /// Differs from earlier groups of the same key.
     number: u64,
-    events: Sender<Event>,
+    events: SyncSender<Event>,
 }
 
 /// Sessions with the same key belong to the same group.
@@ -93,9 +96,9 @@ impl RankGroups {
         &self,
         key: &GroupKey,
         settings: &GroupSettings,
-        applicant: impl Fn(mpsc::SyncSender<Result<Seat, Refusal>>) -> Applicant,
+        applicant: impl Fn(SyncSender<Result<Seat, Refusal>>) -> Applicant,
         destination: impl Fn() -> Result<Destination, TransferError>,
-    ) -> Result<(Seat, Sender<Event>), TransferError> {
+    ) -> Result<(Seat, SyncSender<Event>), TransferError> {
         // A group may end between the look and the request. The next look then starts another one.
         for _ in 0..3 {
             let RunningGroup { number, events } = self.group(key, settings, &destination)?;
@@ -123,7 +126,7 @@ impl RankGroups {
         if let Some(running) = groups.running.get(key) {
             return Ok(running.clone());
         }
-        let (events, inbox) = mpsc::channel();
+        let (events, inbox) = sync_channel(MAX_QUEUED_EVENTS);
         let group = Group::start(destination()?, settings.clone(), inbox)?;
         groups.started += 1;
         let running = RunningGroup { number: groups.started, events };

@@ -1,7 +1,7 @@
 //! The session of one rank: exchanges messages with the rank, and runs its data streams.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, SyncSender};
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use lfn_session::server::ServerSession;
@@ -110,7 +110,7 @@ struct RankSide {
     mailbox: Arc<Mailbox>,
     worker: StreamWorker,
     streams: Arc<StreamSet>,
-    events: Sender<Event>,
+    events: SyncSender<Event>,
 }
 
 impl Role for RankSide {

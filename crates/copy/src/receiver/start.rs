@@ -230,7 +230,8 @@ impl PlannerStart {
         let top = storage.top();
         // With a quota, the sender must not pay for blocks of a file that the quota refuses. So the sender waits for
         // the plan.
-        let on_request = setup.assembler.quota.is_enabled() || dry_run || !top.has_no_conflicts;
+        // The ranks send what the group assigns, and the group hears the plan without a round trip.
+        let on_request = setup.has_ranks || setup.assembler.quota.is_enabled() || dry_run || !top.has_no_conflicts;
         setup.assembler.set_requests_blocks(on_request);
         setup.assembler.set_takes_single_name(top.single_name.is_some());
         let reveals_existing = storage.capabilities().reveals_existing;
