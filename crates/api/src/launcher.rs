@@ -68,7 +68,7 @@ pub enum LauncherError {
         other_rank: u16,
         other_ranks: u16,
     },
-    #[error("--ranks {given}, but {launcher} has started {ranks}")]
+    #[error("--ranks={given}, but {launcher} has started {ranks}")]
     OtherSize { given: u16, launcher: &'static str, ranks: u16 },
 }
 
@@ -79,7 +79,7 @@ impl LauncherError {
             LauncherError::NoRank => {
                 "start it with srun or mpirun, or number the ranks by hand: --rank 0/8 is the first of eight"
             }
-            LauncherError::NoSize(_) => "give the number: --ranks 8",
+            LauncherError::NoSize(_) => "give the number: --ranks=8",
             LauncherError::NotANumber { .. }
             | LauncherError::OutOfRange { .. }
             | LauncherError::Contradiction { .. } => "number the ranks by hand: --rank 0/8 is the first of eight",
@@ -190,7 +190,7 @@ mod tests {
         let word = [("PMI_RANK", "one"), ("PMI_SIZE", "2")];
         assert!(find(None, &word).unwrap_err().to_string().contains("PMI_RANK to \"one\""));
         let other = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")];
-        assert_eq!(find(Some(4), &other).unwrap_err().to_string(), "--ranks 4, but Slurm has started 8");
+        assert_eq!(find(Some(4), &other).unwrap_err().to_string(), "--ranks=4, but Slurm has started 8");
         assert_eq!(find(Some(4), &[]), Err(LauncherError::NoRank));
     }
 

@@ -20,8 +20,16 @@ pub struct RankSchedule {
     files: BTreeMap<u32, RankFile>,
     /// Per rank: the files with blocks that the rank may get.
     ready: Vec<BTreeSet<u32>>,
-    /// Per rank: its share under [`BlockAssignment::Staggered`] is free for the others.
-    released: Vec<bool>,
+    shares: Vec<Share>,
+}
+
+/// The blocks of one rank under [`BlockAssignment::Staggered`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    /// The rank is present, and its list is complete. What it has not listed is free for the others.
+    is_listed: bool,
+    /// The rank stayed away for too long. Everything is free for the others.
+    is_released: bool,
 }
 
 #[derive(Debug)]
@@ -76,7 +84,7 @@ impl RankSchedule {
             assignment,
             files: BTreeMap::new(),
             ready: vec![BTreeSet::new(); count],
-            released: vec![false; count],
+            shares: vec![Share::default(); count],
         }
     }
 
@@ -150,7 +158,14 @@ impl RankSchedule {
 
     /// Gives the share of an absent rank to the others.
     pub fn release(&mut self, rank: u16) {
-        self.released[usize::from(rank)] = true;
+        self.shares[usize::from(rank)].is_released = true;
+        self.files.values_mut().flat_map(|known| &mut known.pieces).for_each(|piece| piece.cursors.clear());
+        self.mark_all_ready();
+    }
+
+    /// Records that the list of a rank is complete.
+    pub fn set_listed(&mut self, rank: u16) {
+        self.shares[usize::from(rank)] = Share { is_listed: true, is_released: false };
         self.files.values_mut().flat_map(|known| &mut known.pieces).for_each(|piece| piece.cursors.clear());
         self.mark_all_ready();
     }
@@ -164,6 +179,7 @@ impl RankSchedule {
                 piece.remove_holder(rank, &again);
             }
         }
+        self.shares[usize::from(rank)] = Share::default();
         self.ready[usize::from(rank)].clear();
         self.mark_all_ready();
     }
@@ -192,6 +208,18 @@ impl RankSchedule {
         self.files.values().flat_map(|known| &known.pieces).find(is_orphan)?.lost_holder
     }
 
+    /// Returns the number of unassigned blocks, or a number of at least `limit`.
+    pub fn unassigned_up_to(&self, limit: u64) -> u64 {
+        let mut sum = 0;
+        for piece in self.files.values().flat_map(|known| &known.pieces) {
+            if sum >= limit {
+                break;
+            }
+            sum += piece.unassigned.len();
+        }
+        sum
+    }
+
     /// Assigns up to `room` blocks of files before `up_to` to a rank.
     pub fn assign(&mut self, rank: u16, room: u64, up_to: u32) -> Assigned {
         let mut assigned = Assigned::default();
@@ -203,7 +231,7 @@ impl RankSchedule {
                 break;
             }
             let Some(known) = self.files.get_mut(&file) else { continue };
-            let staggered = (self.assignment == BlockAssignment::Staggered).then_some(&self.released[..]);
+            let staggered = (self.assignment == BlockAssignment::Staggered).then_some(&self.shares[..]);
             let blocks = known.take(rank, file, left, staggered);
             if blocks.len() < left {
                 exhausted.push(file);
@@ -232,8 +260,8 @@ impl RankSchedule {
 }
 
 impl RankFile {
-    /// Takes up to `room` unassigned blocks for a rank. `staggered` has the released shares.
-    fn take(&mut self, rank: u16, file: u32, room: u64, staggered: Option<&[bool]>) -> BlockSet {
+    /// Takes up to `room` unassigned blocks for a rank. `staggered` has the shares of the ranks.
+    fn take(&mut self, rank: u16, file: u32, room: u64, staggered: Option<&[Share]>) -> BlockSet {
         let mut taken = BlockSet::default();
         let is_single = self.blocks == 1;
         for piece in self.pieces.iter_mut().filter(|piece| piece.holders.contains(&rank)) {
@@ -244,9 +272,9 @@ impl RankFile {
                         .unassigned
                         .first_range()
                         .map(|(first, last)| (first, last.min(first + left.min(BLOCKS_PER_RUN) - 1))),
-                    Some(released) => {
+                    Some(shares) => {
                         let share = |block: u64| if is_single { u64::from(file) } else { block };
-                        piece.next_of_share(rank, released, share).map(|block| (block, block))
+                        piece.next_of_share(rank, shares, share).map(|block| (block, block))
                     }
                 };
                 let Some((first, last)) = next else { break };
@@ -271,14 +299,15 @@ impl Piece {
         again.ranges().for_each(|(first, last)| self.insert_range(first, last));
     }
 
-    /// Returns the first unassigned block in the share of a rank. A share is free if its rank is released, or does not
-    /// hold the piece.
-    fn next_of_share(&mut self, rank: u16, released: &[bool], share: impl Fn(u64) -> u64) -> Option<u64> {
-        let ranks = released.len() as u64;
+    /// Returns the first unassigned block in the share of a rank. A share is also free if its rank stays
+    /// away, or does not hold the piece.
+    fn next_of_share(&mut self, rank: u16, shares: &[Share], share: impl Fn(u64) -> u64) -> Option<u64> {
+        let ranks = shares.len() as u64;
         let may_take = |block: u64| {
             // Less than the number of ranks.
             let owner = (share(block) % ranks) as u16;
-            owner == rank || released[usize::from(owner)] || !self.holders.contains(&owner)
+            let Share { is_listed, is_released } = shares[usize::from(owner)];
+            owner == rank || is_released || (is_listed && !self.holders.contains(&owner))
         };
         let start = self.cursors.get(&rank).copied().unwrap_or(self.first);
         // The shares repeat after one block of each rank.

@@ -1,5 +1,6 @@
 //! The group of the ranks of one copy, owned by one thread.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver as Inbox, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use lfn_session::wire::copy::{CopyTally, EntryFailure, FileBlocks, ReceiverMessa
 use super::Event;
 use super::common_list::{CommonList, Placed};
 use super::error::RankError;
-use super::member::{Applicant, ListSummary, Member, Place, Seat};
+use super::member::{Applicant, ListSummary, MAX_OUTSTANDING, Member, Place, Seat};
 use super::pieces::{PieceRange, joined_length};
 use crate::TransferError;
 use crate::entry_listener::EntryListener;
@@ -94,8 +95,8 @@ pub(super) struct Group {
 /// The pieces of one file.
 #[derive(Debug, Default)]
 struct Pieces {
-    /// The entry of the first rank, until the file is in the common list.
-    entry: Option<Entry>,
+    /// The entries of the ranks, until the file is in the common list.
+    entries: BTreeMap<u16, Entry>,
     ranges: Vec<PieceRange>,
     is_joined: bool,
 }
@@ -443,7 +444,7 @@ impl Group {
             };
         }
         pieces.ranges.push(range);
-        pieces.entry.get_or_insert(entry);
+        pieces.entries.insert(rank, entry);
         Ok(())
     }
 
@@ -463,7 +464,12 @@ impl Group {
     fn join_pieces(&mut self) -> Result<(), GroupError> {
         let Some(pieces) = self.pieces.as_mut().filter(|pieces| !pieces.is_joined) else { return Ok(()) };
         let length = joined_length(&pieces.ranges)?;
-        let Some(entry) = pieces.entry.take() else { return Ok(()) };
+        // The file has the time of its newest piece, whatever the order in which the ranks came: the journal identifies the
+        // version of the file by its time.
+        let entries = std::mem::take(&mut pieces.entries);
+        let modified = entries.values().map(|entry| entry.modified).max().unwrap_or_default();
+        let Some(entry) = entries.into_values().next() else { return Ok(()) };
+        let entry = Entry { modified, ..entry };
         pieces.is_joined = true;
         let ranges = pieces.ranges.clone();
         let entry = Entry { kind: EntryKind::File { length: Bytes(length) }, ..entry };
@@ -481,6 +487,7 @@ impl Group {
         }
         let summary = ListSummary { entries, hash: *member.list_hash.finalize().as_bytes() };
         self.places[usize::from(rank)].list = Some(summary);
+        self.schedule.set_listed(rank);
         // A rank that comes late may learn at once that the copy is complete.
         if let Some(end) = self.end.clone() {
             self.tell_end(rank, &end);
@@ -727,9 +734,13 @@ impl Group {
         if self.receiver.takes_single_name() && !self.is_list_complete {
             return;
         }
+        let connected = self.members().count() as u64;
+        // More than all ranks together may have.
+        let mut left = self.schedule.unassigned_up_to(connected * MAX_OUTSTANDING);
         for rank in 0..self.settings.request.ranks {
             let Some(member) = self.places[usize::from(rank)].member.as_mut() else { continue };
-            let room = member.room(now);
+            // Of the last blocks, each rank gets an equal share, so that all end at the same time.
+            let room = member.room(now).min(left.div_ceil(connected));
             if room == 0 {
                 continue;
             }
@@ -737,6 +748,7 @@ impl Group {
             if assigned.is_empty() {
                 continue;
             }
+            left = left.saturating_sub(assigned.len());
             self.assigned_since.get_or_insert(now);
             member.assigned += assigned.len();
             let files = member.own_set(&assigned.files);

@@ -19,7 +19,7 @@ use crate::role::StreamWorker;
 use crate::stream_set::StreamSet;
 
 /// Maximum number of blocks that a rank has and that have not arrived.
-const MAX_OUTSTANDING: u64 = 8192;
+pub(super) const MAX_OUTSTANDING: u64 = 8192;
 
 /// Minimum of the same: one write for each of some streams.
 const MIN_OUTSTANDING: u64 = 16;

@@ -87,6 +87,9 @@ pub fn missing_program(programs: &[&str]) -> Option<Missing> {
         "prlimit" | "setsid" | "unshare" => "util-linux",
         "script" => "bsdutils",
         "setfacl" => "acl",
+        "mpirun" => "openmpi-bin",
+        "srun" | "slurmctld" | "slurmd" => "slurm-wlm",
+        "munged" => "munge",
         other => other,
     };
     Some(Missing::Program(format!("{program} is not on the PATH; on Debian: apt-get install {package}")))

@@ -59,6 +59,7 @@ impl CopyReport<'_> {
         let mut line = match moved {
             Bytes(0) if tally.failed > 0 => format!("nothing of {total} copied, in {time}"),
             Bytes(0) if !tally.changed() => format!("nothing to copy: {total} already up to date, in {time}"),
+            Bytes(0) if document.ranks.is_some() => format!("nothing of {total} sent by this rank, in {time}"),
             Bytes(0) => format!("nothing of {total} sent, in {time}"),
             moved if moved < *bytes => {
                 format!("{} of {total} sent in {time}, goodput {}", moved.decimal(), moved.per(elapsed))
