@@ -1,11 +1,13 @@
 //! The group of the ranks of one copy, owned by one thread.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Inbox, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use lfn_base::units::Bytes;
 use lfn_session::SessionError;
+use lfn_session::server::metrics::{RankCounters, RankTotals};
 use lfn_session::wire::Refusal;
 use lfn_session::wire::copy::blocks::Layout;
 use lfn_session::wire::copy::blockset::BlockSet;
@@ -54,6 +56,8 @@ pub(super) struct GroupSettings {
     pub(super) request: RankRequest,
     pub(super) block: Bytes,
     pub(super) options: CommonOptions,
+    /// Counters of the server.
+    pub(super) counters: Arc<RankCounters>,
 }
 
 /// Options that must be the same for all ranks.
@@ -90,6 +94,8 @@ pub(super) struct Group {
     next_seat: u64,
     empty_since: Instant,
     status_at: Instant,
+    /// What the counters of the server contain of this group.
+    counted: RankTotals,
 }
 
 /// The pieces of one file.
@@ -146,6 +152,7 @@ impl Group {
             next_seat: 0,
             empty_since: now,
             status_at: now,
+            counted: RankTotals::default(),
         })
     }
 
@@ -164,7 +171,15 @@ impl Group {
             std::thread::sleep(TICK);
         }
         self.receiver.close();
+        let figures = self.figures(None, Instant::now());
+        self.count(RankTotals { bytes: figures.bytes().0, ..RankTotals::default() });
         self
+    }
+
+    /// Updates the counters of the server.
+    fn count(&mut self, totals: RankTotals) {
+        self.settings.counters.update(self.counted, totals);
+        self.counted = totals;
     }
 
     fn run_to_end(&mut self) -> Result<(), GroupError> {
@@ -249,7 +264,7 @@ impl Group {
         self.settings.request.patience = self.settings.request.patience.max(applicant.request.patience);
         self.leave(rank);
         self.finish_leaving(Some(rank));
-        let numbers = std::sync::Arc::new(RankList::default());
+        let numbers = Arc::new(RankList::default());
         let link = self.receiver.link(applicant.streams.clone(), numbers.clone());
         self.next_seat += 1;
         let member = Member::new(self.next_seat, &applicant, link, numbers, now);
@@ -266,7 +281,7 @@ impl Group {
 
     /// Checks that an applicant belongs to this group, and that its place is free.
     fn check(&self, applicant: &Applicant) -> Result<(), RankError> {
-        let GroupSettings { request: known, block, options } = &self.settings;
+        let GroupSettings { request: known, block, options, .. } = &self.settings;
         let RankRequest { rank, ranks, job, offset, assignment, .. } = &applicant.request;
         let rank = *rank;
         if *ranks != known.ranks {
@@ -559,6 +574,9 @@ impl Group {
         if interval >= STATUS_INTERVAL {
             self.status_at = now;
             let figures = self.figures(Some(interval), now);
+            let absent = figures.absent().count() as u64;
+            let (connected, bytes) = (figures.ranks.len() as u64 - absent, figures.bytes().0);
+            self.count(RankTotals { copies: 1, connected, absent, bytes });
             if let Some(member) = self.member(0) {
                 member.mailbox.send(ReceiverMessage::Ranks { figures, digest: None });
             }

@@ -34,7 +34,12 @@ pub(crate) fn serve_rank(
     check(request, rank, to)?;
     let streams = Arc::new(StreamSet::rate_limited_by(session.rate_limiter()));
     let options = CommonOptions { transfer: (*request.transfer_options).clone(), to: to.clone() };
-    let settings = GroupSettings { request: rank.clone(), block: request.block, options: options.clone() };
+    let settings = GroupSettings {
+        request: rank.clone(),
+        block: request.block,
+        options: options.clone(),
+        counters: session.rank_counters(),
+    };
     let (address, copy) = (session.peer().ip(), request.copy.as_ref().map_or(session.scoped_id(), |copy| copy.id));
     let key = GroupKey::new(session.token().1.0, to, rank.ranks, rank.job.as_deref());
     let applicant = |answer: SyncSender<Result<Seat, Refusal>>| Applicant {

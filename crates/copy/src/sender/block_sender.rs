@@ -367,7 +367,7 @@ impl Shared {
     }
 
     fn comparison(&self) -> Comparison<'_> {
-        Comparison { verify: self.verify, streams: &self.streams }
+        Comparison { verify: self.verify, streams: &self.streams, is_rank: self.is_rank }
     }
 
     fn fail_file(&self, task: &BlockTask<Arc<ListedFile>>, why: &ReadError) {

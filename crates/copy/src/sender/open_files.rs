@@ -34,6 +34,8 @@ pub(super) struct Comparison<'a> {
     pub(super) verify: Verify,
     /// Measures the reads, and stops them at the end of the copy.
     pub(super) streams: &'a StreamSet,
+    /// This side reads only a part of each file, because it is one of several ranks. So there is no digest to compare.
+    pub(super) is_rank: bool,
 }
 
 /// Files of several blocks that are open now, by their numbers.
@@ -58,7 +60,10 @@ impl OpenFiles {
         if has_several_blocks && sent.is_none() {
             // After the last block, `close` compares the whole content.
             let is_zero = fill(&*file, buffer, offset, sparse)?;
-            source.version.check_unchanged(&*file)?;
+            let now = source.version.check_unchanged(&*file)?;
+            if comparison.is_rank {
+                compare_content(task, &*file, &now, Digest([0; 32]), comparison)?;
+            }
             return Ok(is_zero);
         }
         let mut before = file.metadata_at_open().map_err(read_failed)?;
@@ -164,7 +169,7 @@ impl OpenFiles {
 }
 
 /// Checks that the content of a file still is the content with this digest, if the attributes `now` differ from those
-/// when the file was opened. Without a digest (`--verify off`), a new mode, owner or name explains a change, and any
+/// when the file was opened. Without a digest (`--verify off`, or one of several ranks), a new mode, owner or name explains a change, and any
 /// other change counts as a change of the content.
 fn compare_content(
     task: &BlockTask<Arc<ListedFile>>,
@@ -178,12 +183,10 @@ fn compare_content(
         return Ok(());
     }
     let is_same = match comparison.verify {
-        Verify::Off => {
-            let attributes = |metadata: &Metadata| (metadata.mode, metadata.uid, metadata.gid, metadata.links);
-            attributes(&before) != attributes(now)
-        }
+        Verify::Off => has_other_attributes(&before, now),
+        _ if comparison.is_rank => has_other_attributes(&before, now),
         Verify::Blake3 | Verify::Xxh3 => {
-            let Comparison { verify, streams } = comparison;
+            let Comparison { verify, streams, .. } = comparison;
             let found = digest_of(file, task.layout, verify, streams.meter()).map_err(read_error)?;
             let is_same = found == Some(digest);
             // Another change during the comparison counts as a change of the content.
@@ -197,6 +200,12 @@ fn compare_content(
         opened.metadata = *now;
     }
     Ok(())
+}
+
+/// Returns whether the mode, the owner or the number of names differs.
+fn has_other_attributes(before: &Metadata, now: &Metadata) -> bool {
+    let attributes = |metadata: &Metadata| (metadata.mode, metadata.uid, metadata.gid, metadata.links);
+    attributes(before) != attributes(now)
 }
 
 /// Reads bytes at `offset`. With `sparse`, holes are not read. Returns whether all bytes are zeros (only with

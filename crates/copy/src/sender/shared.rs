@@ -24,6 +24,8 @@ pub(super) struct Shared {
     pub(super) block_size: Bytes,
     pub(super) sparse: bool,
     pub(super) verify: Verify,
+    /// This is one of several ranks.
+    pub(super) is_rank: bool,
     pub(super) destination: DestinationSlot,
     pub(super) open_files: OpenFiles,
     /// Receives the events that the receiver reports.
@@ -45,6 +47,7 @@ impl Shared {
             block_size,
             sparse,
             verify,
+            is_rank: listing.rank_board.is_some(),
             destination,
             open_files,
             listener,

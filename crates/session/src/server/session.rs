@@ -15,6 +15,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::accept::StopSignal;
 use super::event::CopySummary;
 use super::expected_streams::DatagramStreams;
+use super::metrics::RankCounters;
 use super::registry::SessionStreams;
 use super::running_session::RunningSessionGuard;
 use super::state::ServerState;
@@ -155,6 +156,11 @@ impl ServerSession {
     /// Returns the id of the session, unique over all tokens.
     pub fn scoped_id(&self) -> SessionId {
         self.streams.session()
+    }
+
+    /// Returns the counters of the copies that several ranks send.
+    pub fn rank_counters(&self) -> Arc<RankCounters> {
+        self.shared.metrics.ranks.clone()
     }
 
     /// Updates the summary of the copy for the log and the audit log.

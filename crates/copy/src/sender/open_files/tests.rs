@@ -48,7 +48,7 @@ impl Fixture {
     }
 
     fn comparison(&self) -> Comparison<'_> {
-        Comparison { verify: self.verify, streams: &self.streams }
+        Comparison { verify: self.verify, streams: &self.streams, is_rank: false }
     }
 
     fn read(&self, index: u64) -> Result<Vec<u8>, String> {

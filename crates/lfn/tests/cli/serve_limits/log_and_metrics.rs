@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use serde_json::Value;
 
 use super::served::{PATIENCE, Served};
+use crate::support::{self, eventually};
 
 #[test]
 fn json_log_and_metrics_agree() {
@@ -42,6 +43,21 @@ fn json_log_and_metrics_agree() {
     assert_eq!((samples["lfn_sessions_running"], samples["lfn_sessions_queued"]), (0.0, 0.0));
     assert!(samples["lfn_connections_total"] >= 6.0 && samples["process_resident_memory_bytes"] > 1e6);
     assert!(samples["process_open_fds"] > 3.0 && samples["process_threads"] >= 3.0);
+}
+
+#[test]
+fn metrics_have_the_ranks_of_all_copies() {
+    let server = Served::start(&["--metrics", "127.0.0.1:0"]);
+    assert_eq!(server.scrape()["lfn_rank_bytes_total"], 0.0);
+    let null = server.ticket.replace('#', "/null:#");
+    let ranks = ["0/2", "1/2"].map(|rank| {
+        let mut command = support::lfn();
+        command.args(["copy", "--quiet", "--rank", rank, "random:3000000", &null]).spawn().unwrap()
+    });
+    ranks.into_iter().for_each(|mut rank| assert!(rank.wait().unwrap().success()));
+    assert!(eventually(|| server.scrape()["lfn_rank_bytes_total"] == 3_000_000.0));
+    let samples = server.scrape();
+    assert_eq!((samples["lfn_rank_copies"], samples["lfn_ranks{state=\"connected\"}"]), (0.0, 0.0));
 }
 
 #[test]

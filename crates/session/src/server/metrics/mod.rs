@@ -4,8 +4,10 @@
 //! names of families. Counting costs an atomic or a short lock per session, and nothing per block.
 
 mod http;
+mod rank_counters;
 
 pub use http::{MetricsError, MetricsServer};
+pub use rank_counters::{RankCounters, RankTotals};
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -28,6 +30,7 @@ pub struct Metrics {
     refused: [AtomicU64; RefusedReason::ALL.len()],
     accept_failures: AtomicU64,
     file_errors: AtomicU64,
+    pub(crate) ranks: Arc<RankCounters>,
     sessions: Mutex<EndedSessions>,
 }
 
@@ -165,6 +168,11 @@ impl Metrics {
         page.family("lfn_connections_unauthenticated", "gauge", help, &[("", gauges.unauthenticated as u64)]);
         let help = "Failed accept calls, for lack of file descriptors or memory.";
         page.family("lfn_accept_failures_total", "counter", help, &[("", get(&self.accept_failures))]);
+        let ranks = self.ranks.totals();
+        page.family("lfn_rank_copies", "gauge", "Copies that several ranks send.", &[("", ranks.copies)]);
+        let states = [("state=\"connected\"", ranks.connected), ("state=\"absent\"", ranks.absent)];
+        page.family("lfn_ranks", "gauge", "Ranks of these copies, by state.", &states);
+        page.family("lfn_rank_bytes_total", "counter", "Payload bytes of all ranks.", &[("", ranks.bytes)]);
         if let Some(ReflectorTally { reflected, unreadable, too_many }) = reflected {
             let ends = [
                 ("result=\"reflected\"", reflected),
