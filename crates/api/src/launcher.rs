@@ -39,7 +39,7 @@ const LAUNCHERS: [Launcher; 4] = [
 /// The place of this process among the ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchedRank {
-    /// From 0.
+    /// Number of the rank, from 0.
     pub rank: u16,
     pub ranks: u16,
     /// Name of the job; `None` if the launcher names none.

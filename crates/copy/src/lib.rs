@@ -27,6 +27,7 @@ mod sender;
 mod serve;
 mod stall;
 mod storage;
+mod stream_auth;
 mod stream_pool;
 mod stream_set;
 mod stream_state;

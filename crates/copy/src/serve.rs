@@ -11,10 +11,9 @@ use lfn_session::limits::connection_table::ConnectionLimits;
 use lfn_session::server::ServerSession;
 use lfn_session::wire::copy::options::TransferOptions;
 use lfn_session::wire::copy::{CopyId, CopyJob, CopyRequest, RemoteDestination, RemoteSource, Selection};
-use lfn_session::wire::seal::{Seal, StreamSecret};
 use lfn_session::wire::third_party::TokenRequest;
 use lfn_session::wire::{Refusal, RefusalCode};
-use lfn_session::{DataStream, Protection, Rights, SessionError, SessionId, WriteAccess, sender_options};
+use lfn_session::{DataStream, Rights, SessionError, WriteAccess, sender_options};
 use rustix::process::{Resource, getrlimit};
 
 use super::base_dir::BaseDir;
@@ -25,6 +24,7 @@ use super::rank_group::{RankGroups, serve_rank};
 use super::receiver::{Destination, Receiver, ReceiverOptions, ReceiverTimeouts};
 use super::sender::{Expansion, ExpansionBudget, Listing, Sender, Source, expand};
 use super::storage::write_only::WriteOnlyAccess;
+use super::stream_auth::authenticate_stream;
 use super::stream_set::StreamSet;
 use super::write_only::WriteOnlyArea;
 use super::{DeniedAction, TransferError};
@@ -282,19 +282,6 @@ impl<'a> RequestedSources<'a> {
         let there = paths.into_iter().map(|path| Source::new(base.clone(), path, None));
         Ok(there.chain(unreadable.into_iter().map(|(path, error)| Source::Unreadable { path, error })).collect())
     }
-}
-
-/// Adds authentication to an unencrypted stream, so that its headers can only come from the client or from this server.
-pub(crate) fn authenticate_stream(
-    mut stream: DataStream,
-    secret: Option<&StreamSecret>,
-    scope: SessionId,
-) -> Result<DataStream, TransferError> {
-    if stream.protection() == Protection::Clear {
-        let secret = secret.ok_or(TransferError::MissingStreamSecret)?;
-        stream.set_seal(Seal::new(secret, scope, stream.stream()));
-    }
-    Ok(stream)
 }
 
 fn open_write_only_area(session: &ServerSession, copy: Option<&CopyId>) -> Result<WriteOnlyArea, TransferError> {

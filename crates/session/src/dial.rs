@@ -275,6 +275,7 @@ impl ServerConnection {
         session: SessionId,
         request: Request,
     ) -> Result<Control, SessionError> {
+        let request = Box::new(request);
         let hello = Hello::Control { protocol: PROTOCOL, token: target.token(), session, request };
         let stream = open_stream(&mut *self.0)?;
         Ok(Control::new(handshake(target, stream, &hello)?, crate::wire::MESSAGE_LIMIT, "the server"))

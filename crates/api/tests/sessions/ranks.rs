@@ -350,7 +350,7 @@ fn contradictory_ranks_are_refused() {
         stop.store(true, Ordering::Relaxed);
         waiting.join().unwrap().unwrap_err();
     });
-    // These end the whole group: nobody knows which of the two is right.
+    // These end the whole group, because either of the two may be right.
     for (from, text) in [(&other, ", and the destination is one file"), (&shorter, " sends field with ")] {
         let mut both = [first.clone(), setup.rank(1, 2, from)];
         both.iter_mut().for_each(|rank| rank.to = "elsewhere");

@@ -4,6 +4,7 @@
 //! at a time. If that rank is lost, its blocks that have not arrived are assigned again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use lfn_session::wire::copy::FileBlocks;
 use lfn_session::wire::copy::blockset::BlockSet;
@@ -49,7 +50,7 @@ struct Piece {
     first: u64,
     last: u64,
     /// The bytes that identify the piece.
-    bytes: (u64, u64),
+    bytes: Range<u64>,
     unassigned: BlockSet,
     /// The holder that was lost last.
     lost_holder: Option<u16>,
@@ -71,6 +72,7 @@ impl Assigned {
         self.files.len() + self.blocks.iter().map(|part| part.blocks.len()).sum::<u64>()
     }
 
+    /// Returns whether there are no blocks.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -95,9 +97,9 @@ impl RankSchedule {
         }
     }
 
-    /// Records that a rank holds the blocks from `first` to `last` of a file. Ranks with the same `bytes` share them:
-    /// the first byte, and the one behind the last.
-    pub fn add_holder(&mut self, rank: u16, file: u32, first: u64, last: u64, bytes: (u64, u64)) {
+    /// Records that a rank holds the blocks from `first` to `last` of a file. Ranks with the same `bytes` of the file
+    /// share them.
+    pub fn add_holder(&mut self, rank: u16, file: u32, first: u64, last: u64, bytes: Range<u64>) {
         let Some(known) = self.files.get_mut(&file) else { return };
         match known.pieces.iter_mut().find(|piece| piece.bytes == bytes) {
             Some(piece) => {
@@ -120,7 +122,7 @@ impl RankSchedule {
     /// Records that a rank holds all blocks of a file.
     pub fn add_whole_holder(&mut self, rank: u16, file: u32) {
         if let Some(last) = self.files.get(&file).map(|known| known.blocks - 1) {
-            self.add_holder(rank, file, 0, last, (0, u64::MAX));
+            self.add_holder(rank, file, 0, last, 0..u64::MAX);
         }
     }
 

@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 
 use lfn_base::units::Bytes;
 use lfn_session::SessionError;
-use lfn_session::server::metrics::{RankCounters, RankTotals};
+use lfn_session::server::metrics::RankTotals;
 use lfn_session::wire::Refusal;
 use lfn_session::wire::copy::blocks::Layout;
 use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::entry::{Entry, EntryKind};
-use lfn_session::wire::copy::options::TransferOptions;
 use lfn_session::wire::copy::ranks::{RankFigures, RankRequest};
-use lfn_session::wire::copy::{CopyTally, EntryFailure, FileBlocks, ReceiverMessage, RemoteDestination, SenderMessage};
+use lfn_session::wire::copy::{CopyTally, EntryFailure, FileBlocks, ReceiverMessage, SenderMessage};
 
-use super::Event;
 use super::common_list::{CommonList, Placed};
 use super::error::RankError;
-use super::member::{Applicant, ListSummary, MAX_OUTSTANDING, Member, Place, Seat};
+use super::event::{Applicant, Event, Seat};
+use super::member::{ListSummary, MAX_OUTSTANDING, Member, Place};
 use super::pieces::{PieceRange, joined_length};
+use super::settings::GroupSettings;
 use crate::TransferError;
 use crate::entry_listener::EntryListener;
 use crate::proto::rank_schedule::RankSchedule;
@@ -41,7 +41,7 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// Time without any rank after which the group ends. The next ranks resume from the journal.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time without a message after which another process may take the place of a rank. A rank sends a message each second.
+/// Time without a message after which another process may replace a rank. A rank sends a message each second.
 const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Maximum number of messages that wait until the destination is open.
@@ -49,23 +49,6 @@ const MAX_EARLY: usize = 16 << 10;
 
 /// Maximum wait for the threads of a lost rank's streams.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// What all ranks of a group have in common.
-#[derive(Clone, Debug)]
-pub(super) struct GroupSettings {
-    pub(super) request: RankRequest,
-    pub(super) block: Bytes,
-    pub(super) options: CommonOptions,
-    /// Counters of the server.
-    pub(super) counters: Arc<RankCounters>,
-}
-
-/// Options that must be the same for all ranks.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct CommonOptions {
-    pub(super) transfer: TransferOptions,
-    pub(super) to: RemoteDestination,
-}
 
 /// A group of ranks.
 pub(super) struct Group {
@@ -94,7 +77,7 @@ pub(super) struct Group {
     next_seat: u64,
     empty_since: Instant,
     status_at: Instant,
-    /// What the counters of the server contain of this group.
+    /// The part of this group in the counters of the server.
     counted: RankTotals,
 }
 
@@ -471,7 +454,7 @@ impl Group {
             }
         } else if start < end {
             let block = self.settings.block.0;
-            self.schedule.add_holder(rank, 0, start / block, (end - 1) / block, (start, end));
+            self.schedule.add_holder(rank, 0, start / block, (end - 1) / block, start..end);
         }
     }
 
@@ -505,7 +488,7 @@ impl Group {
         self.schedule.set_listed(rank);
         // A rank that comes late may learn at once that the copy is complete.
         if let Some(end) = self.end.clone() {
-            self.tell_end(rank, &end);
+            self.report_end(rank, &end);
         }
         Ok(())
     }
@@ -612,7 +595,7 @@ impl Group {
                 let Some(result) = self.receiver.result() else { return Ok(()) };
                 let end = Finished { tally, digest: self.receiver.digest(), result, at: now };
                 for rank in 0..self.settings.request.ranks {
-                    self.tell_end(rank, &end);
+                    self.report_end(rank, &end);
                 }
                 self.end = Some(end);
             }
@@ -678,8 +661,8 @@ impl Group {
         RankFigures { ranks: ranks.collect(), time, totals: self.receiver.listed() }
     }
 
-    /// Tells a rank that the copy is complete, if the rank is there and has listed everything.
-    fn tell_end(&mut self, rank: u16, end: &Finished) {
+    /// Reports the end of the copy to a rank, if the rank is there and has listed everything.
+    fn report_end(&mut self, rank: u16, end: &Finished) {
         let figures = self.figures(None, end.at);
         let place = &mut self.places[usize::from(rank)];
         let Some(member) = place.member.as_ref().filter(|_| place.list.is_some()) else { return };

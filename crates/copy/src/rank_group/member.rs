@@ -3,19 +3,17 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use lfn_base::units::{BitRate, Bytes};
 use lfn_session::SessionId;
-use lfn_session::wire::Refusal;
 use lfn_session::wire::copy::blockset::BlockSet;
-use lfn_session::wire::copy::ranks::{RankRequest, RankState, RankStatus};
+use lfn_session::wire::copy::ranks::{RankState, RankStatus};
 use lfn_session::wire::copy::{FileBlocks, ReceiverMessage};
 
+use super::event::Applicant;
 use super::mailbox::Mailbox;
 use crate::receiver::{RankList, SenderLink};
-use crate::role::StreamWorker;
 use crate::stream_set::StreamSet;
 
 /// Maximum number of blocks that a rank has and that have not arrived.
@@ -27,34 +25,7 @@ const MIN_OUTSTANDING: u64 = 16;
 /// Interval of the measurement of a rank's rate.
 const RATE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A session that asks for a seat.
-#[derive(Debug)]
-pub(super) struct Applicant {
-    pub(super) request: RankRequest,
-    /// Identifies the client process across sessions.
-    pub(super) copy: SessionId,
-    pub(super) block: Bytes,
-    pub(super) options: super::group::CommonOptions,
-    pub(super) address: IpAddr,
-    pub(super) streams: Arc<StreamSet>,
-    pub(super) answer: SyncSender<Result<Seat, Refusal>>,
-}
-
-/// The place of a session in its group.
-pub(super) struct Seat {
-    /// Differs from the seats of earlier sessions of the rank.
-    pub(super) number: u64,
-    pub(super) mailbox: Arc<Mailbox>,
-    pub(super) worker: StreamWorker,
-}
-
-impl std::fmt::Debug for Seat {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seat").field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
-/// A connected rank.
+/// A rank while it is connected.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) seat: u64,
@@ -123,7 +94,7 @@ impl Member {
         wanted.saturating_sub(outstanding)
     }
 
-    /// Returns the entries with the rank's own numbers. Entries that the rank has not listed are left out.
+    /// Returns the entries with the rank's own numbers. Entries that the rank has not listed are skipped.
     pub(super) fn own_set(&self, entries: &BlockSet) -> BlockSet {
         let mut own = BlockSet::default();
         for (first, last) in entries.ranges() {
@@ -171,7 +142,7 @@ pub(super) struct Place {
     last_bytes: u64,
 }
 
-/// A complete list.
+/// Length and hash of a complete list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListSummary {
     pub(super) entries: u32,

@@ -6,7 +6,7 @@ use super::error::RankError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PieceRange {
     pub(super) rank: u16,
-    /// First byte.
+    /// Offset of the first byte.
     pub(super) start: u64,
     /// The byte behind the last one.
     pub(super) end: u64,

@@ -11,15 +11,15 @@ use lfn_session::wire::copy::ranks::{MAX_JOB_LENGTH, MAX_RANKS, RankRequest};
 use lfn_session::wire::copy::{CopyRequest, Progress, ReceiverMessage, RemoteDestination, SenderMessage};
 
 use super::error::{MAX_BORDER_MEMORY, RankError};
-use super::group::{CommonOptions, GroupSettings};
+use super::event::{Applicant, Event, Seat};
 use super::mailbox::Mailbox;
-use super::member::{Applicant, Seat};
-use super::{Event, GroupKey, RankGroups};
+use super::registry::{GroupKey, RankGroups};
+use super::settings::{CommonOptions, GroupSettings};
 use crate::TransferError;
 use crate::control_loop::{ControlLoop, StreamDemand};
 use crate::receiver::Destination;
 use crate::role::{CopyResult, ListedTotals, Role, StreamWorker};
-use crate::serve::authenticate_stream;
+use crate::stream_auth::authenticate_stream;
 use crate::stream_set::StreamSet;
 
 /// Serves the session of one rank. `destination` opens the destination for the first rank of a group.

@@ -1,7 +1,7 @@
 //! A file that is a piece of a larger one, at its place in that file.
 //!
-//! The piece looks like the larger file up to its own end. The bytes before it are not known, and read as zeros; nobody
-//! asks for them, except in the first block if that block starts before the piece.
+//! The piece looks like the larger file up to its own end. The bytes before it are not known, and read as zeros. They
+//! are only read in the first block, if that block starts before the piece.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -36,7 +36,7 @@ pub enum Hello {
         token: Option<Token>,
         /// Random; chosen by the client.
         session: SessionId,
-        request: Request,
+        request: Box<Request>,
     },
     /// Adds a data stream to a session.
     Data {

@@ -14,11 +14,11 @@ pub struct RankCounters {
 /// The figures of one copy, or of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankTotals {
-    /// Copies that run.
+    /// Number of running copies.
     pub copies: u64,
-    /// Ranks that are connected.
+    /// Number of connected ranks.
     pub connected: u64,
-    /// Ranks that are awaited.
+    /// Number of ranks that are not connected.
     pub absent: u64,
     /// Payload of all ranks.
     pub bytes: u64,

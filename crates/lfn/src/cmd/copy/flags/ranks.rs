@@ -25,7 +25,7 @@ pub struct RankFlags {
     /// Place of this rank's file in the complete file, if each rank has a part of it
     #[arg(long, value_name = "BYTES")]
     offset: Option<Bytes>,
-    /// How ranks get blocks: from the server as they are ready for them, or every Nth block
+    /// Rule by which ranks get blocks
     #[arg(long, value_name = "RULE", value_enum, default_value = "on-demand")]
     assign: AssignmentRule,
     /// Wait this long for an absent rank, then give its blocks to the others or exit with 3
@@ -36,7 +36,9 @@ pub struct RankFlags {
 /// The rule by which ranks get blocks.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
 enum AssignmentRule {
+    /// The next blocks go to the rank that is ready for them
     OnDemand,
+    /// Rank R of N gets the blocks R, R + N, R + 2N, and so on
     Staggered,
 }
 
