@@ -29,8 +29,9 @@ use super::receiver::{Destination, Receiver, ReceiverOptions, ReceiverTimeouts};
 use super::resumable_copy::{POLL_INTERVAL, ResumableCopy};
 use super::role::{CopyResult, ListedTotals, Role};
 use super::sender::{Listing, Sender, Source};
-use super::stream_pool::StreamPool;
+use super::stream_pool::{StreamPool, thread_error};
 use super::stream_set::StreamSet;
+use super::stripe_dial;
 
 /// Copies local sources to a remote host.
 pub fn upload(
@@ -92,6 +93,7 @@ fn upload_once(
             .cloned()
             .map_or_else(StreamSet::default, StreamSet::rate_limited_by)
             .with_stall_timeouts(options.stall_timeouts)
+            .with_stripes(&options.stripes)
             .with_congestion(options.congestion.as_ref());
         // All ranks generate the same file.
         let generated_at = if options.rank.is_some() { Modified::default() } else { id.began };
@@ -174,7 +176,8 @@ fn download_once(
             timeouts: ReceiverTimeouts::default(),
             has_ranks: false,
         };
-        let stream_set = StreamSet::default().with_stall_timeouts(options.stall_timeouts);
+        let stream_set =
+            StreamSet::default().with_stall_timeouts(options.stall_timeouts).with_stripes(&options.stripes);
         let receiver = received.insert(Receiver::start(destination(), receiver_options, stream_set)?);
         if let CopyJob::Get { from, selection } = job {
             receiver.accept_only(RequestedEntries::new(from, selection));
@@ -293,7 +296,7 @@ fn local_destination(to: &LocalDestination, single: bool, preserve: Preserve) ->
 
 /// The control connection of a session.
 struct PendingSession {
-    dialling: mpsc::Receiver<Result<Control, SessionError>>,
+    dialling: mpsc::Receiver<Result<Control, TransferError>>,
     control: Option<Control>,
 }
 
@@ -317,18 +320,25 @@ impl PendingSession {
             congestion,
             pace,
             stream_secret,
+            stripes: u16::try_from(copy.options.stripes.stripes().len()).unwrap_or(u16::MAX),
             copy: id,
             rank: copy.options.rank.as_ref().map(|rank| Box::new(rank.request.clone())),
             transfer_options: Box::new(transfer_options),
         };
-        let (target, failed) = (copy.target.clone(), sender.clone());
+        let (target, stripes, failed) = (copy.target.clone(), copy.options.stripes.clone(), sender.clone());
         let dial = move || {
+            let request = Request::Copy(request);
+            let control = if stripes.stripes().is_empty() {
+                dial::open_control(&target, session, request).map_err(TransferError::from)
+            } else {
+                stripe_dial::open_control(&stripes, &target, session, &request)
+            };
             // An interrupted copy no longer reads the result.
-            let _ = sender.send(dial::open_control(&target, session, Request::Copy(request)));
+            let _ = sender.send(control);
         };
         if let Err(source) = thread::Builder::new().name("control".into()).spawn(dial) {
             // The channel is open, because this function holds its other end.
-            let _ = failed.send(Err(SessionError::Io { peer: "the kernel", source }));
+            let _ = failed.send(Err(thread_error(source)));
         }
         PendingSession { dialling, control: None }
     }

@@ -12,7 +12,7 @@ use lfn_base::units::Bytes;
 use lfn_results::evidence::{ProgressSample, StreamTime};
 use lfn_session::wire::copy::progress::stall_cause;
 use lfn_session::wire::copy::{ALIVE_INTERVAL, Progress};
-use lfn_session::{Control, DEAD_PEER_TIMEOUT, DataStream, SessionError};
+use lfn_session::{Control, DataStream, SessionError};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
@@ -216,9 +216,10 @@ impl<'a, C: ControlLink> ControlLoop<'a, C> {
             self.liveness.received = (received, Some(now));
         }
         let standstill = self.liveness.update(moved, side.should_be_moving(), now);
-        if now > self.liveness.last_received + DEAD_PEER_TIMEOUT {
+        let after = side.streams().stall_timeouts().silence;
+        if now > self.liveness.last_received + after {
             let peer = self.control.peer();
-            return Err(SessionError::Timeout { peer, after: DEAD_PEER_TIMEOUT, while_doing: "while copying" }.into());
+            return Err(SessionError::Timeout { peer, after, while_doing: "while copying" }.into());
         }
         let client = self.control.peer() == "the server";
         let StallTimeouts { copy, .. } = side.streams().stall_timeouts();

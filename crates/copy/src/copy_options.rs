@@ -23,6 +23,7 @@ use super::entry_listener::EntryListener;
 use super::rank_board::RankBoard;
 use super::role::ListedTotals;
 use super::stall::StallTimeouts;
+use super::stripe_set::{StripeReport, StripeSet};
 
 /// Options of a copy over the network.
 #[derive(Clone, Debug)]
@@ -48,6 +49,8 @@ pub struct CopyOptions {
     /// Maximum time without progress in which an interrupted copy tries to reconnect.
     pub retry_for: Duration,
     pub stall_timeouts: StallTimeouts,
+    /// Paths between the hosts; empty for one path. Each has an equal share of the streams.
+    pub stripes: StripeSet,
     /// Verification, syncing and reporting.
     pub transfer_options: TransferOptions,
     /// Receives the results of entries, if the options request them.
@@ -78,6 +81,7 @@ impl Default for CopyOptions {
             selection: Selection::default(),
             retry_for: Duration::ZERO,
             stall_timeouts: StallTimeouts::default(),
+            stripes: StripeSet::default(),
             transfer_options: TransferOptions::default(),
             listener: EntryListener::default(),
             rank: None,
@@ -168,6 +172,8 @@ pub struct CopyOutcome {
     pub replaced: u32,
     /// Changes of the streams during the copy.
     pub changes: Vec<StreamChange>,
+    /// Figures of the stripes at the end.
+    pub stripes: Vec<StripeReport>,
 }
 
 impl CopyOutcome {

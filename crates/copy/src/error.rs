@@ -141,6 +141,9 @@ pub enum TransferError {
     /// The limit of open files of the server's process is too low.
     #[error("the server needs {needed} open files, the limit is {limit}")]
     ServerOpenFiles { needed: u64, limit: u64, max_streams: u16 },
+    /// No path of the copy leads to the server.
+    #[error("no stripe reaches the server: {}", .0.join("; "))]
+    NoStripe(Vec<String>),
     #[error("the sender closed its streams, but blocks are missing")]
     Incomplete,
     /// Every block was right, but the complete file is not: one side computed wrongly.
@@ -244,6 +247,7 @@ impl TransferError {
             | TransferError::RequestTooLarge { .. }
             | TransferError::MultipleSourcesWithNames { .. }
             | TransferError::Congestion { .. } => RefusalCode::Limit,
+            TransferError::NoStripe(_) => RefusalCode::Io,
             TransferError::Stalled { .. } => RefusalCode::Timeout,
             TransferError::PeerStreamError(_) => RefusalCode::Io,
             TransferError::RepeatedStreamFailures { source, .. } | TransferError::Lost { source, .. } => source.code(),
@@ -288,6 +292,7 @@ impl TransferError {
             TransferError::Session(error) => error,
             TransferError::End { source, .. } => return source.is_retryable(),
             TransferError::Stream { source, .. } => return !is_out_of_descriptors(source),
+            TransferError::NoStripe(_) => return true,
             _ => return false,
         };
         match error {
@@ -452,6 +457,7 @@ impl TransferError {
             }
             TransferError::SourceReplaced => "run the same command again: it copies this file from the start",
             TransferError::Congestion { .. } => "check `sysctl net.ipv4.tcp_allowed_congestion_control` on that host",
+            TransferError::NoStripe(_) => "check each stripe with `ping -I LOCAL REMOTE`, and the server's firewall",
             TransferError::Streams { .. } => "reduce --streams",
             TransferError::Memory { .. } => "reduce --streams or --block-size",
             TransferError::Assembly(AssemblyError::Corrupt(_)) | TransferError::Digest { .. } => {

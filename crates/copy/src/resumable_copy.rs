@@ -171,6 +171,7 @@ impl<'a> ResumableCopy<'a> {
 
     /// Processes a progress sample of the running session; `total` are its listed totals.
     pub(super) fn observe(&mut self, total: ListedTotals, sample: &ProgressSample) {
+        self.options.stripes.sample(Instant::now());
         // Bytes that an earlier session sent are up to date in this session.
         let done = (sample.bytes.0.saturating_add(total.not_needed.0)).max(self.bytes_before_session);
         self.totals = ProgressSample {
@@ -292,6 +293,7 @@ impl<'a> ResumableCopy<'a> {
     }
 
     fn outcome(self, ended: CopyResult) -> CopyOutcome {
+        let stripes = self.options.stripes.finish(Instant::now());
         let CopyResult { tally, digest, path, bytes, failures, skipped } = ended;
         let samples = if self.is_first() { self.course.finish(&self.totals) } else { Vec::new() };
         CopyOutcome {
@@ -309,6 +311,7 @@ impl<'a> ResumableCopy<'a> {
             standstill_time: self.standstill_time,
             replaced: self.replaced,
             changes: self.changes,
+            stripes,
         }
     }
 }

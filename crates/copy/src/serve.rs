@@ -23,6 +23,7 @@ use super::entry_listener::EntryListener;
 use super::rank_group::{RankGroups, serve_rank};
 use super::receiver::{Destination, Receiver, ReceiverOptions, ReceiverTimeouts};
 use super::sender::{Expansion, ExpansionBudget, Listing, Sender, Source, expand};
+use super::stall::StallTimeouts;
 use super::storage::write_only::WriteOnlyAccess;
 use super::stream_auth::authenticate_stream;
 use super::stream_set::StreamSet;
@@ -199,7 +200,11 @@ fn send(
     let secret = request.stream_secret;
     let scope = session.scoped_id();
     let sources = RequestedSources::of(session, from, selection)?.open(request.copy.as_deref(), &|| session.check())?;
-    let stream_set = StreamSet::rate_limited_by(session.rate_limiter()).with_congestion(request.congestion.as_ref());
+    let mut stream_set =
+        StreamSet::rate_limited_by(session.rate_limiter()).with_congestion(request.congestion.as_ref());
+    if request.stripes > 1 {
+        stream_set = stream_set.with_stall_timeouts(StallTimeouts::STRIPES);
+    }
     let listing = Listing::new(selection)
         .with_generated_time(request.copy.as_ref().map(|copy| copy.began))
         .with_options(&request.transfer_options);

@@ -3,6 +3,9 @@
 //! The client always dials, whichever side finds that a stream ended. New streams get new numbers, because the server
 //! may not know yet that the old stream ended. If streams break repeatedly, the wait before the next dial increases.
 //! [`super::stream_set`] ends the copy after too many failures.
+//!
+//! With stripes, each stripe has an equal share of the streams, and its own waits. The failures of one stripe do not end
+//! the copy while another stripe works.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -17,6 +20,7 @@ use parking_lot::Mutex;
 use super::TransferError;
 use super::copy_options::CopyOptions;
 use super::stream_set::StreamSet;
+use super::stripe_set::StripeSet;
 
 /// Minimum time between two rounds of dialling.
 const MIN_REDIAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -30,16 +34,31 @@ pub(crate) struct TargetCount(Arc<AtomicU16>);
 
 /// The data streams of one session, as dialled by the client.
 pub(crate) struct StreamPool<D> {
-    target: Target,
+    /// The paths: one, or one for each stripe.
+    paths: Vec<DialPath>,
     session: SessionId,
     options: CopyOptions,
     deliver: D,
     target_count: TargetCount,
     next_number: u32,
+    /// Numbers that no connection has used.
+    unused_numbers: Vec<u16>,
+    failed: Arc<Mutex<Vec<FailedDial>>>,
+    next_dial: Instant,
+}
+
+/// A path to the server.
+struct DialPath {
+    target: Target,
     /// Streams that are dialled or open.
     open: Arc<AtomicU16>,
-    failed: Arc<Mutex<Vec<TransferError>>>,
-    next_dial: Instant,
+}
+
+/// A stream that could not be opened.
+struct FailedDial {
+    path: usize,
+    number: u16,
+    error: TransferError,
 }
 
 /// Counts a stream that is dialled or open.
@@ -77,61 +96,109 @@ impl<D: Fn(DataStream) + Clone + Send + 'static> StreamPool<D> {
         target_count: &TargetCount,
         deliver: D,
     ) -> Result<Self, TransferError> {
+        let stripes = options.stripes.stripes();
+        let mut targets: Vec<Target> = stripes.iter().map(|stripe| stripe.target(target)).collect();
+        if targets.is_empty() {
+            targets.push(target.clone());
+        }
+        options.stripes.begin_session();
         let mut pool = StreamPool {
-            target: target.clone(),
+            paths: targets.into_iter().map(|target| DialPath { target, open: Arc::default() }).collect(),
             session,
             options: options.clone(),
             deliver,
             target_count: target_count.clone(),
             next_number: 0,
-            open: Arc::default(),
+            unused_numbers: Vec::new(),
             failed: Arc::default(),
             next_dial: Instant::now(),
         };
-        for _ in 0..target_count.get() {
-            pool.dial()?;
-        }
+        pool.dial_missing(Instant::now())?;
         Ok(pool)
     }
 
     /// Dials the missing streams. Returns errors that another attempt cannot repair.
     pub(crate) fn maintain(&mut self, stream_set: &StreamSet, now: Instant) -> Result<(), TransferError> {
-        for error in std::mem::take(&mut *self.failed.lock()) {
+        let has_stripes = !self.options.stripes.stripes().is_empty();
+        for FailedDial { path, number, error } in std::mem::take(&mut *self.failed.lock()) {
+            if matches!(error, TransferError::Session(SessionError::Unreachable { .. })) {
+                self.unused_numbers.push(number);
+            }
             match error {
-                TransferError::Session(SessionError::WrongFingerprint { .. } | SessionError::Bind { .. })
-                | TransferError::Congestion { .. } => return Err(error),
+                TransferError::Session(SessionError::WrongFingerprint { .. }) | TransferError::Congestion { .. } => {
+                    return Err(error);
+                }
+                // The address of a stripe may return.
+                TransferError::Session(SessionError::Bind { .. }) if !has_stripes => return Err(error),
+                error if has_stripes && self.options.stripes.record_failed_dial(path, &error, now) => {}
                 error => stream_set.record_failure(error),
             }
         }
-        let missing =
-            self.target_count.get().min(self.options.max_streams).saturating_sub(self.open.load(Ordering::SeqCst));
-        if missing == 0 || now < self.next_dial || stream_set.is_stopped() {
+        if stream_set.is_stopped() {
             return Ok(());
         }
-        self.next_dial = now + redial_delay(stream_set.failures_without_progress(), self.options.streams);
-        for _ in 0..missing {
-            self.dial()?;
+        if !has_stripes {
+            let open = self.paths[0].open.load(Ordering::SeqCst);
+            if open >= self.wanted() || now < self.next_dial {
+                return Ok(());
+            }
+            self.next_dial = now + redial_delay(stream_set.failures_without_progress(), self.options.streams);
+        }
+        self.dial_missing(now)
+    }
+
+    /// Returns the number of streams that should be open.
+    fn wanted(&self) -> u16 {
+        self.target_count.get().min(self.options.max_streams)
+    }
+
+    /// Dials the missing streams of each path.
+    fn dial_missing(&mut self, now: Instant) -> Result<(), TransferError> {
+        let stripes = self.options.stripes.clone();
+        for path in 0..self.paths.len() {
+            let wanted = path_share(self.wanted(), path, self.paths.len());
+            let open = self.paths[path].open.load(Ordering::SeqCst);
+            let missing = if stripes.stripes().is_empty() {
+                wanted.saturating_sub(open)
+            } else {
+                stripes.streams_to_dial(path, open, wanted, now)
+            };
+            for _ in 0..missing {
+                self.dial(path, &stripes)?;
+            }
         }
         Ok(())
     }
 
-    fn dial(&mut self) -> Result<(), TransferError> {
+    fn dial(&mut self, path: usize, stripes: &StripeSet) -> Result<(), TransferError> {
+        let new_number = u16::try_from(self.next_number).ok();
         // All stream numbers of the session are used: no more streams are opened.
-        let Ok(number) = u16::try_from(self.next_number) else { return Ok(()) };
-        self.next_number += 1;
-        self.open.fetch_add(1, Ordering::SeqCst);
-        let open = OpenStreamGuard(self.open.clone());
-        let (target, session, options) = (self.target.clone(), self.session, self.options.clone());
+        let Some(number) = self.unused_numbers.pop().or(new_number) else { return Ok(()) };
+        if Some(number) == new_number {
+            self.next_number += 1;
+        }
+        stripes.assign(number, path);
+        let DialPath { target, open } = &self.paths[path];
+        open.fetch_add(1, Ordering::SeqCst);
+        let open = OpenStreamGuard(open.clone());
+        let (target, session, options) = (target.clone(), self.session, self.options.clone());
         let (deliver, failed) = (self.deliver.clone(), self.failed.clone());
         let dial = move || match dial_stream(&target, session, number, &options) {
             Ok(mut stream) => {
                 stream.attach(open);
                 deliver(stream);
             }
-            Err(error) => failed.lock().push(error),
+            Err(error) => failed.lock().push(FailedDial { path, number, error }),
         };
         thread::Builder::new().name("data stream".into()).spawn(dial).map(drop).map_err(thread_error)
     }
+}
+
+/// Returns the streams of one of `paths` paths. The first paths have one more if the total cannot be divided.
+fn path_share(total: u16, path: usize, paths: usize) -> u16 {
+    // There are at most as many paths as an address list has.
+    let (path, paths) = (u16::try_from(path).unwrap_or(u16::MAX), u16::try_from(paths).unwrap_or(u16::MAX).max(1));
+    total / paths + u16::from(path < total % paths)
 }
 
 /// Returns the wait before the next dial. Failures of all streams in one round count once.
@@ -177,6 +244,14 @@ fn dial_stream(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn streams_are_divided_among_the_paths() {
+        let shares = |total, paths| (0..paths).map(|path| path_share(total, path, paths)).collect::<Vec<_>>();
+        assert_eq!(shares(16, 4), [4; 4]);
+        assert_eq!(shares(6, 4), [2, 2, 1, 1]);
+        assert_eq!(shares(1, 3), [1, 0, 0]);
+    }
 
     #[test]
     fn redial_delay_grows_and_resets_on_success() {

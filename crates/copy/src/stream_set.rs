@@ -29,6 +29,7 @@ use rustix::fs::sendfile;
 use super::host_counters::HostCounters;
 use super::stall::{SERVER_EXTRA_TIMEOUT, StallTimeouts};
 use super::stream_state::{ClosedStream, StreamState};
+use super::stripe_set::StripeSet;
 use super::work_meter::{Activity, WorkMeter};
 use super::{Stall, TransferError};
 
@@ -52,6 +53,8 @@ pub(crate) struct StreamSet {
     /// Count of blocks that arrived.
     arrived: AtomicU64,
     stall_timeouts: StallTimeouts,
+    /// Stripes of the streams, known at the client.
+    stripes: StripeSet,
     /// Rate limiter of a server.
     rate_limiter: Option<Arc<RateLimiter>>,
     /// Decides whether a sender changes to BBR. `None` if this is not permitted.
@@ -102,6 +105,11 @@ impl StreamSet {
 
     pub(crate) fn with_stall_timeouts(self, stall_timeouts: StallTimeouts) -> Self {
         StreamSet { stall_timeouts, ..self }
+    }
+
+    /// Counts the streams of each stripe.
+    pub(crate) fn with_stripes(self, stripes: &StripeSet) -> Self {
+        StreamSet { stripes: stripes.clone(), ..self }
     }
 
     pub(crate) fn stall_timeouts(&self) -> StallTimeouts {
@@ -156,6 +164,8 @@ impl StreamSet {
         let result = work(&mut stream, &state);
         let broken = result.as_ref().is_err_and(|error| state.is_shut_down() || error.is_stream_error());
         self.remove(&state, broken);
+        let failure = result.as_ref().err().filter(|_| !self.is_stopped());
+        self.stripes.remove(&state, failure, Instant::now());
         match result {
             Err(error) if !broken => self.fail(error),
             result => self.table.lock().closed.push(ClosedStream { stream: state, error: result.err() }),
@@ -180,6 +190,8 @@ impl StreamSet {
         }
         table.active.insert(number, state.clone());
         table.max_active = table.max_active.max(table.active.len() as u32);
+        drop(table);
+        self.stripes.add(&state, Instant::now());
         Ok(Some(state))
     }
 

@@ -56,6 +56,8 @@ struct InFlight {
     /// Sent blocks and holes that the receiver has not read, in order: file, with the first and the last block.
     unacked: VecDeque<(u32, u64, u64)>,
     acked: StreamReceived,
+    /// At least one block was sent.
+    is_sender: bool,
     /// Last time at which the receiver read something, or at which waiting for this began.
     last_acked_at: Instant,
     /// Totals of the last report.
@@ -66,8 +68,13 @@ impl StreamState {
     pub(super) fn new(stream: &DataStream) -> Self {
         let number = stream.stream();
         let taken = StreamReceived { stream: number, blocks: 0, bytes: Bytes(0) };
-        let in_flight =
-            InFlight { unacked: VecDeque::new(), acked: taken, last_acked_at: Instant::now(), reported: taken };
+        let in_flight = InFlight {
+            unacked: VecDeque::new(),
+            acked: taken,
+            is_sender: false,
+            last_acked_at: Instant::now(),
+            reported: taken,
+        };
         StreamState {
             number,
             handle: stream.handle().clone(),
@@ -112,6 +119,24 @@ impl StreamState {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Returns the bytes that arrived. At a sender these are the bytes that the receiver reported; with `all`, every
+    /// written byte has arrived.
+    pub(crate) fn carried_bytes(&self, all: bool) -> u64 {
+        let moved = self.bytes.load(Ordering::Relaxed);
+        let in_flight = self.in_flight.lock();
+        if in_flight.is_sender && !all { in_flight.acked.bytes.0.min(moved) } else { moved }
+    }
+
+    /// Reports whether this side sends.
+    pub(crate) fn is_sender(&self) -> bool {
+        self.in_flight.lock().is_sender
+    }
+
+    /// Returns the retransmitted segments of this end.
+    pub(crate) fn retransmitted_segments(&self) -> u64 {
+        self.handle.info().map_or(0, |info| info.retransmitted_segments.into())
+    }
+
     /// Counts a received block.
     pub(crate) fn record_received(&self) {
         self.blocks.fetch_add(1, Ordering::SeqCst);
@@ -143,6 +168,7 @@ impl StreamState {
         if in_flight.acked.bytes.0 >= self.bytes.load(Ordering::Relaxed) {
             in_flight.last_acked_at = Instant::now();
         }
+        in_flight.is_sender = true;
         in_flight.unacked.extend(blocks);
     }
 

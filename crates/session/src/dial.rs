@@ -122,6 +122,18 @@ impl Target {
         self
     }
 
+    /// Returns the same server at other addresses, for connections from one source only.
+    #[must_use]
+    pub fn over(&self, from: BindAddress, host: &str, port: u16, addresses: Vec<SocketAddr>) -> Self {
+        let ticket = Ticket { host: host.to_owned(), port, ..self.ticket.clone() };
+        Target { ticket, addresses, bind_addresses: vec![from], ..self.clone() }
+    }
+
+    /// Returns the port as given in the ticket.
+    pub fn port(&self) -> u16 {
+        self.ticket.port
+    }
+
     /// Uses Multipath TCP for data streams.
     pub fn multipath(mut self, multipath: bool) -> Self {
         self.multipath = multipath;
@@ -205,6 +217,12 @@ impl BindAddress {
     /// Returns whether the address family permits a connection to that address.
     pub fn reaches(&self, to: &SocketAddr) -> bool {
         self.address.is_none_or(|from| from.is_ipv4() == to.is_ipv4())
+    }
+
+    /// Checks that a socket can be bound to this source, for a connection to that address.
+    pub fn check(&self, to: SocketAddr) -> Result<(), SessionError> {
+        let failed = |source| SessionError::Io { peer: "the kernel", source };
+        self.bind(&Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP)).map_err(failed)?)
     }
 
     /// Binds a socket before it connects.

@@ -10,6 +10,7 @@ use lfn_session::SessionError;
 
 use super::ends::error_line;
 use super::places::CopyPlaceError;
+use super::stripes::StripeError;
 use crate::error_kind::ErrorKind;
 use crate::hosts::HostError;
 use crate::ssh::SshError;
@@ -25,6 +26,8 @@ pub enum CopyError {
     Ssh(#[from] SshError),
     #[error("--rate {rate} is too low; minimum {minimum}")]
     RateTooLow { rate: BitRate, minimum: BitRate },
+    #[error(transparent)]
+    Stripe(#[from] StripeError),
     #[error("{0}")]
     BlockSize(String),
     /// The limit of open files of this process is too low.
@@ -68,6 +71,7 @@ impl CopyError {
             CopyError::Place(error) => error.hint(),
             CopyError::Host(error) => error.hint(),
             CopyError::Ssh(error) => error.hint(),
+            CopyError::Stripe(error) => error.hint(),
             CopyError::RateTooLow { .. } => Some("--rate 10gbit".to_owned()),
             CopyError::RankOption(_) => Some("omit it, or copy from one host".to_owned()),
             CopyError::RankDirection => Some("start one copy for each file or directory".to_owned()),
@@ -90,6 +94,7 @@ impl CopyError {
             CopyError::Place(error) => error.kind(),
             CopyError::Host(error) => error.kind(),
             CopyError::Ssh(error) => error.kind(),
+            CopyError::Stripe(error) => error.kind(),
             CopyError::RateTooLow { .. }
             | CopyError::BlockSize(_)
             | CopyError::RankOption(_)

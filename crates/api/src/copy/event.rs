@@ -1,6 +1,6 @@
 //! Events of a running copy.
 
-use lfn_copy::{ConnectionEvent, ListedTotals};
+use lfn_copy::{ConnectionEvent, ListedTotals, StripeEvent, StripeReport};
 use lfn_results::evidence::ProgressSample;
 use lfn_session::wire::copy::stream_change::StreamChange;
 
@@ -8,9 +8,11 @@ use lfn_session::wire::copy::stream_change::StreamChange;
 #[derive(Debug)]
 pub enum CopyEvent<'a> {
     /// Progress, several times a second.
-    Progress { totals: &'a ListedTotals, sample: &'a ProgressSample },
+    Progress { totals: &'a ListedTotals, sample: &'a ProgressSample, stripes: &'a [StripeReport] },
     /// Change of the number of streams, with its reason.
     Streams(&'a StreamChange),
+    /// Stripe that went down or works again.
+    Stripe(&'a StripeEvent),
     /// Connection that was lost or restored.
     Connection(&'a ConnectionEvent<'a>),
 }

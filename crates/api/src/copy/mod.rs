@@ -13,6 +13,7 @@ mod prepare;
 mod result;
 mod source_size;
 mod streams;
+mod stripes;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,6 +25,7 @@ pub use event::CopyEvent;
 pub use prepare::{CopyRequest, PreparedCopy, find_direction, prepare};
 pub use result::CopyResult;
 pub use streams::StreamOptions;
+pub use stripes::StripeError;
 
 /// Copies, and returns the result. A set `interrupted` ends the copy; the same call resumes it.
 pub fn copy(

@@ -21,6 +21,7 @@ use super::error::CopyError;
 use super::open_files::{check_open_files, reduce_to_open_files};
 use super::places::{CopyPlaceError, Direction, direction, refuse_missing_colon};
 use super::streams::{self, StreamOptions};
+use super::stripes::{check_stripes, resolve_stripes};
 use crate::emulator_env::EmulatorEnvironment;
 use crate::prediction::Predictor;
 use crate::resolve::{ReachedServer, ServerResolver};
@@ -73,6 +74,7 @@ pub fn find_direction(request: &CopyRequest, resolver: &ServerResolver) -> Resul
     direction.start_at_home(|host| resolver.is_over_ssh(host))?;
     request.streams.check()?;
     check_rank(request, &direction)?;
+    check_stripes(&request.streams.stripes, &direction)?;
     Ok(direction)
 }
 
@@ -136,6 +138,8 @@ pub fn prepare(
     let congestion = choice.congestion.unwrap_or_default();
     let predictor =
         Predictor { path, rate: streams.rate, congestion, streams: choice.streams, protection: Some(protection) };
+    let stripes = resolve_stripes(&streams.stripes, &far.target)?;
+    let stall_timeouts = if stripes.has_alternatives() { StallTimeouts::STRIPES } else { StallTimeouts::default() };
     let options = CopyOptions {
         streams: choice.streams,
         max_streams: choice.max_streams,
@@ -150,8 +154,9 @@ pub fn prepare(
         transfer_options,
         listener: request.entries.clone(),
         retry_for: streams.retry_for,
-        stall_timeouts: StallTimeouts::default(),
         rank: request.rank.clone().map(|request| RankOptions { request, board: RankBoard::default() }),
+        stall_timeouts,
+        stripes,
     };
     Ok(PreparedCopy {
         places: request.places.clone(),

@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use lfn_base::congestion_request::CongestionRequest;
 use lfn_base::plan::streams::DEFAULT_STREAMS;
 use lfn_base::units::show_duration;
 use lfn_copy::proto::streams::CountReason;
-use lfn_copy::{CopyObserver, CopyOutcome, TransferError, download, third_party_copy, upload};
+use lfn_copy::{CopyObserver, CopyOutcome, StripeReport, TransferError, download, third_party_copy, upload};
 use lfn_results::diagnose::bottleneck::CopyBottleneck;
 use lfn_results::diagnose::{Diagnosis, diagnose};
 use lfn_session::SessionError;
@@ -17,7 +18,7 @@ use super::event::CopyEvent;
 use super::evidence::copy_evidence;
 use super::places::{Direction, without_secrets};
 use super::prepare::PreparedCopy;
-use crate::documents::{CopySchema, FinishedCopy, RanksReport, congestion_change};
+use crate::documents::{CopySchema, FinishedCopy, RanksReport, congestion_change, StripeFigures};
 use crate::prediction::CopyPrediction;
 
 /// A finished copy with its settings, its prediction and its diagnosis.
@@ -41,10 +42,18 @@ impl PreparedCopy {
         // All callbacks run on this thread, one after the other.
         let on_event = RefCell::new(on_event);
         let report = |event: &CopyEvent<'_>| (*on_event.borrow_mut())(event);
+        let stripes = &self.options.stripes;
+        let report_stripes = || stripes.take_events().iter().for_each(|event| report(&CopyEvent::Stripe(event)));
         let watch = CopyObserver {
-            observer: &mut |totals, sample| report(&CopyEvent::Progress { totals, sample }),
+            observer: &mut |totals, sample| {
+                report_stripes();
+                report(&CopyEvent::Progress { totals, sample, stripes: &stripes.report(Instant::now()) });
+            },
             change: &mut |change| report(&CopyEvent::Streams(change)),
-            connection: &mut |connection| report(&CopyEvent::Connection(connection)),
+            connection: &mut |connection| {
+                report_stripes();
+                report(&CopyEvent::Connection(connection));
+            },
             interrupted,
         };
         let far = &self.far.target;
@@ -112,6 +121,7 @@ impl CopyResult {
             first_streams: Some(options.streams),
             streams_reason: self.streams_reason(),
             streams_changes: outcome.changes.clone(),
+            stripes: self.stripes(),
             block: options.block,
             block_reason: choice.block_reason.clone(),
             buffer: choice.buffer,
@@ -153,6 +163,13 @@ impl CopyResult {
     /// Returns the limit of the whole copy.
     pub fn bottleneck(&self) -> CopyBottleneck {
         self.diagnosis.bottleneck.unwrap_or(CopyBottleneck::Unknown)
+    }
+
+    /// Returns the figures of the stripes.
+    pub fn stripes(&self) -> Vec<StripeFigures> {
+        let figures =
+            |report: &StripeReport| StripeFigures::new(report.clone(), report.bytes.per(self.outcome.elapsed));
+        self.outcome.stripes.iter().map(figures).collect()
     }
 
     /// Returns the number of streams at the end.

@@ -11,6 +11,7 @@ use lfn_session::Protection;
 use lfn_session::wire::copy::blocks::Layout;
 
 use super::error::CopyError;
+use super::stripes::plan_for_stripes;
 
 /// A lower rate is probably a mistake in the unit.
 const MIN_RATE: BitRate = BitRate(8000);
@@ -30,6 +31,8 @@ pub struct StreamOptions {
     pub retry_for: Duration,
     /// Do not encrypt the data streams; they stay authenticated.
     pub clear_data: bool,
+    /// Paths between the hosts, each as `LOCAL=REMOTE`. The number of streams counts for each.
+    pub stripes: Vec<String>,
 }
 
 impl Default for StreamOptions {
@@ -41,6 +44,7 @@ impl Default for StreamOptions {
             rate: None,
             retry_for: Duration::from_secs(600),
             clear_data: false,
+            stripes: Vec::new(),
         }
     }
 }
@@ -77,7 +81,8 @@ impl StreamOptions {
             limits_rate: self.rate.is_some(),
             send_buffer,
         };
-        let choice = plan_streams(path, size, &requested);
+        let plan = plan_streams(path, size, &requested);
+        let choice = plan_for_stripes(plan, self.stripes.len(), self.streams.is_some());
         // A requested rate also limits few streams and local copies, for which no path is planned.
         let pace = self.rate.map(|rate| BitRate(rate.0 / u64::from(choice.streams.max(1)))).or(choice.pace);
         StreamPlan { pace, ..choice }

@@ -16,6 +16,7 @@ use lfn_session::wire::copy::{CopyTally, EntryEvent, EntryFailure};
 use serde::{Deserialize, Serialize};
 
 use super::schema_name::schema_name;
+use super::stripe::StripeFigures;
 use crate::prediction::CopyPrediction;
 
 /// Result of `lfn copy`, schema `lfn.copy/3`.
@@ -128,6 +129,9 @@ pub struct FinishedCopy {
     pub streams_reason: String,
     /// Changes of the streams during the copy.
     pub streams_changes: Vec<StreamChange>,
+    /// Stripes of the copy; absent without --stripe.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stripes: Vec<StripeFigures>,
     /// Block size of the copy.
     #[serde(rename = "block_bytes")]
     pub block: Bytes,
@@ -203,6 +207,21 @@ pub enum CopyProgressLine {
         #[serde(flatten)]
         change: StreamChange,
     },
+    /// No stream of a stripe works any more. The other stripes carry the copy.
+    StripeDown {
+        /// Stripe as typed, LOCAL=REMOTE.
+        stripe: String,
+        /// Cause of the last failure.
+        reason: String,
+    },
+    /// A stripe works again.
+    StripeUp {
+        /// Stripe as typed, LOCAL=REMOTE.
+        stripe: String,
+        /// Time in which the stripe was down.
+        #[serde(rename = "after_seconds", with = "seconds")]
+        after: Duration,
+    },
     /// The connection is lost.
     Disconnected {
         /// Cause of the loss.
@@ -248,6 +267,9 @@ pub struct CopyProgressFigures {
     pub limited_by: String,
     /// Number of data streams.
     pub streams: u16,
+    /// Stripes of the copy; absent without --stripe.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stripes: Vec<StripeFigures>,
 }
 
 impl FinishedCopy {

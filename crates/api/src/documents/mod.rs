@@ -18,6 +18,7 @@ mod schema_name;
 mod serve;
 #[cfg(test)]
 mod server_log;
+mod stripe;
 mod tokens;
 mod trace;
 mod verify;
@@ -49,6 +50,7 @@ pub use program::{
 pub use serve::{ServeDocument, ServeSchema};
 #[cfg(test)]
 pub use server_log::{LogLevel, LoggedGrant, LoggedRequest, LoggedSession, ServerLogEvent, ServerLogLine};
+pub use stripe::{StripeFigures, StripeState};
 pub use tokens::{
     TokenDocument, TokenEntry, TokenRevokedDocument, TokenRevokedSchema, TokenSchema, TokensDocument, TokensSchema,
 };

@@ -370,7 +370,8 @@ fn streams_that_all_freeze_are_reported_as_a_stall() {
         fs::write(from.path().join("tree/big"), vec![7; 6 << 20]).unwrap();
         // Less than one block, and more than the control messages.
         let path = FaultPath::new(copies.served.ticket.port, Fault::Freeze, 60_000, usize::MAX);
-        let stall_timeouts = StallTimeouts { copy: Duration::from_secs(3), stream: Duration::from_secs(1) };
+        let stall_timeouts =
+            StallTimeouts { copy: Duration::from_secs(3), stream: Duration::from_secs(1), ..StallTimeouts::default() };
         let options = CopyOptions { stall_timeouts, ..CopySetup::options(Protection::Clear) };
         let started = Instant::now();
         let error = if up { copies.upload(&path, &options) } else { copies.download(&path, &options) }.unwrap_err();

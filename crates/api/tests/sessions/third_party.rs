@@ -57,6 +57,7 @@ fn request(to: RemoteDestination) -> CopyRequest {
         congestion: None,
         pace: None,
         stream_secret: None,
+        stripes: 0,
         copy: Some(Box::new(CopyId { id: SessionId([7; 16]), began, since: None })),
         rank: None,
         transfer_options: Box::default(),

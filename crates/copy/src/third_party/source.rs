@@ -26,7 +26,7 @@ use crate::proto::open_files::CopyRole;
 use crate::role::ListedTotals;
 use crate::serve::{RequestedSources, check_streams};
 use crate::stall::StallTimeouts;
-use crate::{DeniedAction, EntryListener, TransferError};
+use crate::{DeniedAction, EntryListener, StripeSet, TransferError};
 
 /// Maximum number of queued messages. If the client reads them more slowly, the copy waits.
 const MAX_QUEUED_MESSAGES: usize = 1024;
@@ -237,6 +237,7 @@ fn options(request: &SendRequest) -> CopyOptions {
         selection: request.selection.clone(),
         retry_for: request.retry_for,
         stall_timeouts: StallTimeouts::default(),
+        stripes: StripeSet::default(),
         transfer_options: (*request.transfer_options).clone(),
         listener: EntryListener::default(),
         rank: None,

@@ -330,6 +330,7 @@ mod tests {
                 congestion: None,
                 pace: None,
                 stream_secret: None,
+                stripes: 0,
                 copy: None,
                 rank: None,
                 transfer_options: Box::new(transfer_options.clone()),

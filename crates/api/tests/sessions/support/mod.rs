@@ -63,6 +63,7 @@ pub fn copy_request(job: CopyJob, streams: u16, block: u64) -> Request {
         congestion: None,
         pace: None,
         stream_secret: None,
+        stripes: 0,
         copy: None,
         rank: None,
         transfer_options: Default::default(),

@@ -10,6 +10,7 @@ use super::flags::overwrite::OverwriteFlags;
 use super::flags::progress::ProgressFlags;
 use super::flags::ranks::RankFlags;
 use super::flags::streams::StreamFlags;
+use super::flags::stripes::StripeFlags;
 use super::flags::tree::TreeFlags;
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrLines};
 use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
@@ -45,6 +46,8 @@ pub struct CopyArgs {
     #[command(flatten)]
     pub(super) ranks: RankFlags,
     #[command(flatten)]
+    pub(super) stripes: StripeFlags,
+    #[command(flatten)]
     pub(super) ssh: SshFlags,
     #[command(flatten)]
     pub(super) trust: TrustArgs,
@@ -71,6 +74,7 @@ const EXAMPLES: &str = "Examples:
   lfn copy 'far1:runs/*.nc' .             the server expands the pattern
   lfn copy random:1GiB far1:null:         tests the path without a disk
   lfn copy --streams 16 --congestion bbr field.nc far1:
+  lfn copy --stripe eth1=10.0.1.2 --stripe eth2=10.0.2.2 runs far1:   over two paths
   lfn copy -a runs backup                 between two directories of this host
   lfn copy far1:runs far2:archive         directly between two servers
   lfn copy --plot copy.svg field.nc far1: draws goodput, limits and windows over time

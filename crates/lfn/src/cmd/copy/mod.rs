@@ -14,7 +14,7 @@ use std::sync::Arc;
 use clap::{Args as _, Command};
 use lfn_api::copy::ends::EndNames;
 use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
-use lfn_api::copy::{CopyError, CopyEvent, CopyRequest, CopyResult, find_direction, prepare};
+use lfn_api::copy::{CopyError, CopyEvent, CopyRequest, CopyResult, StreamOptions, find_direction, prepare};
 use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy};
 use lfn_api::pictures::of_copy;
 use lfn_copy::{CopyOutcome, EntryListener, LocalDestination, RankBoard};
@@ -70,7 +70,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     let mut request = CopyRequest {
         places: args.places.clone(),
         overwrite: args.overwrite.allowed(),
-        streams: args.streams.options(),
+        streams: StreamOptions { stripes: args.stripes.stripes.clone(), ..args.streams.options() },
         rank: args.ranks.request()?,
         selection,
         typed_flags: typed_flags(&CopyArgs::augment_args(Command::new("copy"))),
@@ -98,13 +98,14 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     // Rank 0 shows all ranks together.
     let board = prepared.options.rank.as_ref().filter(|rank| rank.request.rank == 0).map(|rank| rank.board.clone());
     let result = prepared.run(&interrupted, &mut |event| match event {
-        CopyEvent::Progress { totals, sample } => {
+        CopyEvent::Progress { totals, sample, stripes } => {
             let current = recent.update(sample, live.streams(), live.predicted_goodput(totals, sample));
             match board.as_ref().and_then(RankBoard::figures) {
                 Some(figures) => live.show_ranks(&figures, sample),
-                None => live.show(totals, sample, current),
+                None => live.show(totals, sample, stripes, current),
             }
         }
+        CopyEvent::Stripe(event) => live.stripe_changed(event),
         CopyEvent::Streams(change) => live.streams_changed(change),
         CopyEvent::Connection(connection) => live.connection_changed(connection),
     });

@@ -6,7 +6,7 @@ mod progress_line;
 
 use std::io::Write;
 
-use lfn_api::documents::{FinishedCopy, RanksReport};
+use lfn_api::documents::{FinishedCopy, RanksReport, StripeFigures};
 use lfn_base::units::{Bytes, show_duration};
 use lfn_copy::proto::streams::CountReason;
 use lfn_results::diagnose::bottleneck::CopyBottleneck;
@@ -106,6 +106,7 @@ impl CopyReport<'_> {
         if let Some((congestion, reason)) = document.congestion_change() {
             lines.add(format!("congestion control changed to {congestion}: {reason}"));
         }
+        document.stripes.iter().for_each(|stripe| lines.add(stripe_text(stripe)));
         lines.extend(self.troubles());
         for finding in findings {
             lines.add(format!("finding: {}", finding.summary));
@@ -229,6 +230,24 @@ fn fsync_text(fsync: FsyncPolicy) -> &'static str {
         FsyncPolicy::End => "flushed to disk at the end",
         FsyncPolicy::None => "not flushed",
     }
+}
+
+/// Returns the line of one stripe.
+fn stripe_text(stripe: &StripeFigures) -> String {
+    let StripeFigures { stripe: name, bytes, throughput, streams, outages, down, retransmitted_segments, .. } = stripe;
+    let mut text = format!("stripe {name}: ");
+    text += &match stripe.error.as_ref().filter(|_| bytes.0 == 0) {
+        Some(error) => format!("nothing carried: {error}"),
+        None => format!("{} at {throughput}, {}", bytes.decimal(), stream_count(*streams)),
+    };
+    if let Some(segments) = retransmitted_segments.filter(|segments| *segments > 0) {
+        text += &format!(", {segments} {} sent again", if segments == 1 { "segment" } else { "segments" });
+    }
+    if *outages > 0 {
+        let times = if *outages == 1 { "once".to_owned() } else { format!("{outages} times") };
+        text += &format!("; down {times}, for {} in total", show_duration(*down));
+    }
+    text
 }
 
 fn stream_count(streams: u16) -> String {

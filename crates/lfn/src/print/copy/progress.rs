@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::time::Duration;
 
-use lfn_api::documents::{CopyProgressFigures, CopyProgressLine};
+use lfn_api::documents::{CopyProgressFigures, CopyProgressLine, StripeFigures};
 use lfn_api::prediction::{CopyPrediction, Predictor};
 use lfn_base::units::{BitRate, Bytes, show_duration};
-use lfn_copy::{ConnectionEvent, CopyOutcome, ListedTotals};
+use lfn_copy::proto::stripe_health::{StripeChange, StripeState};
+use lfn_copy::{ConnectionEvent, CopyOutcome, ListedTotals, StripeEvent, StripeReport};
 use lfn_results::diagnose::bottleneck::{CopyBottleneck, CurrentProgress};
 use lfn_results::evidence::ProgressSample;
 use lfn_session::wire::copy::ranks::RankFigures;
@@ -96,7 +97,13 @@ impl<'a> CopyProgress<'a> {
     }
 
     /// Shows the progress of the copy with its current goodput and bottleneck.
-    pub fn show(&self, extent: &ListedTotals, look: &ProgressSample, current: CurrentProgress) {
+    pub fn show(
+        &self,
+        extent: &ListedTotals,
+        look: &ProgressSample,
+        stripes: &[StripeReport],
+        current: CurrentProgress,
+    ) {
         let CurrentProgress { goodput, bottleneck: limit } = current;
         if self.shows_name() {
             let state = match self.time_stalled(extent, look) {
@@ -108,10 +115,11 @@ impl<'a> CopyProgress<'a> {
                 },
             };
             self.update(extent, look, state);
+            self.progress.update(|line| line.stripes = stripes_text(stripes));
             self.progress.show_at(look.at);
         }
         if self.mode.ndjson && self.events.borrow_mut().is_due(look.at) {
-            print_line(&CopyProgressLine::Progress { figures: self.figures(extent, look, current) });
+            print_line(&CopyProgressLine::Progress { figures: self.figures(extent, look, stripes, current) });
         }
     }
 
@@ -135,6 +143,28 @@ impl<'a> CopyProgress<'a> {
         if self.mode.ndjson {
             print_line(&CopyProgressLine::Streams { change: change.clone() });
         }
+    }
+
+    /// Reports that a stripe went down or works again, as a line of its own.
+    pub fn stripe_changed(&self, event: &StripeEvent) {
+        let StripeEvent { stripe, change, cause } = event;
+        let reason = without_error_number(cause.as_deref().unwrap_or_default());
+        if self.mode.ndjson {
+            print_line(&match *change {
+                StripeChange::Down { .. } => CopyProgressLine::StripeDown { stripe: stripe.clone(), reason },
+                StripeChange::Up { after } => CopyProgressLine::StripeUp { stripe: stripe.clone(), after },
+            });
+            return;
+        }
+        if is_quiet() && !self.mode.requested {
+            return;
+        }
+        let text = match *change {
+            StripeChange::Down { has_worked: true } => format!("stripe {stripe} is down: {reason}"),
+            StripeChange::Down { has_worked: false } => format!("stripe {stripe} does not connect: {reason}"),
+            StripeChange::Up { after } => format!("stripe {stripe} works again after {}", show_duration(after)),
+        };
+        self.progress.print(|| print::message(format_args!("lfn: {text}\n")));
     }
 
     /// Reports a change of the connection: in the bar, or as a message if there is no terminal.
@@ -180,6 +210,7 @@ impl<'a> CopyProgress<'a> {
                     entries: outcome.tally.entries(),
                     complete: true,
                     state: CopyState::Moving { goodput, remaining: None, limit: None },
+                    stripes: None,
                 }
             });
         }
@@ -202,7 +233,8 @@ impl<'a> CopyProgress<'a> {
         let ListedTotals { bytes: all, finished: settled, entries, complete, .. } = *extent;
         let done = done(extent, look);
         self.progress.update(|line| {
-            *line = ProgressLine { name: line.name.take(), done, all, settled, entries, complete, state };
+            *line =
+                ProgressLine { name: line.name.take(), done, all, settled, entries, complete, state, stripes: None };
         });
     }
 
@@ -218,7 +250,13 @@ impl<'a> CopyProgress<'a> {
         }
     }
 
-    fn figures(&self, extent: &ListedTotals, sample: &ProgressSample, current: CurrentProgress) -> CopyProgressFigures {
+    fn figures(
+        &self,
+        extent: &ListedTotals,
+        sample: &ProgressSample,
+        stripes: &[StripeReport],
+        current: CurrentProgress,
+    ) -> CopyProgressFigures {
         CopyProgressFigures {
             time: sample.at,
             bytes: done(extent, sample),
@@ -231,8 +269,20 @@ impl<'a> CopyProgress<'a> {
             eta: self.left(extent, sample, current.goodput),
             limited_by: current.bottleneck.display_for_end(self.near_sends),
             streams: self.streams.get(),
+            stripes: stripes.iter().map(|report| StripeFigures::new(report.clone(), report.rate)).collect(),
         }
     }
+}
+
+/// Returns the throughput of each stripe in short; `None` without stripes.
+fn stripes_text(stripes: &[StripeReport]) -> Option<String> {
+    let text = |stripe: &StripeReport| match stripe.state {
+        StripeState::Connecting => "connecting".to_owned(),
+        StripeState::Up => stripe.rate.to_string(),
+        StripeState::Down => "down".to_owned(),
+    };
+    let texts: Vec<_> = stripes.iter().map(text).collect();
+    (!texts.is_empty()).then(|| format!("stripes: {}", texts.join(", ")))
 }
 
 /// Returns the bytes that are done: sent or skipped.

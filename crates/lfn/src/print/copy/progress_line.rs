@@ -37,6 +37,8 @@ pub struct ProgressLine {
     pub complete: bool,
     /// State of the connection.
     pub state: CopyState,
+    /// Throughput of each stripe, if there are stripes.
+    pub stripes: Option<String>,
 }
 
 /// State of a running copy.
@@ -145,6 +147,7 @@ impl ProgressLine {
                 parts.push(Part::new(STATE, format!("{:<RATE_COLUMNS$}", goodput.to_string())));
                 parts.push(bar);
                 parts.push(Part::at_least(TIME, TIME_COLUMNS, left));
+                parts.extend(self.stripes.clone().map(|stripes| Part::new(STRIPES, stripes)));
                 parts.extend(name);
                 parts.push(bytes);
                 parts.extend(self.count().map(|count| Part::new(COUNT, count)));
@@ -231,6 +234,7 @@ const TIME: usize = 4;
 const BYTES: usize = 5;
 const COUNT: usize = 6;
 const LIMIT: usize = 7;
+const STRIPES: usize = 8;
 
 fn whole_seconds(time: Duration) -> String {
     show_duration(Duration::from_secs(time.as_secs()))
@@ -253,6 +257,7 @@ mod tests {
                 remaining: Some(Duration::from_millis(2400)),
                 limit: Some("server rate limit".to_owned()),
             },
+            stripes: None,
         }
     }
 
@@ -336,8 +341,16 @@ mod tests {
     #[test]
     fn percentage_exists_before_the_list() {
         let state = CopyState::Moving { goodput: BitRate(0), remaining: None, limit: None };
-        let empty =
-            ProgressLine { name: None, done: Bytes(0), all: Bytes(0), settled: 0, entries: 0, complete: false, state };
+        let empty = ProgressLine {
+            name: None,
+            done: Bytes(0),
+            all: Bytes(0),
+            settled: 0,
+            entries: 0,
+            complete: false,
+            state,
+            stripes: None,
+        };
         assert!(empty.fit(80, true).starts_with("  0 %  "), "{}", empty.fit(80, true));
         let links = ProgressLine { settled: 1, entries: 4, ..empty.clone() };
         assert!(links.fit(80, true).starts_with(" 25 %"), "{}", links.fit(80, true));

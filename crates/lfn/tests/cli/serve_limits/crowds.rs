@@ -107,6 +107,7 @@ fn hostile_clients_cost_only_their_session() {
         congestion: None,
         pace: None,
         stream_secret: None,
+        stripes: 0,
         copy: None,
         rank: None,
         transfer_options: Default::default(),

@@ -37,6 +37,10 @@ pub struct CopyRequest {
     /// Secret that authenticates block headers on unencrypted data streams; absent without such streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_secret: Option<StreamSecret>,
+    /// Paths between the hosts that the streams use; absent if the client requests none. With several paths, a silent
+    /// stream is replaced early.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stripes: u16,
     /// Identifies the copy across sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<Box<CopyId>>,
@@ -46,6 +50,10 @@ pub struct CopyRequest {
     /// Verification, syncing and reporting.
     #[serde(default)]
     pub transfer_options: Box<TransferOptions>,
+}
+
+fn is_zero(stripes: &u16) -> bool {
+    *stripes == 0
 }
 
 /// Identifies the sessions of one copy: after a lost session, the next session requests the same copy.

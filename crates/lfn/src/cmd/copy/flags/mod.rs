@@ -8,4 +8,5 @@ pub mod progress;
 pub mod ranks;
 mod rules;
 pub mod streams;
+pub mod stripes;
 pub mod tree;

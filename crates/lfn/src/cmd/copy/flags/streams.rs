@@ -43,6 +43,7 @@ impl StreamFlags {
             rate: self.rate,
             retry_for: self.retry_for,
             clear_data: self.clear_data,
+            ..StreamOptions::default()
         }
     }
 }

@@ -1,0 +1,276 @@
+//! Stripes of a copy: several paths between the two hosts, each with its own data streams.
+//!
+//! The client dials all streams, so only the client knows the stripes. A [`StripeSet`] lasts for the whole copy. It knows
+//! the stripe of each stream, counts bytes and failures for each stripe, and reports when a stripe goes down or comes up.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lfn_base::units::{BitRate, Bytes};
+use lfn_session::dial::{BindAddress, Target};
+use parking_lot::Mutex;
+
+use super::TransferError;
+use super::stream_state::StreamState;
+use super::stripe_error::short_text;
+use crate::proto::stripe_health::{StripeChange, StripeHealth, StripeState};
+
+/// Time over which the current rate of a stripe is measured.
+const RATE_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Minimum time between two measurements of the bytes of a stripe.
+const MIN_SAMPLE_DISTANCE: Duration = Duration::from_millis(400);
+
+/// Maximum time for a connection of a stripe. While a path is down, the next SYN leaves sooner than the kernel would
+/// send it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Maximum of state changes that wait for the caller.
+const MAX_EVENTS: usize = 1000;
+
+/// One path between the two hosts: a source at the client, and an address of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stripe {
+    /// `LOCAL=REMOTE`, as in messages and results.
+    pub name: String,
+    /// Address or interface of the client.
+    pub from: BindAddress,
+    /// Host name or address of the server.
+    pub host: String,
+    /// Addresses of `host` that the source can reach by their IP version.
+    pub addresses: Vec<IpAddr>,
+    /// Port of the server; `None` for the port of the ticket.
+    pub port: Option<u16>,
+}
+
+impl Stripe {
+    /// Returns the same server over this stripe.
+    pub(crate) fn target(&self, target: &Target) -> Target {
+        let port = self.port.unwrap_or(target.port());
+        let addresses = self.addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
+        let mut target = target.over(self.from.clone(), &self.host, port, addresses);
+        target.connect_timeout = target.connect_timeout.min(CONNECT_TIMEOUT);
+        target
+    }
+}
+
+/// Change of a stripe.
+#[derive(Clone, Debug)]
+pub struct StripeEvent {
+    /// Name of the stripe.
+    pub stripe: String,
+    /// New state.
+    pub change: StripeChange,
+    /// Last error, if the stripe went down.
+    pub cause: Option<String>,
+}
+
+/// Figures of one stripe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StripeReport {
+    /// `LOCAL=REMOTE`.
+    pub name: String,
+    pub state: StripeState,
+    /// Bytes that arrived over the stripe, with the headers of the blocks.
+    pub bytes: Bytes,
+    /// Throughput of the last seconds.
+    pub rate: BitRate,
+    /// Open data streams; after the end of the copy, the maximum that was open at once.
+    pub streams: u16,
+    pub outages: u32,
+    /// Total time in which the stripe was down.
+    pub down_time: Duration,
+    /// Retransmitted segments of the client's sockets; `None` if the client receives.
+    pub retransmitted: Option<u64>,
+    /// Last error of a stream of the stripe.
+    pub last_error: Option<String>,
+}
+
+/// The stripes of a copy. All clones share their state. Without a stripe, the copy has one path.
+#[derive(Clone, Debug, Default)]
+pub struct StripeSet(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    stripes: Vec<Stripe>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    records: Vec<Record>,
+    /// Stripe of each stream of the session.
+    stripe_of: HashMap<u16, usize>,
+    events: Vec<StripeEvent>,
+    is_finished: bool,
+}
+
+/// State of one stripe.
+#[derive(Debug, Default)]
+struct Record {
+    health: StripeHealth,
+    streams: Vec<Arc<StreamState>>,
+    /// Maximum of open streams.
+    max_streams: usize,
+    closed_bytes: u64,
+    closed_retransmitted: u64,
+    sends: bool,
+    /// Times and total bytes of the last seconds.
+    samples: VecDeque<(Instant, u64)>,
+    last_error: Option<String>,
+}
+
+impl Record {
+    fn bytes(&self, is_finished: bool) -> u64 {
+        let open = self.streams.iter().map(|stream| stream.carried_bytes(is_finished));
+        open.fold(self.closed_bytes, u64::saturating_add)
+    }
+
+    /// Records the bytes at this time, and returns the rate of the last seconds.
+    fn sample(&mut self, now: Instant) {
+        let bytes = self.bytes(false);
+        let last = self.samples.back().copied();
+        if last.is_some_and(|(at, _)| now.saturating_duration_since(at) < MIN_SAMPLE_DISTANCE) {
+            return;
+        }
+        if bytes > last.map_or(0, |(_, bytes)| bytes) {
+            self.health.on_arrival();
+        }
+        self.samples.push_back((now, bytes));
+        // One sample at the start of the interval stays.
+        while self.samples.get(1).is_some_and(|(at, _)| now.saturating_duration_since(*at) >= RATE_INTERVAL) {
+            self.samples.pop_front();
+        }
+    }
+
+    fn rate(&self) -> BitRate {
+        let (Some((from, before)), Some((to, after))) = (self.samples.front(), self.samples.back()) else {
+            return BitRate(0);
+        };
+        let elapsed = to.saturating_duration_since(*from);
+        if elapsed.is_zero() { BitRate(0) } else { Bytes(after.saturating_sub(*before)).per(elapsed) }
+    }
+}
+
+impl StripeSet {
+    /// Creates the set of these stripes.
+    pub fn new(stripes: Vec<Stripe>) -> Self {
+        let records = stripes.iter().map(|_| Record::default()).collect();
+        StripeSet(Arc::new(Shared { stripes, state: Mutex::new(State { records, ..State::default() }) }))
+    }
+
+    /// Returns the stripes.
+    pub fn stripes(&self) -> &[Stripe] {
+        &self.0.stripes
+    }
+
+    /// Returns whether there is more than one path.
+    pub fn has_alternatives(&self) -> bool {
+        self.0.stripes.len() > 1
+    }
+
+    /// Returns the figures of all stripes.
+    pub fn report(&self, now: Instant) -> Vec<StripeReport> {
+        let state = self.0.state.lock();
+        let report = |(stripe, record): (&Stripe, &Record)| {
+            let open = record.streams.iter().map(|stream| stream.retransmitted_segments());
+            StripeReport {
+                name: stripe.name.clone(),
+                state: record.health.state(),
+                bytes: Bytes(record.bytes(state.is_finished)),
+                rate: record.rate(),
+                streams: u16::try_from(if state.is_finished { record.max_streams } else { record.streams.len() })
+                    .unwrap_or(u16::MAX),
+                outages: record.health.outages(),
+                down_time: record.health.down_time(now),
+                retransmitted: record.sends.then(|| open.fold(record.closed_retransmitted, u64::saturating_add)),
+                last_error: record.last_error.clone(),
+            }
+        };
+        self.0.stripes.iter().zip(&state.records).map(report).collect()
+    }
+
+    /// Returns the changes since the last call.
+    pub fn take_events(&self) -> Vec<StripeEvent> {
+        std::mem::take(&mut self.0.state.lock().events)
+    }
+
+    /// Forgets the streams of an earlier session.
+    pub(crate) fn begin_session(&self) {
+        self.0.state.lock().stripe_of.clear();
+    }
+
+    /// Records that the copy is complete: all sent bytes have arrived. Returns the final figures.
+    pub(crate) fn finish(&self, now: Instant) -> Vec<StripeReport> {
+        self.0.state.lock().is_finished = true;
+        self.report(now)
+    }
+
+    /// Measures the rates. Called several times a second.
+    pub(crate) fn sample(&self, now: Instant) {
+        self.0.state.lock().records.iter_mut().for_each(|record| record.sample(now));
+    }
+
+    /// Records that a stream is dialled over a stripe.
+    pub(crate) fn assign(&self, stream: u16, stripe: usize) {
+        self.0.state.lock().stripe_of.insert(stream, stripe);
+    }
+
+    /// Returns how many streams of a stripe to dial now.
+    pub(crate) fn streams_to_dial(&self, stripe: usize, dialled: u16, wanted: u16, now: Instant) -> u16 {
+        let mut state = self.0.state.lock();
+        state.records.get_mut(stripe).map_or(0, |record| record.health.streams_to_dial(dialled, wanted, now))
+    }
+
+    /// Adds an open stream to its stripe.
+    pub(crate) fn add(&self, stream: &Arc<StreamState>, now: Instant) {
+        let mut state = self.0.state.lock();
+        let Some(stripe) = state.stripe_of.get(&stream.number()).copied() else { return };
+        let Some(record) = state.records.get_mut(stripe) else { return };
+        record.streams.push(stream.clone());
+        record.max_streams = record.max_streams.max(record.streams.len());
+        let change = record.health.on_opened(now);
+        self.report_change(&mut state, stripe, change, None);
+    }
+
+    /// Removes a stream that ended. `error` is the reason of a stream that broke during the copy.
+    pub(crate) fn remove(&self, stream: &Arc<StreamState>, error: Option<&TransferError>, now: Instant) {
+        let mut state = self.0.state.lock();
+        let is_of = |record: &Record| record.streams.iter().any(|other| Arc::ptr_eq(other, stream));
+        let Some(stripe) = state.records.iter().position(is_of) else { return };
+        let record = &mut state.records[stripe];
+        record.streams.retain(|other| !Arc::ptr_eq(other, stream));
+        record.closed_bytes = record.closed_bytes.saturating_add(stream.carried_bytes(error.is_none()));
+        record.closed_retransmitted = record.closed_retransmitted.saturating_add(stream.retransmitted_segments());
+        record.sends |= stream.is_sender();
+        let Some(error) = error else { return };
+        let cause = if stream.is_stalled() { "no data arrives".to_owned() } else { error.to_string() };
+        self.record_failure(&mut state, stripe, cause, now);
+    }
+
+    /// Records that a stream of a stripe could not be opened. Returns whether another stripe works.
+    pub(crate) fn record_failed_dial(&self, stripe: usize, error: &TransferError, now: Instant) -> bool {
+        let mut state = self.0.state.lock();
+        let cause = match error {
+            TransferError::Session(error) => short_text(error),
+            error => error.to_string(),
+        };
+        self.record_failure(&mut state, stripe, cause, now);
+        state.records.iter().any(|record| record.health.state() == StripeState::Up)
+    }
+
+    fn record_failure(&self, state: &mut State, stripe: usize, cause: String, now: Instant) {
+        let Some(record) = state.records.get_mut(stripe) else { return };
+        record.last_error = Some(cause.clone());
+        let change = record.health.on_failure(record.streams.len(), now);
+        self.report_change(state, stripe, change, Some(cause));
+    }
+
+    fn report_change(&self, state: &mut State, stripe: usize, change: Option<StripeChange>, cause: Option<String>) {
+        if let Some(change) = change.filter(|_| state.events.len() < MAX_EVENTS) {
+            state.events.push(StripeEvent { stripe: self.0.stripes[stripe].name.clone(), change, cause });
+        }
+    }
+}
