@@ -23,6 +23,7 @@ fn serve(session: &mut ServerSession, request: &Request, groups: &RankGroups) ->
         Request::Send(request) => lfn_copy::third_party::serve_source(session, request),
         Request::Path(_) => path::serve(session),
         Request::Facts(_) => facts::serve(session),
+        Request::Addresses(_) => lfn_copy::serve_addresses(session),
         Request::Disk(request) => lfn_copy::disk::serve(session, request),
     }
 }

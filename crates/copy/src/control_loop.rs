@@ -357,6 +357,7 @@ fn start(work: impl FnOnce() + Send + 'static) -> Result<(), TransferError> {
 
 #[cfg(test)]
 mod tests {
+    use lfn_session::DEAD_PEER_TIMEOUT;
     use lfn_session::wire::copy::blocks::DEFAULT_BLOCK;
     use lfn_session::wire::copy::options::TransferOptions;
     use lfn_session::wire::copy::{ReceiverMessage, SenderMessage};

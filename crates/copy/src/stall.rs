@@ -10,9 +10,9 @@ pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Default time without progress of one stream, [`StallTimeouts::stream`].
 pub(crate) const STREAM_STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time without progress of one stream of several stripes. It exceeds four retransmission time-outs in succession, from
-/// 200 ms (RFC 6298).
-const STRIPE_STALL_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time without progress of one stream of several stripes. It exceeds three retransmission time-outs in succession,
+/// from 200 ms.
+const STRIPE_STALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time without a message over the control connection of a copy with stripes. The other end sends one each second.
 const STRIPE_SILENCE_TIMEOUT: Duration = Duration::from_secs(6);

@@ -4,6 +4,7 @@
 //! the stripe of each stream, counts bytes and failures for each stripe, and reports when a stripe goes down or comes up.
 
 use std::collections::{HashMap, VecDeque};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -246,7 +247,15 @@ impl StripeSet {
         record.closed_retransmitted = record.closed_retransmitted.saturating_add(stream.retransmitted_segments());
         record.sends |= stream.is_sender();
         let Some(error) = error else { return };
-        let cause = if stream.is_stalled() { "no data arrives".to_owned() } else { error.to_string() };
+        // A stream that this side shut down was stalled, as this side or the other one noticed.
+        let cause = match error {
+            _ if stream.is_stalled() || stream.is_shut_down() => "no data arrives".to_owned(),
+            TransferError::Stream { source, .. } if source.kind() == ErrorKind::UnexpectedEof => {
+                "the server closed a stream".to_owned()
+            }
+            TransferError::Stream { source, .. } => source.to_string(),
+            error => error.to_string(),
+        };
         self.record_failure(&mut state, stripe, cause, now);
     }
 

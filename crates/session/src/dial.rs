@@ -286,6 +286,16 @@ impl ServerConnection {
         self.0.handle()
     }
 
+    /// Completes the handshake, which proves the identity of the server, and closes the connection.
+    pub fn verify(mut self, target: &Target) -> Result<(), SessionError> {
+        let tls_error = |source| SessionError::Tls { address: target.address(), source };
+        let pinned = pinned_verifier(target);
+        let stream = open_stream(&mut *self.0)?;
+        let mut tls = tls::client(stream, pinned.client_config().map_err(tls_error)?).map_err(tls_error)?;
+        let limited = tls.set_deadline(Some(Instant::now() + target.connect_timeout));
+        limited.and_then(|()| tls.flush()).map_err(|error| handshake_error(target, &pinned, error))
+    }
+
     /// Opens the control connection of a session on this connection.
     pub fn open_control(
         mut self,
@@ -382,10 +392,15 @@ fn connect(
     Err(SessionError::Unreachable { address: target.address(), source: last })
 }
 
+/// Returns the verifier of the server's key. An insecure target accepts any key.
+fn pinned_verifier(target: &Target) -> Arc<PinnedVerifier> {
+    PinnedVerifier::new((!target.is_insecure).then_some(target.ticket.fingerprint))
+}
+
 /// Performs the handshake by writing `hello`.
 fn handshake(target: &Target, stream: Box<dyn Stream>, hello: &Hello) -> Result<Box<dyn Stream>, SessionError> {
     let tls_error = |source| SessionError::Tls { address: target.address(), source };
-    let pinned = PinnedVerifier::new((!target.is_insecure).then_some(target.ticket.fingerprint));
+    let pinned = pinned_verifier(target);
     let mut tls = tls::client(stream, pinned.client_config().map_err(tls_error)?).map_err(tls_error)?;
     let bytes = wire::encode(FrameKind::Message, hello)?;
     debug_assert!(bytes.len() <= HELLO_LIMIT, "a request fits into a hello");

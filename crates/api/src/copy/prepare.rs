@@ -57,6 +57,8 @@ pub struct PreparedCopy {
     /// Receiving server of a third-party copy.
     pub(super) other: Option<ReachedServer>,
     pub options: CopyOptions,
+    /// Pairs of addresses that `--stripe auto` tried without success, with the reason.
+    pub failed_pairs: Vec<String>,
     /// Settings of the streams with their reasons.
     pub choice: StreamPlan,
     pub predictor: Predictor,
@@ -127,18 +129,18 @@ pub fn prepare(
     transfer_options.same_host &= request.rank.is_none();
     transfer_options.multiple_sources = direction.has_several_sources();
     let streams = &request.streams;
+    let (stripes, failed_pairs) = resolve_stripes(&streams.stripes, &far.target)?;
     let path =
         if is_local { None } else { path_profile(&direction, streams.rate, &far.target, &resolver.environment)? };
     // The send buffer of the other host is unknown before the session.
     let send_buffer = if direction.near_sends() { streams::send_buffer() } else { None };
-    let choice = streams.plan_streams(path.as_ref(), direction.size(), send_buffer);
+    let choice = streams.plan_streams(path.as_ref(), direction.size(), send_buffer, stripes.stripes().len());
     let choice = reduce_to_open_files(&direction, choice);
     // No other user can read data that stays on this host, unless that user can read the files.
     let protection = if is_local { Protection::Clear } else { streams.protection() };
     let congestion = choice.congestion.unwrap_or_default();
     let predictor =
         Predictor { path, rate: streams.rate, congestion, streams: choice.streams, protection: Some(protection) };
-    let stripes = resolve_stripes(&streams.stripes, &far.target)?;
     let stall_timeouts = if stripes.has_alternatives() { StallTimeouts::STRIPES } else { StallTimeouts::default() };
     let options = CopyOptions {
         streams: choice.streams,
@@ -165,6 +167,7 @@ pub fn prepare(
         far,
         other,
         options,
+        failed_pairs,
         choice,
         predictor,
         send_buffer,

@@ -31,7 +31,7 @@ pub struct StreamOptions {
     pub retry_for: Duration,
     /// Do not encrypt the data streams; they stay authenticated.
     pub clear_data: bool,
-    /// Paths between the hosts, each as `LOCAL=REMOTE`. The number of streams counts for each.
+    /// Paths between the hosts, each as `LOCAL=REMOTE`, or `auto`. The number of streams counts for each.
     pub stripes: Vec<String>,
 }
 
@@ -67,12 +67,13 @@ impl StreamOptions {
     }
 
     /// Chooses the settings of the streams: as requested, or from the path and the size as far as known. `send_buffer`
-    /// is that of the sender, if known.
+    /// is that of the sender, if known. Each of the stripes has the streams of one path.
     pub(super) fn plan_streams(
         &self,
         path: Option<&PathProfile>,
         size: Option<Bytes>,
         send_buffer: Option<Bytes>,
+        stripes: usize,
     ) -> StreamPlan {
         let requested = RequestedStreams {
             streams: self.streams,
@@ -82,7 +83,7 @@ impl StreamOptions {
             send_buffer,
         };
         let plan = plan_streams(path, size, &requested);
-        let choice = plan_for_stripes(plan, self.stripes.len(), self.streams.is_some());
+        let choice = plan_for_stripes(plan, stripes, self.streams.is_some());
         // A requested rate also limits few streams and local copies, for which no path is planned.
         let pace = self.rate.map(|rate| BitRate(rate.0 / u64::from(choice.streams.max(1)))).or(choice.pace);
         StreamPlan { pace, ..choice }

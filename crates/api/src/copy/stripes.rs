@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use lfn_copy::proto::streams::StreamPlan;
-use lfn_copy::{Stripe, StripeSet};
+use lfn_copy::{FoundStripes, Stripe, StripeSet, find_stripes};
 use lfn_session::dial::{BindAddress, Target};
 use lfn_session::{SessionError, split_host_port};
 use lfn_sys::names::lookup;
@@ -26,6 +26,13 @@ pub enum StripeError {
     Family(String),
     #[error("stripes join this host and one server, and this copy is {0}")]
     NoServer(&'static str),
+    #[error("--stripe auto finds all stripes, and cannot be combined with other stripes")]
+    AutoWithOthers,
+    /// No pair of addresses works.
+    #[error("--stripe auto found no stripe{}", list_failed(.0))]
+    NotFound(Vec<String>),
+    #[error("--stripe auto cannot find stripes: {0}")]
+    Search(SessionError),
     #[error("stripe {stripe}: unknown host '{host}': {source}")]
     UnknownHost { stripe: String, host: String, source: io::Error },
     /// The address is not one of this host, or the interface does not exist.
@@ -41,6 +48,12 @@ impl StripeError {
             StripeError::Duplicate(_) => "give each stripe once; --streams N opens more streams on each stripe",
             StripeError::Family(_) => "use two IPv4 addresses or two IPv6 addresses",
             StripeError::NoServer(_) => "omit --stripe",
+            StripeError::AutoWithOthers => "use either --stripe auto or --stripe LOCAL=REMOTE",
+            StripeError::NotFound(_) => "give the stripes: --stripe LOCAL=REMOTE",
+            StripeError::Search(SessionError::Refused(refusal)) if refusal.hint.is_none() => {
+                "install the same version of lfn on the server, or give the stripes: --stripe LOCAL=REMOTE"
+            }
+            StripeError::Search(error) => return error.hint(),
             StripeError::UnknownHost { .. } => "use an address of the server: --stripe 10.0.1.1=10.0.1.2",
             StripeError::Local { .. } => "`ip address` lists the interfaces here and their addresses",
         };
@@ -53,8 +66,12 @@ impl StripeError {
             StripeError::Malformed(_)
             | StripeError::Duplicate(_)
             | StripeError::Family(_)
+            | StripeError::AutoWithOthers
             | StripeError::NoServer(_) => ErrorKind::Usage,
-            StripeError::UnknownHost { .. } | StripeError::Local { .. } => ErrorKind::Failed,
+            StripeError::NotFound(_)
+            | StripeError::Search(_)
+            | StripeError::UnknownHost { .. }
+            | StripeError::Local { .. } => ErrorKind::Failed,
         }
     }
 }
@@ -101,18 +118,37 @@ impl TypedStripe {
     }
 }
 
+/// Value of `--stripe` that finds the stripes.
+const AUTO: &str = "auto";
+
 /// Checks the text of the stripes.
 pub(super) fn check_stripes(typed: &[String], direction: &Direction) -> Result<(), StripeError> {
     if typed.is_empty() {
         return Ok(());
     }
+    if is_auto(typed) {
+        return check_direction(direction);
+    }
+    if typed.iter().any(|text| text == AUTO) {
+        return Err(StripeError::AutoWithOthers);
+    }
+    check_direction(direction)?;
+    parse_all(typed).map(drop)
+}
+
+/// Returns whether the stripes are to be found.
+pub(super) fn is_auto(typed: &[String]) -> bool {
+    typed == [AUTO]
+}
+
+fn check_direction(direction: &Direction) -> Result<(), StripeError> {
     if direction.is_local() {
         return Err(StripeError::NoServer("on this host"));
     }
     if direction.other_host().is_some() {
         return Err(StripeError::NoServer("between two servers"));
     }
-    parse_all(typed).map(drop)
+    Ok(())
 }
 
 fn parse_all(typed: &[String]) -> Result<Vec<TypedStripe>, StripeError> {
@@ -129,8 +165,20 @@ fn parse_all(typed: &[String]) -> Result<Vec<TypedStripe>, StripeError> {
     Ok(stripes)
 }
 
-/// Resolves the stripes of a copy.
-pub(super) fn resolve_stripes(typed: &[String], target: &Target) -> Result<StripeSet, StripeError> {
+/// Returns the pairs that failed, as the end of a sentence.
+fn list_failed(failed: &[String]) -> String {
+    if failed.is_empty() { String::new() } else { format!(": {}", failed.join("; ")) }
+}
+
+/// Finds or resolves the stripes of a copy. Returns them with the pairs of `auto` that failed.
+pub(super) fn resolve_stripes(typed: &[String], target: &Target) -> Result<(StripeSet, Vec<String>), StripeError> {
+    if is_auto(typed) {
+        let FoundStripes { stripes, failed } = find_stripes(target).map_err(StripeError::Search)?;
+        if stripes.is_empty() {
+            return Err(StripeError::NotFound(failed));
+        }
+        return Ok((StripeSet::new(stripes), failed));
+    }
     let mut stripes: Vec<Stripe> = Vec::new();
     for stripe in parse_all(typed)? {
         let stripe = stripe.resolve(target.port())?;
@@ -143,7 +191,7 @@ pub(super) fn resolve_stripes(typed: &[String], target: &Target) -> Result<Strip
         }
         stripes.push(stripe);
     }
-    Ok(StripeSet::new(stripes))
+    Ok((StripeSet::new(stripes), Vec::new()))
 }
 
 /// Multiplies the streams of a plan: the plan has those of one stripe. `is_requested` if the user gave their number.

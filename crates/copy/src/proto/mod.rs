@@ -3,7 +3,7 @@
 //! [`lfn_session::wire::copy`] has the messages, and what they describe: blocks, entries, filters, options and digests.
 //! The sender's [`schedule`] gives blocks to whichever stream is free. The receiver's [`file_assembly`] checks every
 //! block header against the announced file and accepts each block once. [`zeros`] has the hashes of holes, [`streams`]
-//! plans the data streams, [`stripe_health`] decides when a stripe is dialled, and [`location`] parses the arguments of a
+//! plans the data streams, [`stripe_health`] decides when a stripe is dialled, [`stripe_pairs`] selects pairs of addresses, and [`location`] parses the arguments of a
 //! copy.
 //!
 //! A directory tree is a list of entries. [`linkable_files`] tracks hard links, [`pending_entries`] limits how far the
@@ -23,4 +23,5 @@ pub mod rank_schedule;
 pub mod schedule;
 pub mod streams;
 pub mod stripe_health;
+pub mod stripe_pairs;
 pub mod zeros;

@@ -12,7 +12,7 @@ use crate::limits::{QueuePosition, ResourceGrant, ResourceRequest};
 use crate::wire::copy::byte_string::ByteString;
 use crate::wire::copy::digest::Digest;
 use crate::wire::copy::{CopyJob, CopyRequest, CopyTally, RemoteDestination, RemoteSource};
-use crate::wire::{Refusal, Request, disk, facts, path};
+use crate::wire::{Refusal, Request, addresses, disk, facts, path};
 use crate::{Fingerprint, SessionError, SessionId};
 
 /// Packet counters of a reflector.
@@ -32,7 +32,7 @@ pub struct SessionInfo {
     pub session: Option<SessionId>,
     /// Name of the client's token; none for the server's own ticket.
     pub token: Option<Arc<str>>,
-    /// Purpose: `copy`, `test`, `path`, `facts`, `disk`, `issue_token`, `send` or `iperf3`.
+    /// Purpose: `copy`, `test`, `path`, `facts`, `addresses`, `disk`, `issue_token`, `send` or `iperf3`.
     pub verb: &'static str,
     /// Paths that the client requested, at most `MAX_PATHS`.
     pub paths: Arc<[String]>,
@@ -185,6 +185,7 @@ impl SessionInfo {
             Request::Send(_) => ("send", true),
             Request::Path(_) => ("path", false),
             Request::Facts(_) => ("facts", false),
+            Request::Addresses(_) => ("addresses", false),
             Request::Disk(_) => ("disk", false),
         };
         SessionInfo {
@@ -207,6 +208,9 @@ fn requested_resources(request: &Request, own: Fingerprint) -> ResourceRequest {
         }
         Request::Facts(_) => {
             ResourceRequest { streams: 0, time: Some(facts::MAX_SESSION_TIME), ..ResourceRequest::default() }
+        }
+        Request::Addresses(_) => {
+            ResourceRequest { streams: 0, time: Some(addresses::MAX_SESSION_TIME), ..ResourceRequest::default() }
         }
         Request::Disk(_) => {
             ResourceRequest { streams: 0, time: Some(disk::MAX_SESSION_TIME), ..ResourceRequest::default() }

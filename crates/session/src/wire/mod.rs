@@ -5,6 +5,7 @@
 //! ignores. Data blocks have a binary header ([`copy::BlockHeader`]). Every length is checked before memory is
 //! allocated. The messages of a test are in [`lfn_results::measure`], because a stored result contains them.
 
+pub mod addresses;
 mod bounded;
 pub mod copy;
 pub mod disk;
@@ -77,6 +78,8 @@ pub enum Request {
     Path(path::PathRequest),
     /// Requests the facts of the server's host.
     Facts(facts::FactsRequest),
+    /// Requests the addresses of the server's host.
+    Addresses(addresses::AddressesRequest),
     /// Requests the rates of a disk of the server.
     Disk(disk::DiskRequest),
 }

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use clap::{Args as _, Command};
 use lfn_api::copy::ends::EndNames;
 use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
-use lfn_api::copy::{CopyError, CopyEvent, CopyRequest, CopyResult, StreamOptions, find_direction, prepare};
+use lfn_api::copy::{
+    CopyError, CopyEvent, CopyRequest, CopyResult, PreparedCopy, StreamOptions, find_direction, prepare,
+};
 use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy};
 use lfn_api::pictures::of_copy;
 use lfn_copy::{CopyOutcome, EntryListener, LocalDestination, RankBoard};
@@ -89,6 +91,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     protect_written_files(written_files, &direction, &mut request.transfer)?;
     let ends = EndNames::new(&direction);
     let mut prepared = prepare(direction, &request, &resolver, &interrupted)?;
+    print_found_stripes(args, &prepared);
     let predictor = prepared.predictor.clone();
     let mode = ProgressMode { ndjson: output.format() == OutputFormat::Ndjson, requested: args.progress.progress };
     let live = CopyProgress::new(&predictor, prepared.near_sends(), mode);
@@ -133,6 +136,19 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         drawn.map_err(|failure| if exit == Exit::Ok { failure } else { failure.with_exit(exit) })?;
     }
     manifest_error.map_or(Ok(exit), Err)
+}
+
+/// Prints the stripes that `--stripe auto` found, and the pairs that failed.
+fn print_found_stripes(args: &CopyArgs, prepared: &PreparedCopy) {
+    if !args.stripes.is_auto() || is_quiet() {
+        return;
+    }
+    for failed in &prepared.failed_pairs {
+        print::message(format_args!("lfn: not a stripe: {failed}\n"));
+    }
+    for stripe in prepared.options.stripes.stripes() {
+        print::message(format_args!("lfn: stripe {}\n", stripe.name));
+    }
 }
 
 /// Prints the result and its failures, and returns the exit code.
