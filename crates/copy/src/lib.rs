@@ -48,7 +48,8 @@ pub use copy_options::{
 };
 pub use entry_listener::EntryListener;
 pub use error::{
-    DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, SenderViolation, Stall, TransferError, UnrequestedKind,
+    DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, REDUCE_STREAMS, SenderViolation, Stall, TransferError,
+    UnrequestedKind,
 };
 pub use lfn_session::wire::copy::CopyEnd;
 pub use rank_board::RankBoard;
@@ -57,5 +58,5 @@ pub use role::ListedTotals;
 pub use serve::serve;
 pub use stall::StallTimeouts;
 pub use stripe_addresses::{FoundStripes, find_stripes, serve_addresses};
-pub use stripe_set::{Stripe, StripeEvent, StripeReport, StripeSet};
+pub use stripe_set::{Stripe, StripeEvent, StripeReport, StripeSet, TransportUse};
 pub use third_party::third_party_copy;

@@ -16,6 +16,7 @@ use lfn_session::DataStream;
 use lfn_session::transport::Handle;
 use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::{FileBlocks, StreamReceived, split_into_messages};
+use lfn_sys::tcp;
 use parking_lot::Mutex;
 
 use super::TransferError;
@@ -125,6 +126,11 @@ impl StreamState {
         let moved = self.bytes.load(Ordering::Relaxed);
         let in_flight = self.in_flight.lock();
         if in_flight.is_sender && !all { in_flight.acked.bytes.0.min(moved) } else { moved }
+    }
+
+    /// Reports whether the stream is a connection of Multipath TCP, at both ends.
+    pub(crate) fn is_multipath(&self) -> bool {
+        self.handle.socket().and_then(tcp::mptcp_subflows).is_some()
     }
 
     /// Reports whether this side sends.

@@ -105,7 +105,17 @@ struct State {
     /// Stripe of each stream of the session.
     stripe_of: HashMap<u16, usize>,
     events: Vec<StripeEvent>,
+    transport: TransportUse,
     is_finished: bool,
+}
+
+/// Transport of the data streams of a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransportUse {
+    /// Streams that were opened.
+    pub streams: u32,
+    /// Streams of Multipath TCP among them.
+    pub multipath: u32,
 }
 
 /// State of one stripe.
@@ -193,6 +203,11 @@ impl StripeSet {
         self.0.stripes.iter().zip(&state.records).map(report).collect()
     }
 
+    /// Returns the transport of the streams so far.
+    pub fn transport(&self) -> TransportUse {
+        self.0.state.lock().transport
+    }
+
     /// Returns the changes since the last call.
     pub fn take_events(&self) -> Vec<StripeEvent> {
         std::mem::take(&mut self.0.state.lock().events)
@@ -228,6 +243,8 @@ impl StripeSet {
     /// Adds an open stream to its stripe.
     pub(crate) fn add(&self, stream: &Arc<StreamState>, now: Instant) {
         let mut state = self.0.state.lock();
+        state.transport.streams += 1;
+        state.transport.multipath += u32::from(stream.is_multipath());
         let Some(stripe) = state.stripe_of.get(&stream.number()).copied() else { return };
         let Some(record) = state.records.get_mut(stripe) else { return };
         record.streams.push(stream.clone());

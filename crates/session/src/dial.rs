@@ -29,6 +29,7 @@ pub struct Target {
     is_insecure: bool,
     bind_addresses: Vec<BindAddress>,
     multipath: bool,
+    multipath_control: bool,
     /// Random secret of this client. The server receives it with a request.
     secret: StreamSecret,
     resolver: TargetResolver,
@@ -71,6 +72,7 @@ impl Target {
             is_insecure: false,
             bind_addresses: Vec::new(),
             multipath: false,
+            multipath_control: false,
             secret: StreamSecret::from_bytes(random()?),
             resolver: TargetResolver::default(),
             connect_timeout: Duration::from_secs(15),
@@ -137,6 +139,13 @@ impl Target {
     /// Uses Multipath TCP for data streams.
     pub fn multipath(mut self, multipath: bool) -> Self {
         self.multipath = multipath;
+        self
+    }
+
+    /// Uses Multipath TCP for data streams and the control connection.
+    pub fn multipath_everywhere(mut self) -> Self {
+        self.multipath = true;
+        self.multipath_control = true;
         self
     }
 
@@ -271,7 +280,10 @@ pub struct ServerConnection(Box<dyn Connection>);
 impl ServerConnection {
     /// Connects to the server; takes one round trip.
     pub fn connect(target: &Target) -> Result<Self, SessionError> {
-        let connection = connect(target, None, 0, Protocol::TCP, |socket| socket.set_tcp_mss(CONTROL_MSS))?;
+        let protocol = if target.multipath_control { Protocol::MPTCP } else { Protocol::TCP };
+        // Multipath TCP has no maximum segment.
+        let limit = |socket: &Socket| if target.multipath_control { Ok(()) } else { socket.set_tcp_mss(CONTROL_MSS) };
+        let connection = connect(target, None, 0, protocol, limit)?;
         Ok(ServerConnection(Box::new(connection)))
     }
 

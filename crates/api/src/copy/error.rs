@@ -26,6 +26,9 @@ pub enum CopyError {
     Ssh(#[from] SshError),
     #[error("--rate {rate} is too low; minimum {minimum}")]
     RateTooLow { rate: BitRate, minimum: BitRate },
+    /// The kernel has no pacing rate for Multipath TCP.
+    #[error("--rate does not limit Multipath TCP")]
+    MptcpRate,
     #[error(transparent)]
     Stripe(#[from] StripeError),
     #[error("{0}")]
@@ -71,6 +74,7 @@ impl CopyError {
             CopyError::Place(error) => error.hint(),
             CopyError::Host(error) => error.hint(),
             CopyError::Ssh(error) => error.hint(),
+            CopyError::MptcpRate => Some("omit --rate, or use --transport tcp".to_owned()),
             CopyError::Stripe(error) => error.hint(),
             CopyError::RateTooLow { .. } => Some("--rate 10gbit".to_owned()),
             CopyError::RankOption(_) => Some("omit it, or copy from one host".to_owned()),
@@ -94,6 +98,7 @@ impl CopyError {
             CopyError::Place(error) => error.kind(),
             CopyError::Host(error) => error.kind(),
             CopyError::Ssh(error) => error.kind(),
+            CopyError::MptcpRate => ErrorKind::Usage,
             CopyError::Stripe(error) => error.kind(),
             CopyError::RateTooLow { .. }
             | CopyError::BlockSize(_)

@@ -24,7 +24,7 @@ pub use error::CopyError;
 pub use event::CopyEvent;
 pub use prepare::{CopyRequest, PreparedCopy, find_direction, prepare};
 pub use result::CopyResult;
-pub use streams::StreamOptions;
+pub use streams::{StreamOptions, Transport};
 pub use stripes::StripeError;
 
 /// Copies, and returns the result. A set `interrupted` ends the copy; the same call resumes it.

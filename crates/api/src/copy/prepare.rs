@@ -11,6 +11,7 @@ use lfn_copy::{CopyOptions, EntryListener, RankBoard, RankOptions, StallTimeouts
 use lfn_results::evidence::TypedArgument;
 use lfn_session::Protection;
 use lfn_session::dial::{ServerConnection, Target};
+use lfn_session::transport::tcp::has_multipath;
 use lfn_session::wire::copy::Selection;
 use lfn_session::wire::copy::blocks::DEFAULT_BLOCK;
 use lfn_session::wire::copy::options::TransferOptions;
@@ -20,7 +21,7 @@ use lfn_session::wire::copy::ranks::RankRequest;
 use super::error::CopyError;
 use super::open_files::{check_open_files, reduce_to_open_files};
 use super::places::{CopyPlaceError, Direction, direction, refuse_missing_colon};
-use super::streams::{self, StreamOptions};
+use super::streams::{self, StreamOptions, Transport};
 use super::stripes::{check_stripes, resolve_stripes};
 use crate::emulator_env::EmulatorEnvironment;
 use crate::prediction::Predictor;
@@ -59,6 +60,8 @@ pub struct PreparedCopy {
     pub options: CopyOptions,
     /// Pairs of addresses that `--stripe auto` tried without success, with the reason.
     pub failed_pairs: Vec<String>,
+    /// Requested transport.
+    pub transport: Transport,
     /// Settings of the streams with their reasons.
     pub choice: StreamPlan,
     pub predictor: Predictor,
@@ -115,7 +118,11 @@ pub fn prepare(
     };
     check_open_files(&direction, request.streams.streams)?;
     let is_local = direction.is_local();
-    let far = find_or_start(direction.host(), direction.other_host().is_some())?;
+    let mut far = find_or_start(direction.host(), direction.other_host().is_some())?;
+    let transport = request.streams.transport;
+    if transport == Transport::Mptcp && has_multipath() {
+        far.target = far.target.multipath_everywhere();
+    }
     let other = direction.other_host().map(|host| find_or_start(host, false)).transpose()?;
     let is_one_server = other.as_ref().is_some_and(|other| other.target.is_same_server(&far.target));
     let mut transfer_options = request.transfer.clone();
@@ -168,6 +175,7 @@ pub fn prepare(
         other,
         options,
         failed_pairs,
+        transport,
         choice,
         predictor,
         send_buffer,

@@ -7,18 +7,22 @@ use std::time::Instant;
 use lfn_base::congestion_request::CongestionRequest;
 use lfn_base::plan::streams::DEFAULT_STREAMS;
 use lfn_base::units::show_duration;
+use lfn_copy::REDUCE_STREAMS;
 use lfn_copy::proto::streams::CountReason;
-use lfn_copy::{CopyObserver, CopyOutcome, StripeReport, TransferError, download, third_party_copy, upload};
+use lfn_copy::{
+    CopyObserver, CopyOutcome, StripeReport, TransferError, TransportUse, download, third_party_copy, upload,
+};
 use lfn_results::diagnose::bottleneck::CopyBottleneck;
 use lfn_results::diagnose::{Diagnosis, diagnose};
 use lfn_session::SessionError;
+use lfn_session::transport::tcp::has_multipath;
 
 use super::error::CopyError;
 use super::event::CopyEvent;
 use super::evidence::copy_evidence;
 use super::places::{Direction, without_secrets};
 use super::prepare::PreparedCopy;
-use crate::documents::{CopySchema, FinishedCopy, RanksReport, congestion_change, StripeFigures};
+use crate::documents::{CopySchema, FinishedCopy, RanksReport, congestion_change, StripeFigures, UsedTransport};
 use crate::prediction::CopyPrediction;
 
 /// A finished copy with its settings, its prediction and its diagnosis.
@@ -69,10 +73,21 @@ impl PreparedCopy {
             TransferError::Session(SessionError::Unreachable { address, source }) if self.direction.is_local() => {
                 CopyError::Loopback { address, source }
             }
-            error => CopyError::from_transfer(error, &self.places),
+            error => CopyError::from_transfer(with_stripe_hint(error, stripes.stripes().len()), &self.places),
         })?;
         Ok(CopyResult::new(self, outcome))
     }
+}
+
+/// Names the number of stripes in the hint of a server that allows fewer streams: `--streams` counts for each stripe.
+fn with_stripe_hint(mut error: TransferError, stripes: usize) -> TransferError {
+    if let TransferError::Session(SessionError::Refused(refusal)) = &mut error
+        && refusal.hint.as_deref() == Some(REDUCE_STREAMS)
+        && stripes > 1
+    {
+        refusal.hint = Some(format!("reduce --streams, which counts for each of the {stripes} stripes"));
+    }
+    error
 }
 
 impl CopyResult {
@@ -89,6 +104,7 @@ impl CopyResult {
         let mut sources: Vec<_> = prepared.places.iter().map(|place| without_secrets(place)).collect();
         let destination = sources.pop().unwrap_or_default();
         let (congestion, congestion_reason) = congestion_change(&outcome.changes).unzip();
+        let (transport, transport_reason) = self.transport();
         FinishedCopy {
             schema: CopySchema::Current,
             sources,
@@ -122,6 +138,8 @@ impl CopyResult {
             streams_reason: self.streams_reason(),
             streams_changes: outcome.changes.clone(),
             stripes: self.stripes(),
+            transport,
+            transport_reason,
             block: options.block,
             block_reason: choice.block_reason.clone(),
             buffer: choice.buffer,
@@ -163,6 +181,21 @@ impl CopyResult {
     /// Returns the limit of the whole copy.
     pub fn bottleneck(&self) -> CopyBottleneck {
         self.diagnosis.bottleneck.unwrap_or(CopyBottleneck::Unknown)
+    }
+
+    /// Returns the transport of the data streams, and the reason if it is not the requested one.
+    fn transport(&self) -> (UsedTransport, Option<String>) {
+        let TransportUse { streams, multipath } = self.prepared.options.stripes.transport();
+        match self.prepared.transport {
+            _ if multipath > 0 => (UsedTransport::Mptcp, None),
+            Transport::Mptcp if !has_multipath() => {
+                (UsedTransport::Tcp, Some("this host does not have Multipath TCP".to_owned()))
+            }
+            Transport::Mptcp if streams > 0 => {
+                (UsedTransport::Tcp, Some("the server or the path does not support Multipath TCP".to_owned()))
+            }
+            Transport::Tcp | Transport::Mptcp => (UsedTransport::Tcp, None),
+        }
     }
 
     /// Returns the figures of the stripes.

@@ -33,6 +33,16 @@ pub struct StreamOptions {
     pub clear_data: bool,
     /// Paths between the hosts, each as `LOCAL=REMOTE`, or `auto`. The number of streams counts for each.
     pub stripes: Vec<String>,
+    pub transport: Transport,
+}
+
+/// Transport of the connections of a copy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Transport {
+    #[default]
+    Tcp,
+    /// Multipath TCP (RFC 8684) if both hosts have it, otherwise TCP.
+    Mptcp,
 }
 
 impl Default for StreamOptions {
@@ -45,6 +55,7 @@ impl Default for StreamOptions {
             retry_for: Duration::from_secs(600),
             clear_data: false,
             stripes: Vec::new(),
+            transport: Transport::default(),
         }
     }
 }
@@ -54,6 +65,9 @@ impl StreamOptions {
     pub fn check(&self) -> Result<(), CopyError> {
         if let Some(rate) = self.rate.filter(|rate| *rate < MIN_RATE) {
             return Err(CopyError::RateTooLow { rate, minimum: MIN_RATE });
+        }
+        if self.transport == Transport::Mptcp && self.rate.is_some() {
+            return Err(CopyError::MptcpRate);
         }
         match self.block_size.map(|block| Layout::new(Bytes(0), block)) {
             Some(Err(error)) => Err(CopyError::BlockSize(error.to_string())),
@@ -86,7 +100,8 @@ impl StreamOptions {
         let choice = plan_for_stripes(plan, stripes, self.streams.is_some());
         // A requested rate also limits few streams and local copies, for which no path is planned.
         let pace = self.rate.map(|rate| BitRate(rate.0 / u64::from(choice.streams.max(1)))).or(choice.pace);
-        StreamPlan { pace, ..choice }
+        // Multipath TCP has no pacing rate.
+        StreamPlan { pace: pace.filter(|_| self.transport == Transport::Tcp), ..choice }
     }
 
     /// Returns the congestion control to request for the sockets.

@@ -16,7 +16,7 @@ use lfn_session::wire::copy::{CopyTally, EntryEvent, EntryFailure};
 use serde::{Deserialize, Serialize};
 
 use super::schema_name::schema_name;
-use super::stripe::StripeFigures;
+use super::stripe::{StripeFigures, UsedTransport};
 use crate::prediction::CopyPrediction;
 
 /// Result of `lfn copy`, schema `lfn.copy/3`.
@@ -132,6 +132,12 @@ pub struct FinishedCopy {
     /// Stripes of the copy; absent without --stripe.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stripes: Vec<StripeFigures>,
+    /// Transport of the data streams.
+    #[serde(default)]
+    pub transport: UsedTransport,
+    /// Reason for plain TCP if Multipath TCP was requested; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport_reason: Option<String>,
     /// Block size of the copy.
     #[serde(rename = "block_bytes")]
     pub block: Bytes,

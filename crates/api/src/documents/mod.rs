@@ -50,7 +50,7 @@ pub use program::{
 pub use serve::{ServeDocument, ServeSchema};
 #[cfg(test)]
 pub use server_log::{LogLevel, LoggedGrant, LoggedRequest, LoggedSession, ServerLogEvent, ServerLogLine};
-pub use stripe::{StripeFigures, StripeState};
+pub use stripe::{StripeFigures, StripeState, UsedTransport};
 pub use tokens::{
     TokenDocument, TokenEntry, TokenRevokedDocument, TokenRevokedSchema, TokenSchema, TokensDocument, TokensSchema,
 };

@@ -49,6 +49,18 @@ pub enum StripeState {
     Down,
 }
 
+/// Transport of the data streams.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum UsedTransport {
+    /// Plain TCP.
+    #[default]
+    Tcp,
+    /// Multipath TCP (RFC 8684).
+    Mptcp,
+}
+
 impl StripeFigures {
     /// Returns the figures with this throughput.
     pub fn new(report: StripeReport, throughput: BitRate) -> Self {

@@ -6,6 +6,7 @@
 
 mod copy_emulated;
 mod copy_faults;
+mod copy_stripes;
 mod docs;
 mod doctor;
 mod doctor_unseen;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         emulate_accuracy::tests(),
         copy_faults::tests(),
         copy_emulated::tests(),
+        copy_stripes::tests(),
         findings::tests(),
         sweep::tests(),
         test_emulated::tests(),
@@ -101,6 +103,7 @@ fn act(role: &str) {
         "other_programs" => other_programs::act(role),
         "path" => path::act(role),
         "trace_live" => trace_live::act(role),
+        "copy_stripes" => copy_stripes::act(role),
         "trace_mptcp" => trace_mptcp::act(role),
         other => panic!("module '{other}' has no roles"),
     }

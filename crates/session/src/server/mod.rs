@@ -189,7 +189,7 @@ fn listen(address: SocketAddr) -> io::Result<(Listener, UdpSocket)> {
     loop {
         // With the library's backlog of 128 the kernel drops SYNs under a flood of connections, and honest clients wait
         // a second for their retransmission.
-        let listener = Listener::bind(address, BACKLOG)?;
+        let listener = Listener::bind_multipath(address, BACKLOG)?;
         match datagrams::bind(listener.local_address()?) {
             Ok(datagrams) => return Ok((listener, datagrams)),
             Err(error) if address.port() == 0 && error.kind() == io::ErrorKind::AddrInUse && tries < TRIES => {

@@ -14,9 +14,7 @@ use std::sync::Arc;
 use clap::{Args as _, Command};
 use lfn_api::copy::ends::EndNames;
 use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
-use lfn_api::copy::{
-    CopyError, CopyEvent, CopyRequest, CopyResult, PreparedCopy, StreamOptions, find_direction, prepare,
-};
+use lfn_api::copy::{CopyError, CopyEvent, CopyRequest, CopyResult, PreparedCopy, find_direction, prepare};
 use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy};
 use lfn_api::pictures::of_copy;
 use lfn_copy::{CopyOutcome, EntryListener, LocalDestination, RankBoard};
@@ -72,7 +70,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
     let mut request = CopyRequest {
         places: args.places.clone(),
         overwrite: args.overwrite.allowed(),
-        streams: StreamOptions { stripes: args.stripes.stripes.clone(), ..args.streams.options() },
+        streams: args.stripes.add_to(args.streams.options()),
         rank: args.ranks.request()?,
         selection,
         typed_flags: typed_flags(&CopyArgs::augment_args(Command::new("copy"))),

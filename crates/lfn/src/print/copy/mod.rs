@@ -6,7 +6,7 @@ mod progress_line;
 
 use std::io::Write;
 
-use lfn_api::documents::{FinishedCopy, RanksReport, StripeFigures};
+use lfn_api::documents::{FinishedCopy, RanksReport, StripeFigures, StripeState, UsedTransport};
 use lfn_base::units::{Bytes, show_duration};
 use lfn_copy::proto::streams::CountReason;
 use lfn_results::diagnose::bottleneck::CopyBottleneck;
@@ -15,7 +15,7 @@ use lfn_session::wire::copy::options::{FsyncPolicy, Verify};
 use lfn_session::wire::copy::ranks::RankState;
 use lfn_session::wire::copy::{CopyTally, EntryEvent, ReportedKind};
 
-use crate::exit::Failure;
+use crate::exit::{Failure, without_error_number};
 use crate::print::label_columns::wrap;
 use crate::print::output::{Output, OutputFormat, print_document};
 use crate::print::settings::is_quiet;
@@ -106,6 +106,11 @@ impl CopyReport<'_> {
         if let Some((congestion, reason)) = document.congestion_change() {
             lines.add(format!("congestion control changed to {congestion}: {reason}"));
         }
+        lines.extend(match (document.transport, &document.transport_reason) {
+            (UsedTransport::Mptcp, _) => Some("transport: Multipath TCP".to_owned()),
+            (UsedTransport::Tcp, Some(reason)) => Some(format!("transport: plain TCP, because {reason}")),
+            (UsedTransport::Tcp, None) => None,
+        });
         document.stripes.iter().for_each(|stripe| lines.add(stripe_text(stripe)));
         lines.extend(self.troubles());
         for finding in findings {
@@ -236,9 +241,10 @@ fn fsync_text(fsync: FsyncPolicy) -> &'static str {
 fn stripe_text(stripe: &StripeFigures) -> String {
     let StripeFigures { stripe: name, bytes, throughput, streams, outages, down, retransmitted_segments, .. } = stripe;
     let mut text = format!("stripe {name}: ");
-    text += &match stripe.error.as_ref().filter(|_| bytes.0 == 0) {
-        Some(error) => format!("nothing carried: {error}"),
-        None => format!("{} at {throughput}, {}", bytes.decimal(), stream_count(*streams)),
+    text += &match &stripe.error {
+        Some(error) if bytes.0 == 0 => format!("nothing carried: {}", without_error_number(error)),
+        None if stripe.state == StripeState::Connecting => "nothing carried: no connection before the end".to_owned(),
+        _ => format!("{} at {throughput}, {}", bytes.decimal(), stream_count(*streams)),
     };
     if let Some(segments) = retransmitted_segments.filter(|segments| *segments > 0) {
         text += &format!(", {segments} {} sent again", if segments == 1 { "segment" } else { "segments" });

@@ -15,6 +15,7 @@ mod output;
 mod ranks;
 mod refused;
 mod ssh;
+mod stripes;
 mod third_party;
 mod trees;
 

@@ -108,6 +108,7 @@ fn hostile_clients_cost_only_their_session() {
         pace: None,
         stream_secret: None,
         stripes: 0,
+        rank: None,
         copy: None,
         rank: None,
         transfer_options: Default::default(),

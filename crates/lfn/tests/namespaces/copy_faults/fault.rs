@@ -22,10 +22,11 @@ pub enum Fault {
     JournalForged,
     PartialMeddled,
     TwoCopies,
+    StripeCut,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 17] = [
+    pub const ALL: [Fault; 18] = [
         Fault::ClientKilled,
         Fault::ServerKilled,
         Fault::ServerRestarted,
@@ -43,6 +44,7 @@ impl Fault {
         Fault::JournalForged,
         Fault::PartialMeddled,
         Fault::TwoCopies,
+        Fault::StripeCut,
     ];
 
     /// Returns whether the fault changes the source.
@@ -82,6 +84,7 @@ impl fmt::Display for Fault {
             Fault::JournalForged => "kill -9 and a journal with wrong bytes",
             Fault::PartialMeddled => "kill -9, then another program writes to the partial file",
             Fault::TwoCopies => "two copies into one destination",
+            Fault::StripeCut => "one of two stripes cut and repaired",
         })
     }
 }

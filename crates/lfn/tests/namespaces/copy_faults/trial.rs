@@ -150,7 +150,10 @@ impl Trial {
         let mut server = self.serve(None, limit);
         let proxy = Proxy::start(server.address);
         let ticket = server.ticket.replace(&server.address.to_string(), &proxy.address.to_string());
-        let mut client = self.command(&ticket, &[]).spawn().unwrap();
+        let other = (self.fault == Fault::StripeCut).then(|| Proxy::start(server.address));
+        let stripes = other.as_ref().map(|other| format!("127.0.0.2={},127.0.0.3={}", proxy.address, other.address));
+        let flags: Vec<&str> = stripes.iter().flat_map(|stripes| ["--stripe", stripes.as_str()]).collect();
+        let mut client = self.command(&ticket, &flags).spawn().unwrap();
         let second = (self.fault == Fault::TwoCopies).then(|| {
             thread::sleep(Duration::from_millis(self.draw.below(60)));
             self.command(&server.ticket, &[]).spawn().unwrap()
@@ -165,6 +168,9 @@ impl Trial {
         if limit.is_some() {
             drop(server);
             server = self.serve(None, None);
+        }
+        if self.fault == Fault::StripeCut && !done.status.success() {
+            return Err(format!("the other stripe did not complete the copy: {}", text(&done.stderr)));
         }
         let (mut resumed, mut attempts) = (false, 0);
         while !done.status.success() {
@@ -286,7 +292,11 @@ impl Trial {
     /// Injects the fault at a random moment. Returns whether the copy was still running.
     fn inject_fault(&mut self, client: &mut Child, server: &mut Server, proxy: &Proxy) -> bool {
         let length: u64 = self.versions[0].values().map(|content| content.len() as u64).sum();
-        let moment = self.draw.below(length + length / 8);
+        let mut moment = self.draw.below(length + length / 8);
+        if self.fault == Fault::StripeCut {
+            // The relay carries one of two stripes.
+            moment /= 2;
+        }
         if self.fault == Fault::Corruption {
             // The fault must come after the client's first message, because it would only end the session before its
             // start.
@@ -320,6 +330,12 @@ impl Trial {
             }
             Fault::ClockJump => self.move_clocks(client, pause),
             Fault::Outage => proxy.hold(pause),
+            Fault::StripeCut => {
+                proxy.hold(10 * pause);
+                if self.draw.below(2) == 0 {
+                    proxy.reset();
+                }
+            }
             Fault::Reset => proxy.reset(),
             fault if fault.changes_source() => self.change_source(),
             _ => {}

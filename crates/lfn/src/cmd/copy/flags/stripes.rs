@@ -1,4 +1,6 @@
-//! Flags of the stripes: several paths between the two hosts.
+//! Flags of the paths between the two hosts: the stripes, and the transport.
+
+use lfn_api::copy::{StreamOptions, Transport};
 
 /// Flags of the stripes.
 #[derive(clap::Args, Debug)]
@@ -12,9 +14,28 @@ pub struct StripeFlags {
     /// asks both hosts for their addresses, tries the pairs, and uses each interface once.
     #[arg(long = "stripe", value_name = "LOCAL=REMOTE", value_delimiter = ',')]
     pub stripes: Vec<String>,
+    /// Use plain TCP, or Multipath TCP if both hosts have it
+    #[arg(long, value_name = "NAME", value_enum, default_value = "tcp")]
+    pub transport: TransportName,
+}
+
+/// Transport of a copy.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportName {
+    Tcp,
+    Mptcp,
 }
 
 impl StripeFlags {
+    /// Adds these flags to the options of the streams.
+    pub fn add_to(&self, options: StreamOptions) -> StreamOptions {
+        let transport = match self.transport {
+            TransportName::Tcp => Transport::Tcp,
+            TransportName::Mptcp => Transport::Mptcp,
+        };
+        StreamOptions { stripes: self.stripes.clone(), transport, ..options }
+    }
+
     /// Reports whether the stripes are to be found.
     pub fn is_auto(&self) -> bool {
         self.stripes == ["auto"]
