@@ -300,3 +300,89 @@ impl StripeSet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use std::io;
+
+    use lfn_session::transport::memory;
+    use lfn_session::wire::copy::StreamReceived;
+    use lfn_session::{DataStream, SessionError};
+
+    use super::*;
+
+    fn set() -> StripeSet {
+        let stripe = |name: &str| Stripe {
+            name: name.to_owned(),
+            from: BindAddress::default(),
+            host: "far".to_owned(),
+            addresses: Vec::new(),
+            port: None,
+        };
+        StripeSet::new(vec![stripe("a=b"), stripe("c=d")])
+    }
+
+    /// Opens a stream of a stripe. The other end of the returned stream stays open.
+    fn open(set: &StripeSet, number: u16, stripe: usize, now: Instant) -> (Arc<StreamState>, DataStream) {
+        let (near, far) = memory::pair();
+        set.assign(number, stripe);
+        let state = Arc::new(StreamState::new(&DataStream::clear(number, Box::new(near))));
+        set.add(&state, now);
+        (state, DataStream::clear(number, Box::new(far)))
+    }
+
+    fn broken() -> TransferError {
+        TransferError::Stream { stream: 0, source: io::ErrorKind::BrokenPipe.into() }
+    }
+
+    #[test]
+    fn failures_count_for_their_stripe_only() {
+        let (set, start) = (set(), Instant::now());
+        let streams = [(0, 0), (1, 1), (2, 1)].map(|(number, stripe)| open(&set, number, stripe, start));
+        set.remove(&streams[1].0, Some(&broken()), start);
+        assert!(set.take_events().is_empty());
+        set.remove(&streams[2].0, Some(&broken()), start);
+        let [event] = &set.take_events()[..] else { panic!("one event") };
+        assert_eq!((event.stripe.as_str(), event.change), ("c=d", StripeChange::Down { has_worked: true }));
+        let report = set.report(start + Duration::from_secs(5));
+        assert_eq!(report.iter().map(|it| it.state).collect::<Vec<_>>(), [StripeState::Up, StripeState::Down]);
+        assert_eq!((report[0].outages, report[1].outages, report[1].down_time.as_secs()), (0, 1, 5));
+        // The first stripe works, so the copy goes on. It has its full number of streams, the second one has a trial.
+        let refused = || {
+            let source = io::ErrorKind::ConnectionRefused.into();
+            TransferError::Session(SessionError::Unreachable { address: "far:1".to_owned(), source })
+        };
+        assert!(set.record_failed_dial(1, &refused(), start));
+        let later = start + Duration::from_secs(9);
+        assert_eq!([0, 1].map(|stripe| set.streams_to_dial(stripe, 0, 4, later)), [4, 1]);
+        set.remove(&streams[0].0, Some(&broken()), later);
+        assert!(!set.record_failed_dial(1, &refused(), later));
+        assert_eq!(set.report(later)[1].last_error.as_deref(), Some("connection refused"));
+    }
+
+    #[test]
+    fn bytes_of_a_stripe_are_those_that_arrived() {
+        let (set, start) = (set(), Instant::now());
+        let (state, _far) = open(&set, 7, 1, start);
+        state.record_sent([(0, 0, 0)].into_iter());
+        state.count_bytes(1000);
+        state.record_acked(StreamReceived { stream: 7, blocks: 0, bytes: Bytes(400) });
+        let bytes = |set: &StripeSet| set.report(start).iter().map(|it| it.bytes.0).collect::<Vec<_>>();
+        assert_eq!(bytes(&set), [0, 400]);
+        set.sample(start);
+        state.record_acked(StreamReceived { stream: 7, blocks: 0, bytes: Bytes(900) });
+        set.sample(start + Duration::from_secs(1));
+        assert_eq!(set.report(start)[1].rate, BitRate(8 * 500));
+        // The rest did not arrive before the stream broke.
+        set.remove(&state, Some(&broken()), start);
+        assert_eq!(bytes(&set), [0, 900]);
+        // At the end of a copy, everything has arrived.
+        let (state, _far) = open(&set, 8, 0, start);
+        state.record_sent([(0, 1, 1)].into_iter());
+        state.count_bytes(300);
+        assert_eq!(bytes(&set), [0, 900]);
+        assert_eq!(set.finish(start)[0].bytes, Bytes(300));
+    }
+}

@@ -157,7 +157,9 @@ mod tests {
         let (mut now, mut waits) = (start, Vec::new());
         for _ in 0..7 {
             // The failures of four streams in one round count once.
-            (0..4).for_each(|_| drop(health.on_failure(0, now)));
+            for _ in 0..4 {
+                health.on_failure(0, now);
+            }
             let wait = (0..).find(|wait| health.streams_to_dial(0, 4, now + Duration::from_millis(*wait)) > 0);
             waits.push(wait.unwrap_or_default());
             now += Duration::from_millis(wait.unwrap_or_default()) + MAX_WAIT;
