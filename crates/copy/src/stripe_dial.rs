@@ -27,7 +27,7 @@ pub(crate) fn open_control(
     for (number, stripe) in stripes.stripes().iter().enumerate() {
         let (target, sender) = (stripe.target(target), sender.clone());
         let dial = move || {
-            // After the first connection, nobody reads the others.
+            // The other connections are closed after the first one that works.
             let _ = sender.send((number, ServerConnection::connect(&target)));
         };
         thread::Builder::new().name("control".into()).spawn(dial).map_err(thread_error)?;

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use lfn_base::units::{BitRate, Bytes};
@@ -62,7 +62,7 @@ impl Stripe {
 pub struct StripeEvent {
     /// Name of the stripe.
     pub stripe: String,
-    /// New state.
+    /// New state of the stripe.
     pub change: StripeChange,
     /// Last error, if the stripe went down.
     pub cause: Option<String>,
@@ -71,7 +71,7 @@ pub struct StripeEvent {
 /// Figures of one stripe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StripeReport {
-    /// `LOCAL=REMOTE`.
+    /// Name of the stripe, `LOCAL=REMOTE`.
     pub name: String,
     pub state: StripeState,
     /// Bytes that arrived over the stripe, with the headers of the blocks.
@@ -96,6 +96,8 @@ pub struct StripeSet(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     stripes: Vec<Stripe>,
+    /// Start of the times of [`StripeHealth`].
+    start: OnceLock<Instant>,
     state: Mutex<State>,
 }
 
@@ -169,10 +171,11 @@ impl StripeSet {
     /// Creates the set of these stripes.
     pub fn new(stripes: Vec<Stripe>) -> Self {
         let records = stripes.iter().map(|_| Record::default()).collect();
-        StripeSet(Arc::new(Shared { stripes, state: Mutex::new(State { records, ..State::default() }) }))
+        let state = Mutex::new(State { records, ..State::default() });
+        StripeSet(Arc::new(Shared { stripes, start: OnceLock::new(), state }))
     }
 
-    /// Returns the stripes.
+    /// Returns the stripes in the order of the request.
     pub fn stripes(&self) -> &[Stripe] {
         &self.0.stripes
     }
@@ -195,7 +198,7 @@ impl StripeSet {
                 streams: u16::try_from(if state.is_finished { record.max_streams } else { record.streams.len() })
                     .unwrap_or(u16::MAX),
                 outages: record.health.outages(),
-                down_time: record.health.down_time(now),
+                down_time: record.health.down_time(self.elapsed(now)),
                 retransmitted: record.sends.then(|| open.fold(record.closed_retransmitted, u64::saturating_add)),
                 last_error: record.last_error.clone(),
             }
@@ -211,6 +214,10 @@ impl StripeSet {
     /// Returns the changes since the last call.
     pub fn take_events(&self) -> Vec<StripeEvent> {
         std::mem::take(&mut self.0.state.lock().events)
+    }
+
+    fn elapsed(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(*self.0.start.get_or_init(|| now))
     }
 
     /// Forgets the streams of an earlier session.
@@ -237,7 +244,10 @@ impl StripeSet {
     /// Returns how many streams of a stripe to dial now.
     pub(crate) fn streams_to_dial(&self, stripe: usize, dialled: u16, wanted: u16, now: Instant) -> u16 {
         let mut state = self.0.state.lock();
-        state.records.get_mut(stripe).map_or(0, |record| record.health.streams_to_dial(dialled, wanted, now))
+        state
+            .records
+            .get_mut(stripe)
+            .map_or(0, |record| record.health.streams_to_dial(dialled, wanted, self.elapsed(now)))
     }
 
     /// Adds an open stream to its stripe.
@@ -249,7 +259,7 @@ impl StripeSet {
         let Some(record) = state.records.get_mut(stripe) else { return };
         record.streams.push(stream.clone());
         record.max_streams = record.max_streams.max(record.streams.len());
-        let change = record.health.on_opened(now);
+        let change = record.health.on_opened(self.elapsed(now));
         self.report_change(&mut state, stripe, change, None);
     }
 
@@ -290,7 +300,7 @@ impl StripeSet {
     fn record_failure(&self, state: &mut State, stripe: usize, cause: String, now: Instant) {
         let Some(record) = state.records.get_mut(stripe) else { return };
         record.last_error = Some(cause.clone());
-        let change = record.health.on_failure(record.streams.len(), now);
+        let change = record.health.on_failure(record.streams.len(), self.elapsed(now));
         self.report_change(state, stripe, change, Some(cause));
     }
 

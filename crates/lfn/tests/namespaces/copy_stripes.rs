@@ -159,7 +159,7 @@ fn slow_stripe_carries_less() {
 /// Way in which a link is cut.
 #[derive(Clone, Copy, PartialEq)]
 enum Cut {
-    /// Both hosts send to an address that nobody has.
+    /// Both hosts send to a hardware address that no interface has.
     Silent,
     LinkDown,
 }

@@ -2,7 +2,7 @@
 //!
 //! The server answers with one message and ends the session.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub const MAX_ADDRESSES: usize = 64;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressesRequest {}
 
-/// The server's answer.
+/// The server's answer with its addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressesReply {
     /// Addresses of interfaces that are up, at most [`MAX_ADDRESSES`].

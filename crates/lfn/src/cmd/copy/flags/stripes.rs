@@ -22,7 +22,9 @@ pub struct StripeFlags {
 /// Transport of a copy.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportName {
+    /// Plain TCP
     Tcp,
+    /// Multipath TCP (RFC 8684), or plain TCP if an end does not have it
     Mptcp,
 }
 
