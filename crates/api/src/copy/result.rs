@@ -22,7 +22,8 @@ use super::event::CopyEvent;
 use super::evidence::copy_evidence;
 use super::places::{Direction, without_secrets};
 use super::prepare::PreparedCopy;
-use crate::documents::{CopySchema, FinishedCopy, RanksReport, congestion_change, StripeFigures, UsedTransport};
+use super::streams::Transport;
+use crate::documents::{CopySchema, FinishedCopy, RanksReport, StripeFigures, UsedTransport, congestion_change};
 use crate::prediction::CopyPrediction;
 
 /// A finished copy with its settings, its prediction and its diagnosis.

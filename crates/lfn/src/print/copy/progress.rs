@@ -134,7 +134,7 @@ impl<'a> CopyProgress<'a> {
             (Some(first), Some(_)) => format!("without rank {first} and {} more", absent.count() + 1),
         };
         self.progress.update(|line| line.name = Some(name));
-        self.show(&figures.totals, &sample, current);
+        self.show(&figures.totals, &sample, &[], current);
     }
 
     /// Reports a change of the streams.

@@ -110,7 +110,6 @@ fn hostile_clients_cost_only_their_session() {
         stripes: 0,
         rank: None,
         copy: None,
-        rank: None,
         transfer_options: Default::default(),
     };
     let mut liar = hold(&target, Request::Copy(request));
