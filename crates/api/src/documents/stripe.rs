@@ -43,7 +43,7 @@ pub struct StripeFigures {
 pub enum StripeState {
     /// No stream was opened so far.
     Connecting,
-    /// The stripe works.
+    /// At least one stream of the stripe works.
     Up,
     /// Every stream of the stripe failed.
     Down,
@@ -54,7 +54,7 @@ pub enum StripeState {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum UsedTransport {
-    /// Plain TCP.
+    /// Plain TCP, one path for each stream.
     #[default]
     Tcp,
     /// Multipath TCP (RFC 8684).

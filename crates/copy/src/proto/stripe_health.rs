@@ -22,7 +22,7 @@ pub enum StripeState {
     Connecting,
     /// At least one stream is open.
     Up,
-    /// Every stream failed.
+    /// Every stream of the stripe failed.
     Down,
 }
 
@@ -55,7 +55,7 @@ pub struct StripeHealth {
 }
 
 impl StripeHealth {
-    /// Returns the state.
+    /// Returns the state of the stripe.
     pub fn state(&self) -> StripeState {
         self.state
     }

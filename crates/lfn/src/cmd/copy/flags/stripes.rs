@@ -22,7 +22,7 @@ pub struct StripeFlags {
 /// Transport of a copy.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportName {
-    /// Plain TCP
+    /// Plain TCP, one path for each stream
     Tcp,
     /// Multipath TCP (RFC 8684), or plain TCP if an end does not have it
     Mptcp,
