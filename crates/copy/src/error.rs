@@ -195,9 +195,6 @@ fn retry_text(after: Duration) -> String {
     if after.is_zero() { String::new() } else { format!(", and reconnecting failed for {}", show_duration(after)) }
 }
 
-/// Hint of a server that allows fewer streams.
-pub const REDUCE_STREAMS: &str = "reduce --streams";
-
 impl TransferError {
     /// Returns the code for a refusal.
     pub fn code(&self) -> RefusalCode {
@@ -461,7 +458,7 @@ impl TransferError {
             TransferError::SourceReplaced => "run the same command again: it copies this file from the start",
             TransferError::Congestion { .. } => "check `sysctl net.ipv4.tcp_allowed_congestion_control` on that host",
             TransferError::NoStripe(_) => "check each stripe with `ping -I LOCAL REMOTE`, and the server's firewall",
-            TransferError::Streams { .. } => REDUCE_STREAMS,
+            TransferError::Streams { .. } => "reduce --streams",
             TransferError::Memory { .. } => "reduce --streams or --block-size",
             TransferError::Assembly(AssemblyError::Corrupt(_)) | TransferError::Digest { .. } => {
                 "run the command again; if the error returns, test the memory of both hosts"

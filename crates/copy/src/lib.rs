@@ -48,8 +48,7 @@ pub use copy_options::{
 };
 pub use entry_listener::EntryListener;
 pub use error::{
-    DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, REDUCE_STREAMS, SenderViolation, Stall, TransferError,
-    UnrequestedKind,
+    DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, SenderViolation, Stall, TransferError, UnrequestedKind,
 };
 pub use lfn_session::wire::copy::CopyEnd;
 pub use rank_board::RankBoard;

@@ -7,7 +7,6 @@ use std::time::Instant;
 use lfn_base::congestion_request::CongestionRequest;
 use lfn_base::plan::streams::DEFAULT_STREAMS;
 use lfn_base::units::show_duration;
-use lfn_copy::REDUCE_STREAMS;
 use lfn_copy::proto::streams::CountReason;
 use lfn_copy::{
     CopyObserver, CopyOutcome, StripeReport, TransferError, TransportUse, download, third_party_copy, upload,
@@ -80,13 +79,17 @@ impl PreparedCopy {
     }
 }
 
-/// Names the number of stripes in the hint of a server that allows fewer streams: `--streams` counts for each stripe.
+/// Replaces the hint of a server that allows fewer streams: `--streams` counts for each stripe.
 fn with_stripe_hint(mut error: TransferError, stripes: usize) -> TransferError {
     if let TransferError::Session(SessionError::Refused(refusal)) = &mut error
-        && refusal.hint.as_deref() == Some(REDUCE_STREAMS)
+        && let Some(most) = refusal.hint.as_deref().and_then(|hint| hint.strip_prefix("use --streams "))
+        && let Some(most) = most.split(' ').next().and_then(|most| most.parse::<usize>().ok())
         && stripes > 1
     {
-        refusal.hint = Some(format!("reduce --streams, which counts for each of the {stripes} stripes"));
+        refusal.hint = Some(match most / stripes {
+            0 => format!("use at most {most} stripes, with --streams 1"),
+            each => format!("use --streams {each} or fewer, which counts for each of the {stripes} stripes"),
+        });
     }
     error
 }
