@@ -5,7 +5,6 @@ use crate::support::{lfn, stderr};
 #[test]
 fn earlier_flag_names_are_usage_errors() {
     let cases = [
-        ("copy a b", "--patience 1s"),
         ("copy a b", "--older 1d"),
         ("copy a b", "--block 1MiB"),
         ("serve", "--max-unknown 5"),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -18,10 +18,16 @@ impl Pair {
         self.server.ticket.replace('#', &format!("/{path}#"))
     }
 
-    /// Runs a launcher with `lfn copy --ranks` and these arguments.
-    fn launch(&self, mut launcher: Command, arguments: &[&str]) -> Output {
-        launcher.arg(lfn_path()).args(["copy", "--ranks"]).args(arguments).env("HOME", self.home.path());
-        launcher.output().unwrap()
+    /// Runs a launcher with `lfn copy --ranks` and these arguments. Returns the reports in the order of the ranks: a launcher
+    /// mixes the output of its processes.
+    fn launch(&self, mut launcher: Command, ranks: usize, arguments: &[&str]) -> Vec<Value> {
+        let reports = self.near("report");
+        let script = "exec \"$0\" copy --ranks --json \"$@\" > \"$REPORT${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}\"";
+        launcher.args(["sh", "-c", script]).arg(lfn_path()).args(arguments);
+        let output = launcher.env("HOME", self.home.path()).env("REPORT", &reports).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let read = |rank: usize| fs::read(format!("{}{rank}", reports.display())).unwrap();
+        (0..ranks).map(|rank| serde_json::from_slice(&read(rank)).unwrap()).collect()
     }
 
     fn rank(&self, rank: &str, arguments: &[&str]) -> Child {
@@ -31,19 +37,13 @@ impl Pair {
     }
 }
 
-/// Checks the reports of all ranks, which a launcher has written one after the other.
 #[track_caller]
-fn check_reports(output: &Output, ranks: u64, job: &str) {
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let reports = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
-    let reports: Vec<Value> = reports.map(Result::unwrap).collect();
-    let mut numbers: Vec<_> = reports.iter().map(|report| report["ranks"]["rank"].as_u64().unwrap()).collect();
-    numbers.sort_unstable();
-    assert!(numbers.into_iter().eq(0..ranks));
+fn check_reports(reports: &[Value], job: &str) {
     let mut moved = 0;
-    for report in &reports {
+    for (rank, report) in reports.iter().enumerate() {
+        assert_eq!(report["ranks"]["rank"], rank);
         assert!(report["ranks"]["job"].as_str().unwrap().starts_with(job), "{report}");
-        assert_eq!(report["ranks"]["ranks"].as_array().unwrap().len() as u64, ranks);
+        assert_eq!(report["ranks"]["ranks"].as_array().unwrap().len(), reports.len());
         assert_eq!(report["digest_blake3"], reports[0]["digest_blake3"]);
         moved += report["moved_bytes"].as_u64().unwrap();
     }
@@ -61,8 +61,8 @@ fn mpirun_numbers_the_ranks() {
     let mut launcher = Command::new("mpirun");
     launcher.args(["-n", "4", "--oversubscribe", "--allow-run-as-root"]);
     let field = pair.near("field");
-    let output = pair.launch(launcher, &[field.to_str().unwrap(), &pair.place("there"), "--json"]);
-    check_reports(&output, 4, "Open MPI ");
+    let reports = pair.launch(launcher, 4, &[field.to_str().unwrap(), &pair.place("there")]);
+    check_reports(&reports, "Open MPI ");
     assert!(fs::read(pair.far("there")).unwrap() == data);
 }
 
@@ -82,8 +82,8 @@ fn srun_numbers_the_ranks() {
     let mut launcher = Command::new("srun");
     launcher.args(["-n", "3"]).env("SLURM_CONF", &slurm.configuration);
     let field = pair.near("field");
-    let arguments = [field.to_str().unwrap(), &pair.place("there"), "--json", "--assign", "staggered"];
-    check_reports(&pair.launch(launcher, &arguments), 3, "Slurm 1.");
+    let arguments = [field.to_str().unwrap(), &pair.place("there"), "--assign", "staggered"];
+    check_reports(&pair.launch(launcher, 3, &arguments), "Slurm 1.");
     assert!(fs::read(pair.far("there")).unwrap() == data);
 }
 
