@@ -10,12 +10,12 @@ pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Default time without progress of one stream, [`StallTimeouts::stream`].
 pub(crate) const STREAM_STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time without progress of one stream of several stripes. It exceeds three retransmission time-outs in succession,
-/// from 200 ms.
-const STRIPE_STALL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time without progress of one stream of several stripes. It exceeds four retransmission time-outs in succession,
+/// from 200 ms, and the time in which one of four streams may get nothing on a full link of 20 Mb/s.
+const STRIPE_STALL_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Time without a message over the control connection of a copy with stripes. The other end sends one each second.
-const STRIPE_SILENCE_TIMEOUT: Duration = Duration::from_secs(6);
+const STRIPE_SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Additional time of a server, so that the client, which knows the near and the far end, reports the error.
 pub(super) const SERVER_EXTRA_TIMEOUT: Duration = Duration::from_secs(15);

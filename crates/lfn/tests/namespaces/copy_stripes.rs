@@ -229,11 +229,11 @@ fn cut_and_repair(download: bool, cut: Cut) {
     let mut events = Events { lines: BufReader::new(child.stdout.take().unwrap()).lines(), carried: 0 };
     events.wait_for("data on the stripe", |line| line["stripes"].get(1).is_some_and(|it| number(&it["bytes"]) > 0));
     cut.cut(&links.far);
-    let down = events.wait_for("the outage", |line| line["event"] == "stripe_down");
-    assert_eq!(down["stripe"], "10.0.2.1=10.0.2.2", "{down}");
+    let is_cut = |line: &Value| line["event"] == "stripe_down" && line["stripe"] == "10.0.2.1=10.0.2.2";
+    events.wait_for("the outage", is_cut);
     cut.repair(&links.far);
     let carried = events.carried;
-    events.wait_for("the repair", |line| line["event"] == "stripe_up");
+    events.wait_for("the repair", |line| line["event"] == "stripe_up" && line["stripe"] == "10.0.2.1=10.0.2.2");
     let document = events.wait_for("the result", |line| line["schema"].is_string());
     assert!(child.wait().unwrap().success());
     assert!(fs::read(links.home.path().join(copy)).unwrap() == content, "{copy} differs");
