@@ -1,7 +1,7 @@
 //! Control loop of a copy: one loop over the control connection for either [`Role`].
 //!
 //! Only this loop ends the copy. The streams move bytes and report. The loop exchanges the messages of both sides,
-//! sends a proof of life at least every second, detects a silent peer after [`DEAD_PEER_TIMEOUT`] and a standstill
+//! sends a proof of life at least every second, detects a silent peer after [`StallTimeouts::silence`] and a standstill
 //! after [`STALL_TIMEOUT`]. It ends the copy once: with success, or with the one error that explains the failure.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -60,7 +60,7 @@ pub struct PreparedCopy {
     pub options: CopyOptions,
     /// Pairs of addresses that `--stripe auto` tried without success, with the reason.
     pub failed_pairs: Vec<String>,
-    /// Requested transport.
+    /// Transport of the data streams, as requested.
     pub transport: Transport,
     /// Settings of the streams with their reasons.
     pub choice: StreamPlan,

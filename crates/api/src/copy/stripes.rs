@@ -106,12 +106,9 @@ impl TypedStripe {
         })?;
         let reached: Vec<SocketAddr> = found.into_iter().filter(|address| from.reaches(address)).collect();
         let Some(first) = reached.first() else { return Err(StripeError::Family(name)) };
-        match from.check(*first) {
-            Err(SessionError::Bind { place, source }) => {
-                return Err(StripeError::Local { stripe: name, place, source });
-            }
-            // Another error of the kernel returns when the stripe is dialled.
-            Ok(()) | Err(_) => {}
+        // Another error of the kernel returns when the stripe is dialled.
+        if let Err(SessionError::Bind { place, source }) = from.check(*first) {
+            return Err(StripeError::Local { stripe: name, place, source });
         }
         let addresses = reached.iter().map(SocketAddr::ip).collect();
         Ok(Stripe { name, from, host, addresses, port })
