@@ -2,10 +2,8 @@
 //! final name, and the same command resumes.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -148,8 +146,9 @@ fn stopped_server_reports_the_stop() {
 #[test]
 fn silent_server_ends_the_copy() {
     let pair = Pair::new();
-    let child = pair.command(&[ENDLESS, "far:null:", "--retry-for", "0s"]).spawn().unwrap();
-    thread::sleep(Duration::from_millis(500));
+    let mut child = pair.command(&[ENDLESS, "far:null:", "--retry-for", "0s", "--output", "ndjson"]).spawn().unwrap();
+    // The first line of progress begins.
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     let server = Pid::from_child(&pair.server.child);
     kill_process(server, Signal::STOP).unwrap();
     let output = finish(child);
