@@ -109,17 +109,17 @@ impl SlurmNode {
         permissions(directory.path(), 0o755);
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         let host = host.trim().split('.').next().unwrap_or_default().to_owned();
-        let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // Both are open at the same time, so that they differ.
+        let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [controller, daemon] = listeners.map(|listener| listener.local_addr().unwrap().port());
         let here = directory.path().display();
         let settings = format!(
-            "ClusterName=test\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmctldPort={}\nSlurmdPort={}\n\
+            "ClusterName=test\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmctldPort={controller}\nSlurmdPort={daemon}\n\
              AuthType=auth/munge\nAuthInfo=socket={here}/munge\nStateSaveLocation={here}/state\nSlurmdSpoolDir={here}/spool\n\
              SlurmctldPidFile={here}/slurmctld.pid\nSlurmdPidFile={here}/slurmd.pid\nProctrackType=proctrack/linuxproc\n\
              TaskPlugin=task/none\nSchedulerType=sched/builtin\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n\
              ReturnToService=2\nMpiDefault=none\nSlurmdParameters=config_overrides\n\
              NodeName={host} NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN\nPartitionName=all Nodes=ALL Default=YES State=UP\n",
-            port(),
-            port(),
         );
         let configuration = path("slurm.conf");
         fs::write(&configuration, settings).unwrap();
@@ -139,12 +139,17 @@ impl SlurmNode {
         assert!(eventually(|| socket.exists()));
         let configured = ["-D".to_owned(), "-f".into(), node.configuration.display().to_string()];
         node.spawn("/usr/sbin/slurmctld", &configured);
-        node.spawn("/usr/sbin/slurmd", &configured);
-        let is_idle = || {
-            let output = Command::new("sinfo").args(["-h", "-o", "%t"]).env("SLURM_CONF", &node.configuration).output();
-            text(&output.unwrap().stdout).trim() == "idle"
+        let configuration = node.configuration.clone();
+        let reply = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program).args(arguments).env("SLURM_CONF", &configuration).output();
+            text(&output.unwrap().stdout)
         };
-        assert!(eventually(is_idle), "the node of Slurm is not idle");
+        // A daemon that finds no controller tries again only much later.
+        assert!(eventually(|| reply("scontrol", &["ping"]).contains(" is UP")), "slurmctld does not answer");
+        let is_idle = |state: &str| state.trim() == "idle";
+        node.spawn("/usr/sbin/slurmd", &configured);
+        let state = || reply("sinfo", &["-h", "-o", "%t"]);
+        assert!(eventually(|| is_idle(&state())), "the node of Slurm is not idle: {}", state());
         node
     }
 
