@@ -1,5 +1,8 @@
 //! The group of the ranks of one copy, owned by one thread.
 
+mod listing;
+mod routing;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Inbox, RecvTimeoutError};
@@ -9,23 +12,22 @@ use lfn_base::units::Bytes;
 use lfn_session::SessionError;
 use lfn_session::server::metrics::RankTotals;
 use lfn_session::wire::Refusal;
-use lfn_session::wire::copy::blocks::Layout;
 use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::entry::{Entry, EntryKind};
 use lfn_session::wire::copy::ranks::{RankFigures, RankRequest};
 use lfn_session::wire::copy::{CopyTally, EntryFailure, FileBlocks, ReceiverMessage, SenderMessage};
 
-use super::common_list::{CommonList, Placed};
+use super::common_list::CommonList;
 use super::error::RankError;
 use super::event::{Applicant, Event, Seat};
-use super::member::{ListSummary, MAX_OUTSTANDING, Member, Place};
-use super::pieces::{PieceRange, joined_length};
+use super::member::{MAX_OUTSTANDING, Member, Place};
+use super::pieces::PieceRange;
 use super::settings::GroupSettings;
 use crate::TransferError;
 use crate::entry_listener::EntryListener;
 use crate::proto::rank_schedule::RankSchedule;
-use crate::receiver::{Destination, HeldBytes, RankList, Receiver, ReceiverOptions, ReceiverTimeouts};
+use crate::receiver::{Destination, RankList, Receiver, ReceiverOptions, ReceiverTimeouts};
 use crate::role::{CopyResult, Role};
 use crate::stream_set::StreamSet;
 
@@ -357,142 +359,6 @@ impl Group {
         }
     }
 
-    fn add_listed(&mut self, rank: u16, first: u32, entries: Vec<Entry>) -> Result<(), GroupError> {
-        let member = self.member(rank).ok_or(TransferError::Interrupted)?;
-        if member.listed != first {
-            return Err(TransferError::SenderViolation(crate::SenderViolation::ListGap).into());
-        }
-        for entry in entries {
-            if self.pieces.is_some() {
-                self.add_piece(rank, entry)?;
-                continue;
-            }
-            let hashed = [entry.name.as_bytes(), &file_length(&entry).to_le_bytes()].concat();
-            self.check_single_name(rank, &entry)?;
-            let length = match entry.kind {
-                EntryKind::File { length } => Some(length),
-                _ => None,
-            };
-            let Placed { number, is_new } = self.list.add(rank, entry)?;
-            let (block, is_settled) = (self.settings.block, self.settled.contains(number.into()));
-            let member = self.member_mut(rank).ok_or(TransferError::Interrupted)?;
-            member.list_hash.update(&hashed);
-            member.listed += 1;
-            member.numbers.add(number);
-            let own = member.listed - 1;
-            if is_settled {
-                let files = BlockSet::from_range(own.into(), own.into());
-                member.mailbox.send(ReceiverMessage::Settled { files });
-                continue;
-            }
-            member.own_numbers.insert(number, own);
-            if let Some(length) = length {
-                if is_new {
-                    let layout = Layout::new(length, block).map_err(|_| TransferError::Incomplete)?;
-                    self.schedule.add_file(number, layout.blocks());
-                }
-                self.schedule.add_whole_holder(rank, number);
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that all ranks name the same file, if the destination is one file.
-    fn check_single_name(&self, rank: u16, entry: &Entry) -> Result<(), RankError> {
-        let is_file = matches!(entry.kind, EntryKind::File { .. });
-        if !is_file || !self.receiver.takes_single_name() || self.list.entries() != 1 {
-            return Ok(());
-        }
-        let known = self.list.first_name();
-        if entry.name.to_string() == known {
-            return Ok(());
-        }
-        let other = self
-            .places
-            .iter()
-            .position(|place| place.list.is_some() || place.member.as_ref().is_some_and(|member| member.listed > 0));
-        // A place is below the maximum number of ranks.
-        let other = other.unwrap_or_default() as u16;
-        Err(RankError::OtherName { rank, name: entry.name.to_string(), other, known: known.to_owned() })
-    }
-
-    /// Adds the piece of a rank. The file gets into the common list when all pieces are known.
-    fn add_piece(&mut self, rank: u16, entry: Entry) -> Result<(), GroupError> {
-        let end = file_length(&entry);
-        let offset =
-            self.places[usize::from(rank)].member.as_ref().and_then(|member| member.offset).unwrap_or_default();
-        let member = self.member_mut(rank).ok_or(TransferError::Interrupted)?;
-        if member.listed != 0 || !matches!(entry.kind, EntryKind::File { .. }) || end < offset {
-            return Err(RankError::PieceOfTree { rank }.into());
-        }
-        member.listed = 1;
-        member.numbers.add(0);
-        member.own_numbers.insert(0, 0);
-        member.list_hash.update(&end.to_le_bytes());
-        member.numbers.set_held(HeldBytes(offset..end));
-        let range = PieceRange { rank, start: offset, end };
-        let Some(pieces) = &mut self.pieces else { return Ok(()) };
-        if pieces.is_joined {
-            return match pieces.ranges.iter().find(|known| known.rank == rank) {
-                Some(known) if *known == range => {
-                    self.hold_piece(range);
-                    Ok(())
-                }
-                _ => Err(RankError::LateEntry { rank, name: entry.name.to_string() }.into()),
-            };
-        }
-        pieces.ranges.push(range);
-        pieces.entries.insert(rank, entry);
-        Ok(())
-    }
-
-    /// Records that a rank holds the blocks of its piece.
-    fn hold_piece(&mut self, PieceRange { rank, start, end }: PieceRange) {
-        if self.settled.contains(0) {
-            if let Some(member) = self.member(rank) {
-                member.mailbox.send(ReceiverMessage::Settled { files: BlockSet::from_range(0, 0) });
-            }
-        } else if start < end {
-            let block = self.settings.block.0;
-            self.schedule.add_holder(rank, 0, start / block, (end - 1) / block, start..end);
-        }
-    }
-
-    /// Joins the pieces to one file.
-    fn join_pieces(&mut self) -> Result<(), GroupError> {
-        let Some(pieces) = self.pieces.as_mut().filter(|pieces| !pieces.is_joined) else { return Ok(()) };
-        let length = joined_length(&pieces.ranges)?;
-        // The file has the time of its newest piece, whatever the order in which the ranks came: the journal identifies the
-        // version of the file by its time.
-        let entries = std::mem::take(&mut pieces.entries);
-        let modified = entries.values().map(|entry| entry.modified).max().unwrap_or_default();
-        let Some(entry) = entries.into_values().next() else { return Ok(()) };
-        let entry = Entry { modified, ..entry };
-        pieces.is_joined = true;
-        let ranges = pieces.ranges.clone();
-        let entry = Entry { kind: EntryKind::File { length: Bytes(length) }, ..entry };
-        let layout = Layout::new(Bytes(length), self.settings.block).map_err(|_| TransferError::Incomplete)?;
-        self.list.add(ranges.first().map_or(0, |range| range.rank), entry)?;
-        self.schedule.add_file(0, layout.blocks());
-        ranges.into_iter().for_each(|range| self.hold_piece(range));
-        Ok(())
-    }
-
-    fn complete_list(&mut self, rank: u16, entries: u32) -> Result<(), GroupError> {
-        let member = self.member(rank).ok_or(TransferError::Interrupted)?;
-        if member.listed != entries {
-            return Err(TransferError::SenderViolation(crate::SenderViolation::IncompleteList).into());
-        }
-        let summary = ListSummary { entries, hash: *member.list_hash.finalize().as_bytes() };
-        self.places[usize::from(rank)].list = Some(summary);
-        self.schedule.set_listed(rank);
-        // A rank that comes late may learn at once that the copy is complete.
-        if let Some(end) = self.end.clone() {
-            self.report_end(rank, &end);
-        }
-        Ok(())
-    }
-
     fn on_stream_lost(
         &mut self,
         rank: u16,
@@ -567,87 +433,8 @@ impl Group {
         Ok(())
     }
 
-    /// Passes a message of the receiver on to the ranks that it concerns.
-    fn route(&mut self, message: ReceiverMessage, now: Instant) -> Result<(), GroupError> {
-        match message {
-            ReceiverMessage::Ready { path, started_at, .. } => {
-                // A rank waits for its blocks anyway, and no rank is on this host.
-                let ready = ReceiverMessage::Ready { path, on_request: false, started_at, destination: None };
-                self.members().for_each(|member| member.mailbox.send(ready.clone()));
-                self.ready = Some(ready);
-                for (rank, seat, message) in std::mem::take(&mut self.early) {
-                    if self.has_seat(rank, seat) {
-                        self.on_message(rank, message)?;
-                    }
-                }
-            }
-            ReceiverMessage::Request { up_to } => self.decided_up_to = self.decided_up_to.max(up_to),
-            ReceiverMessage::Have { file, blocks } => self.schedule.skip(file, &blocks),
-            ReceiverMessage::Resend { file, index } => self.schedule.repeat(file, index),
-            ReceiverMessage::Settled { files } => self.settle(&files),
-            ReceiverMessage::Failed(failure) => self.pass_failure(&failure),
-            ReceiverMessage::Events { entries } => {
-                if let Some(member) = self.members().next() {
-                    member.mailbox.send(ReceiverMessage::Events { entries });
-                }
-            }
-            ReceiverMessage::Done { tally, .. } => {
-                let Some(result) = self.receiver.result() else { return Ok(()) };
-                let end = Finished { tally, digest: self.receiver.digest(), result, at: now };
-                for rank in 0..self.settings.request.ranks {
-                    self.report_end(rank, &end);
-                }
-                self.end = Some(end);
-            }
-            ReceiverMessage::Digests { .. } | ReceiverMessage::Send { .. } => {
-                return Err(RankError::Unsupported("--checksum").into());
-            }
-            // Messages about the streams, of which the receiver itself has none.
-            ReceiverMessage::Received { .. }
-            | ReceiverMessage::Broken { .. }
-            | ReceiverMessage::Missing { .. }
-            | ReceiverMessage::Alive(_)
-            | ReceiverMessage::Assign { .. }
-            | ReceiverMessage::Ranks { .. } => {}
-        }
-        Ok(())
-    }
-
     fn members(&self) -> impl Iterator<Item = &Member> {
         self.places.iter().filter_map(|place| place.member.as_ref())
-    }
-
-    fn settle(&mut self, files: &BlockSet) {
-        self.settled.union(files);
-        for (first, last) in files.ranges() {
-            // Entry numbers are u32.
-            (first..=last).for_each(|file| self.schedule.settle(file as u32));
-        }
-        for place in &mut self.places {
-            let Some(member) = &mut place.member else { continue };
-            let own = member.own_set(files);
-            if !own.is_empty() {
-                member.mailbox.send(ReceiverMessage::Settled { files: own });
-            }
-            for (first, last) in files.ranges() {
-                (first..=last).for_each(|file| _ = member.own_numbers.remove(&(file as u32)));
-            }
-        }
-    }
-
-    /// Reports a failure of the receiver to the ranks that hold the entry, or to one rank.
-    fn pass_failure(&self, failure: &EntryFailure) {
-        let Some(file) = failure.file else {
-            if let Some(member) = self.members().next() {
-                member.mailbox.send(ReceiverMessage::Failed(failure.clone()));
-            }
-            return;
-        };
-        for member in self.members() {
-            if let Some(own) = member.own_numbers.get(&file) {
-                member.mailbox.send(ReceiverMessage::Failed(EntryFailure { file: Some(*own), ..failure.clone() }));
-            }
-        }
     }
 
     /// Returns the figures of all ranks: with the goodput since the last call, or with that of the whole time.
@@ -659,42 +446,6 @@ impl Group {
             None => place.final_status(rank, time),
         });
         RankFigures { ranks: ranks.collect(), time, totals: self.receiver.listed() }
-    }
-
-    /// Reports the end of the copy to a rank, if the rank is there and has listed everything.
-    fn report_end(&mut self, rank: u16, end: &Finished) {
-        let figures = self.figures(None, end.at);
-        let place = &mut self.places[usize::from(rank)];
-        let Some(member) = place.member.as_ref().filter(|_| place.list.is_some()) else { return };
-        let progress = Box::new(member.streams.progress());
-        member.mailbox.finish(
-            [
-                ReceiverMessage::Ranks { figures, digest: end.digest },
-                ReceiverMessage::Done { progress, tally: end.tally },
-            ],
-            end.result.clone(),
-        );
-        place.is_done = true;
-    }
-
-    /// Passes listed entries on to the receiver, and the end of the list.
-    fn pass_list(&mut self, now: Instant) -> Result<(), GroupError> {
-        let is_everyone_done = self.places.iter().all(|place| place.list.is_some() || place.is_waived);
-        if is_everyone_done && !self.is_list_complete {
-            self.join_pieces()?;
-        }
-        let receiver = &mut self.receiver;
-        let (first, entries) = self.list.take(|weight| receiver.has_room(weight));
-        if !entries.is_empty() {
-            self.receiver.on_message(SenderMessage::List { first, entries }, now)?;
-        }
-        if is_everyone_done && !self.is_list_complete && self.list.close() {
-            self.is_list_complete = true;
-            let (entries, bytes) = (self.list.entries(), self.list.bytes());
-            let listed = SenderMessage::Listed { entries, bytes, skipped: Default::default() };
-            self.receiver.on_message(listed, now)?;
-        }
-        Ok(())
     }
 
     /// Does without ranks that stay away, or gives the copy up.
