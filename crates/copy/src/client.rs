@@ -24,14 +24,15 @@ use lfn_session::{Control, DEAD_PEER_TIMEOUT, DataStream, Protection, SessionErr
 use super::TransferError;
 use super::base_dir::BaseDir;
 use super::control_loop::{ControlLoop, NewStreams, StreamDemand};
-use super::copy_options::{CopyObserver, CopyOptions, CopyOutcome, LocalDestination, LocalSource};
-use super::receiver::{Destination, Receiver, ReceiverOptions, ReceiverTimeouts};
+use super::copy_options::{CopyObserver, CopyOptions, CopyOutcome, LocalDestination, LocalSource, RankOptions};
+use super::receiver::{Destination, RankWriter, Receiver, ReceiverOptions, ReceiverRanks, ReceiverTimeouts};
 use super::resumable_copy::{POLL_INTERVAL, ResumableCopy};
 use super::role::{CopyResult, ListedTotals, Role};
 use super::sender::{Listing, Sender, Source};
 use super::stream_pool::{StreamPool, thread_error};
 use super::stream_set::StreamSet;
 use super::stripe_dial;
+use super::waiting_rank::WaitingRank;
 
 /// Copies local sources to a remote host.
 pub fn upload(
@@ -168,29 +169,49 @@ fn download_once(
             streams = anew;
             pool = StreamPool::start(&copy.target, session, options, &wanted, deliver)?;
         }
+        let CopyJob::Get { from, selection } = job else { return Err(TransferError::Incomplete) };
+        let requested = RequestedEntries::new(from, selection);
+        let mut arrivals = |demand: StreamDemand<'_>| match maintain_streams(&mut pool, demand) {
+            Ok(()) => streams.try_recv().ok().map(Ok),
+            Err(error) => Some(Err(error)),
+        };
+        let stream_set =
+            StreamSet::default().with_stall_timeouts(options.stall_timeouts).with_stripes(&options.stripes);
+        let mut ranks = ReceiverRanks::None;
+        if let Some(RankOptions { board, .. }) = &options.rank {
+            if !await_appointment(copy, control)? {
+                let (transfer, board) = (&options.transfer_options, board.clone());
+                let mut writer =
+                    RankWriter::start(destination(), requested, transfer, options.block, board, stream_set)?;
+                let result = run_control_loop(copy, control, &mut arrivals, &mut writer);
+                writer.close();
+                return result;
+            }
+            ranks = ReceiverRanks::Receiving(board.clone());
+        }
         let receiver_options = ReceiverOptions {
             transfer: options.transfer_options.clone(),
             listener: options.listener.clone(),
             since,
             block_size: options.block,
             timeouts: ReceiverTimeouts::default(),
-            has_ranks: false,
+            ranks,
         };
-        let stream_set =
-            StreamSet::default().with_stall_timeouts(options.stall_timeouts).with_stripes(&options.stripes);
         let receiver = received.insert(Receiver::start(destination(), receiver_options, stream_set)?);
-        if let CopyJob::Get { from, selection } = job {
-            receiver.accept_only(RequestedEntries::new(from, selection));
-        }
-        let mut arrivals = |demand: StreamDemand<'_>| match maintain_streams(&mut pool, demand) {
-            Ok(()) => streams.try_recv().ok().map(Ok),
-            Err(error) => Some(Err(error)),
-        };
+        receiver.accept_only(requested);
         let result = run_control_loop(copy, control, &mut arrivals, receiver);
         receiver.close();
         result
     });
     dialled.end(result)
+}
+
+/// Waits until the server has appointed the lead of the ranks. Returns whether this rank is the lead.
+fn await_appointment(copy: &ResumableCopy<'_>, control: &mut Control) -> Result<bool, TransferError> {
+    let mut waiting = WaitingRank::default();
+    let mut ignored = |_, _: &ProgressSample| {};
+    ControlLoop::new(control, copy.started, &mut |_| None, copy.interrupted, &mut ignored).run(&mut waiting)?;
+    Ok(waiting.is_lead())
 }
 
 /// Opens missing streams while there is work for them.

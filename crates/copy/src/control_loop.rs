@@ -16,13 +16,10 @@ use lfn_session::{Control, DataStream, SessionError};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::role::{CopyResult, ListedTotals, Role};
+use super::role::{CopyResult, ListedTotals, Role, SideMessage};
 use super::stall::{SERVER_EXTRA_TIMEOUT, STALL_TIMEOUT, StallTimeouts};
 use super::stream_set::StreamSet;
 use super::{Stall, TransferError};
-
-/// Maximum time in which a receiver may sync or wait for free space without progress.
-const MAX_SYNC_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// Time for which the loop waits for a message before its periodic checks.
 const TICK: Duration = Duration::from_millis(4);
@@ -177,16 +174,16 @@ impl<'a, C: ControlLink> ControlLoop<'a, C> {
             self.poll(side)?;
             // All waiting messages are read before the next send, because a list arrives in many frames.
             let (mut wait, until) = (TICK, self.control.now() + TICK + MAX_RECEIVE_TIME);
-            while let Some(message) = self.control.poll(wait)? {
+            while let Some(message) = self.control.poll::<S::Incoming>(wait)? {
                 let now = self.control.now();
                 self.liveness.last_received = now;
-                match S::peer_progress(&message) {
+                match message.side_progress() {
                     Some(progress) => {
                         self.liveness.peer_progress = progress;
                         self.liveness.peer_reported = now;
                     }
                     // A list, or results of entries, are progress too.
-                    None if S::is_progress(&message) => self.liveness.progress.1 = now,
+                    None if message.is_progress() => self.liveness.progress.1 = now,
                     None => {}
                 }
                 side.on_message(message, now)?;
@@ -211,11 +208,11 @@ impl<'a, C: ControlLink> ControlLoop<'a, C> {
         let progress = side.streams().progress();
         let peer = &self.liveness.peer_progress;
         let moved = progress_counter(&progress).wrapping_add(progress_counter(peer));
-        let received = if S::IS_SENDER { peer.bytes } else { progress.bytes };
+        let received = if S::Outgoing::IS_OF_SENDER { peer.bytes } else { progress.bytes };
         if received != self.liveness.received.0 {
             self.liveness.received = (received, Some(now));
         }
-        let standstill = self.liveness.update(moved, side.should_be_moving(), now);
+        let standstill = self.liveness.update(moved, side.should_be_moving(), S::MAX_IDLE_TIME, now);
         let after = side.streams().stall_timeouts().silence;
         if now > self.liveness.last_received + after {
             let peer = self.control.peer();
@@ -225,26 +222,26 @@ impl<'a, C: ControlLink> ControlLoop<'a, C> {
         let StallTimeouts { copy, .. } = side.streams().stall_timeouts();
         let stall_timeout = if client { copy } else { copy + SERVER_EXTRA_TIMEOUT };
         if standstill > stall_timeout {
-            let (sender, receiver) = if S::IS_SENDER {
+            let (sender, receiver) = if S::Outgoing::IS_OF_SENDER {
                 (progress, self.liveness.peer_progress)
             } else {
                 (self.liveness.peer_progress, progress)
             };
             let cause = stall_cause(&sender.activity, &receiver.activity);
-            let stall = Stall { cause, is_upload: S::IS_SENDER == client };
+            let stall = Stall { cause, is_upload: S::Outgoing::IS_OF_SENDER == client };
             return Err(TransferError::Stalled { after: stall_timeout, stall });
         }
-        let report_due = !S::IS_SENDER
+        let report_due = !S::Outgoing::IS_OF_SENDER
             && progress.bytes != self.liveness.reported
             && now >= self.liveness.last_sent + REPORT_INTERVAL;
         if report_due || now >= self.liveness.last_sent + ALIVE_INTERVAL {
             self.liveness.last_sent = now;
             self.liveness.reported = progress.bytes;
-            self.control.send(&S::alive_message(own_progress(side)))?;
+            self.control.send(&S::Outgoing::alive(own_progress(side)))?;
         }
         if self.liveness.is_observed(now) {
             let sample = self.sample(side);
-            if S::IS_SENDER {
+            if S::Outgoing::IS_OF_SENDER {
                 side.streams().update_congestion(&sample);
             }
             (self.observer)(side.listed(), &sample);
@@ -255,13 +252,20 @@ impl<'a, C: ControlLink> ControlLoop<'a, C> {
     /// Returns the counters of both sides.
     fn sample<S: Role>(&self, side: &S) -> ProgressSample {
         let ours = own_progress(side);
-        let (sender, receiver) =
-            if S::IS_SENDER { (ours, self.liveness.peer_progress) } else { (self.liveness.peer_progress, ours) };
+        let (sender, receiver) = if S::Outgoing::IS_OF_SENDER {
+            (ours, self.liveness.peer_progress)
+        } else {
+            (self.liveness.peer_progress, ours)
+        };
         let now = self.control.now();
         ProgressSample {
             at: now.saturating_duration_since(self.liveness.started),
             peer_age: now.saturating_duration_since(self.liveness.peer_reported),
-            bytes: if S::IS_SENDER { self.liveness.peer_progress.bytes.min(ours.bytes) } else { ours.bytes },
+            bytes: if S::Outgoing::IS_OF_SENDER {
+                self.liveness.peer_progress.bytes.min(ours.bytes)
+            } else {
+                ours.bytes
+            },
             sender: sender.shares,
             receiver: receiver.shares,
             sockets: sender.sockets,
@@ -311,11 +315,11 @@ impl Liveness {
 
     /// Updates the state with the work counter and with whether data should be moving. Returns for how long data should
     /// have moved but did not.
-    fn update(&mut self, moved: u64, moving: bool, now: Instant) -> Duration {
+    fn update(&mut self, moved: u64, moving: bool, max_idle: Duration, now: Instant) -> Duration {
         if moved != self.progress.0 || moving {
             self.last_active = now;
         }
-        if moved != self.progress.0 || (!moving && now < self.last_active + MAX_SYNC_TIME) {
+        if moved != self.progress.0 || (!moving && now.saturating_duration_since(self.last_active) < max_idle) {
             self.progress = (moved, now);
         }
         now.saturating_duration_since(self.progress.1)
@@ -364,7 +368,7 @@ mod tests {
 
     use super::*;
     use crate::entry_listener::EntryListener;
-    use crate::receiver::{Destination, Receiver, ReceiverOptions, ReceiverTimeouts};
+    use crate::receiver::{Destination, Receiver, ReceiverOptions, ReceiverRanks, ReceiverTimeouts};
 
     /// Returns the second at which a copy counts as stalled. The copy moves data for ten seconds; `moving` reports
     /// whether data should be moving.
@@ -373,7 +377,7 @@ mod tests {
         let mut liveness = Liveness::new(begun, begun);
         (0..3600).find(|second| {
             let now = begun + Duration::from_secs(*second);
-            liveness.update(1000 * second.min(&10), moving(*second), now) > STALL_TIMEOUT
+            liveness.update(1000 * second.min(&10), moving(*second), Receiver::MAX_IDLE_TIME, now) > STALL_TIMEOUT
         })
     }
 
@@ -421,7 +425,7 @@ mod tests {
             since: None,
             block_size: DEFAULT_BLOCK,
             timeouts: ReceiverTimeouts::default(),
-            has_ranks: false,
+            ranks: ReceiverRanks::None,
         };
         let mut receiver = Receiver::start(Destination::Null, options, StreamSet::default()).unwrap();
         // The threads of the receiver run in real time, so they must have nothing to do when virtual time starts.
@@ -473,9 +477,9 @@ mod tests {
         let after = |seconds| begun + Duration::from_secs(seconds);
         let mut liveness = Liveness::new(begun, begun);
         liveness.received = (Bytes(1), Some(after(1)));
-        liveness.update(1, true, after(50));
+        liveness.update(1, true, Receiver::MAX_IDLE_TIME, after(50));
         assert_eq!(liveness.last_progress(after(50)), Some(after(1)));
-        liveness.update(2, true, after(1200));
+        liveness.update(2, true, Receiver::MAX_IDLE_TIME, after(1200));
         assert_eq!(liveness.last_progress(after(1200)), Some(after(1200)));
         // A session that breaks early has made no progress.
         assert_eq!(Liveness::new(begun, begun).last_progress(after(50)), None);

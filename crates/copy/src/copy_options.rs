@@ -55,11 +55,11 @@ pub struct CopyOptions {
     pub transfer_options: TransferOptions,
     /// Receives the results of entries, if the options request them.
     pub listener: EntryListener,
-    /// The place of this host among the ranks of an upload. `None` if it copies alone.
+    /// The place of this host among the ranks of the copy. `None` if it copies alone.
     pub rank: Option<RankOptions>,
 }
 
-/// The place of this host among the ranks of an upload.
+/// The place of this host among the ranks of the copy.
 #[derive(Clone, Debug)]
 pub struct RankOptions {
     pub request: RankRequest,

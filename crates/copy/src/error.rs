@@ -33,6 +33,9 @@ pub enum TransferError {
     /// The file or one of its parent directories is missing.
     #[error("{path}: no such file or directory")]
     NotFound { path: String },
+    /// The destination of a rank is not on the file system of the other ranks.
+    #[error("{path}: the partial file of the other ranks is not here")]
+    NotShared { path: String },
     /// The source, or one of its parent directories, is missing.
     #[error("{path}: no such file or directory")]
     SourceNotFound { path: String },
@@ -203,6 +206,7 @@ impl TransferError {
             TransferError::End { source, .. } => source.code(),
             TransferError::RemoteFailure { .. } | TransferError::LoopbackDestination { .. } => RefusalCode::Other,
             TransferError::NotFound { .. }
+            | TransferError::NotShared { .. }
             | TransferError::SourceNotFound { .. }
             | TransferError::DanglingLink { .. }
             | TransferError::NoMatch { .. } => RefusalCode::NotFound,
@@ -315,9 +319,10 @@ impl TransferError {
             | SessionError::ServerFull(_)
             | SessionError::QueueTimeout { .. } => true,
             SessionError::Io { peer, .. } => *peer != "the kernel",
-            SessionError::Refused(refusal) => {
-                matches!(refusal.code, RefusalCode::Stopped | RefusalCode::Full | RefusalCode::Timeout)
-            }
+            SessionError::Refused(refusal) => matches!(
+                refusal.code,
+                RefusalCode::Stopped | RefusalCode::Full | RefusalCode::Timeout | RefusalCode::LostLead
+            ),
             SessionError::WrongFingerprint { .. } | SessionError::NoDatagrams { .. } | SessionError::Frame(_) => false,
         }
     }
@@ -331,7 +336,7 @@ impl TransferError {
             TransferError::RemoteFailure { resumable, .. } => *resumable,
             // The received data stays, and the quota is restored later.
             TransferError::Session(SessionError::Refused(refusal)) => {
-                matches!(refusal.code, RefusalCode::Quota | RefusalCode::MissingRank)
+                matches!(refusal.code, RefusalCode::Quota | RefusalCode::MissingRank | RefusalCode::LostLead)
             }
             // The connection existed before: both ends keep the received data.
             TransferError::End { source, .. } => {
@@ -392,6 +397,9 @@ impl TransferError {
             }
             TransferError::RemoteFailure { hint, .. } => return hint.clone(),
             TransferError::NotFound { .. } => "check the spelling; missing parent directories are not created",
+            TransferError::NotShared { .. } => {
+                "all ranks of a download need one destination: give a directory of a file system that all their hosts share"
+            }
             TransferError::SourceNotFound { .. } => "check the spelling of the source",
             TransferError::DanglingLink { .. } => "use --links (-l) to copy it as a link",
             TransferError::UnknownLength { .. } => "run `cat FILE > COPY` and copy the result",

@@ -38,6 +38,7 @@ mod stripe_set;
 pub mod third_party;
 mod this_host;
 mod threads;
+mod waiting_rank;
 mod work_meter;
 mod write_only;
 

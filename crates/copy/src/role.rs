@@ -2,14 +2,14 @@
 //! its result. The loop knows no other difference between sender and receiver.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lfn_base::units::Bytes;
 use lfn_session::DataStream;
 use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::preserve::SkippedEntries;
 pub use lfn_session::wire::copy::progress::ListedTotals;
-use lfn_session::wire::copy::{CopyTally, EntryFailure, Progress};
+use lfn_session::wire::copy::{CopyTally, EntryFailure, Progress, ReceiverMessage, SenderMessage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,18 +22,11 @@ pub(crate) type StreamWorker = Arc<dyn Fn(DataStream) + Send + Sync>;
 /// A sender or a receiver, as its control thread sees it. No method accesses a file or waits for
 /// room in a queue: other threads do.
 pub(crate) trait Role {
-    type Outgoing: Serialize;
-    type Incoming: DeserializeOwned;
-    const IS_SENDER: bool;
+    type Outgoing: SideMessage;
+    type Incoming: SideMessage;
 
-    /// Returns the periodic message with the progress of this side.
-    fn alive_message(progress: Progress) -> Self::Outgoing;
-
-    /// Returns the other side's progress, if the message contains it.
-    fn peer_progress(message: &Self::Incoming) -> Option<Progress>;
-
-    /// Reports whether the message is more than a proof of life.
-    fn is_progress(message: &Self::Incoming) -> bool;
+    /// Maximum time without progress while no data should be moving: a receiver syncs or waits for free space.
+    const MAX_IDLE_TIME: Duration = Duration::from_secs(15 * 60);
 
     /// Returns the data streams of this side.
     fn streams(&self) -> &StreamSet;
@@ -59,6 +52,70 @@ pub(crate) trait Role {
 
     /// Returns the result once everything is settled and both sides know it.
     fn result(&self) -> Option<CopyResult>;
+}
+
+/// The messages of one side.
+pub(crate) trait SideMessage: Serialize + DeserializeOwned + Send + 'static {
+    /// The side sends blocks.
+    const IS_OF_SENDER: bool;
+
+    /// Returns the periodic message with the progress of this side.
+    fn alive(progress: Progress) -> Self;
+
+    /// Returns the progress of this side, if the message contains it.
+    fn side_progress(&self) -> Option<Progress>;
+
+    /// Reports whether the message is more than a proof of life.
+    fn is_progress(&self) -> bool;
+
+    /// Reports whether this side closed a stream because the other side read nothing for too long.
+    fn reports_stall(&self) -> bool;
+}
+
+impl SideMessage for SenderMessage {
+    const IS_OF_SENDER: bool = true;
+
+    fn alive(progress: Progress) -> Self {
+        SenderMessage::Alive(Box::new(progress))
+    }
+
+    fn side_progress(&self) -> Option<Progress> {
+        match self {
+            SenderMessage::Alive(progress) => Some(**progress),
+            _ => None,
+        }
+    }
+
+    fn is_progress(&self) -> bool {
+        !matches!(self, SenderMessage::Lost { .. })
+    }
+
+    fn reports_stall(&self) -> bool {
+        matches!(self, SenderMessage::Lost { stalled: true, .. })
+    }
+}
+
+impl SideMessage for ReceiverMessage {
+    const IS_OF_SENDER: bool = false;
+
+    fn alive(progress: Progress) -> Self {
+        ReceiverMessage::Alive(Box::new(progress))
+    }
+
+    fn side_progress(&self) -> Option<Progress> {
+        match self {
+            ReceiverMessage::Alive(progress) | ReceiverMessage::Done { progress, .. } => Some(**progress),
+            _ => None,
+        }
+    }
+
+    fn is_progress(&self) -> bool {
+        !matches!(self, ReceiverMessage::Received { .. } | ReceiverMessage::Broken { .. })
+    }
+
+    fn reports_stall(&self) -> bool {
+        false
+    }
 }
 
 /// Result of a copy session.

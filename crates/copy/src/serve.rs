@@ -20,8 +20,8 @@ use super::base_dir::BaseDir;
 use super::client::{check_sources, random_seed};
 use super::control_loop::{ControlLoop, StreamDemand};
 use super::entry_listener::EntryListener;
-use super::rank_group::{RankGroups, serve_rank};
-use super::receiver::{Destination, Receiver, ReceiverOptions, ReceiverTimeouts};
+use super::rank_group::{OpenSources, RankGroups, serve_receiving_rank, serve_sending_rank};
+use super::receiver::{Destination, Receiver, ReceiverOptions, ReceiverRanks, ReceiverTimeouts};
 use super::sender::{Expansion, ExpansionBudget, Listing, Sender, Source, expand};
 use super::stall::StallTimeouts;
 use super::storage::write_only::WriteOnlyAccess;
@@ -47,13 +47,24 @@ pub fn serve(session: &mut ServerSession, request: &CopyRequest, groups: &RankGr
     check_streams(session, role, request.streams, request.block)?;
     let result = match &request.job {
         CopyJob::Put { to } => match &request.rank {
-            Some(rank) => serve_rank(groups, session, request, rank, to, |session| {
+            Some(rank) => serve_sending_rank(groups, session, request, rank, |session| {
                 refuse_forbidden_options(session, request)?;
                 open_destination(session, request, to, &mut None)
             }),
             None => receive(session, request, to),
         },
-        CopyJob::Get { from, selection } => send(session, request, from, selection),
+        CopyJob::Get { from, selection } => {
+            check_download(session, from)?;
+            match &request.rank {
+                Some(rank) => {
+                    let (streams, prepare) = (sending_streams(session, request), |stream: &_| prepare(stream, request));
+                    serve_receiving_rank(groups, session, request, rank, streams, prepare, |session| {
+                        open_sources(session, request, from, selection)
+                    })
+                }
+                None => send(session, request, from, selection),
+            }
+        }
     };
     match result {
         Err(TransferError::Interrupted) => {
@@ -114,7 +125,7 @@ fn receive(session: &mut ServerSession, request: &CopyRequest, to: &RemoteDestin
         since,
         block_size: request.block,
         timeouts: ReceiverTimeouts::default(),
-        has_ranks: false,
+        ranks: ReceiverRanks::None,
     };
     let mut receiver = Receiver::start(destination, options, stream_set)?;
     if let Some(asked) = temporary.and_then(TokenRequest::requested_entries) {
@@ -187,28 +198,44 @@ fn forbidden_option(transfer_options: &TransferOptions) -> Option<DeniedAction> 
     asked.into_iter().find_map(|(asked, action)| asked.then_some(action))
 }
 
+fn check_download(session: &ServerSession, from: &[RemoteSource]) -> Result<(), TransferError> {
+    let has_files = from.iter().any(|from| matches!(from, RemoteSource::File { .. }));
+    if has_files && !session.rights().read {
+        return Err(TransferError::NotAllowed(DeniedAction::Download));
+    }
+    Ok(())
+}
+
+/// Opens the sources of a download.
+fn open_sources(
+    session: &ServerSession,
+    request: &CopyRequest,
+    from: &[RemoteSource],
+    selection: &Selection,
+) -> Result<OpenSources, TransferError> {
+    let sources = RequestedSources::of(session, from, selection)?.open(request.copy.as_deref(), &|| session.check())?;
+    let listing = Listing::new(selection)
+        .with_generated_time(request.copy.as_ref().map(|copy| copy.began))
+        .with_options(&request.transfer_options);
+    Ok(OpenSources { sources, listing })
+}
+
+/// Returns the streams of a session that sends.
+fn sending_streams(session: &ServerSession, request: &CopyRequest) -> StreamSet {
+    let streams = StreamSet::rate_limited_by(session.rate_limiter()).with_congestion(request.congestion.as_ref());
+    if request.stripes > 1 { streams.with_stall_timeouts(StallTimeouts::STRIPES) } else { streams }
+}
+
 fn send(
     session: &mut ServerSession,
     request: &CopyRequest,
     from: &[RemoteSource],
     selection: &Selection,
 ) -> Result<(), TransferError> {
-    let files = from.iter().any(|from| matches!(from, RemoteSource::File { .. }));
-    if files && !session.rights().read {
-        return Err(TransferError::NotAllowed(DeniedAction::Download));
-    }
     let secret = request.stream_secret;
     let scope = session.scoped_id();
-    let sources = RequestedSources::of(session, from, selection)?.open(request.copy.as_deref(), &|| session.check())?;
-    let mut stream_set =
-        StreamSet::rate_limited_by(session.rate_limiter()).with_congestion(request.congestion.as_ref());
-    if request.stripes > 1 {
-        stream_set = stream_set.with_stall_timeouts(StallTimeouts::STRIPES);
-    }
-    let listing = Listing::new(selection)
-        .with_generated_time(request.copy.as_ref().map(|copy| copy.began))
-        .with_options(&request.transfer_options);
-    let mut sender = Sender::start(sources, listing, request.block, stream_set)?;
+    let OpenSources { sources, listing } = open_sources(session, request, from, selection)?;
+    let mut sender = Sender::start(sources, listing, request.block, sending_streams(session, request))?;
     let (control, streams, stopping) = session.split_mut();
     let mut arrivals = |_: StreamDemand<'_>| {
         let stream = streams.next(Duration::ZERO)?;

@@ -222,6 +222,11 @@ impl StreamSet {
         self.table.lock().active.len()
     }
 
+    /// Reports whether a stream carries blocks that the receiver has not read.
+    pub(crate) fn has_unacked_blocks(&self) -> bool {
+        self.active().iter().any(|state| state.has_unacked_blocks())
+    }
+
     /// Returns an active stream.
     pub(crate) fn get(&self, number: u16) -> Option<Arc<StreamState>> {
         self.table.lock().active.get(&number).cloned()

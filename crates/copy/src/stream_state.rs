@@ -178,6 +178,11 @@ impl StreamState {
         in_flight.unacked.extend(blocks);
     }
 
+    /// Reports whether sent blocks are not confirmed.
+    pub(crate) fn has_unacked_blocks(&self) -> bool {
+        !self.in_flight.lock().unacked.is_empty()
+    }
+
     /// Reports whether the stream carries its maximum of unconfirmed blocks, as one of `streams` streams. Nothing more
     /// is sent until the receiver reads a block.
     pub(crate) fn is_full(&self, streams: usize) -> bool {

@@ -47,10 +47,12 @@ pub enum CopyError {
     Session(SessionError),
     #[error("{0} cannot be used by several ranks")]
     RankOption(&'static str),
-    #[error("several ranks can copy local files to one server, and nothing else yet")]
+    #[error("several ranks copy between local files and one server, and this copy has another form")]
     RankDirection,
     #[error("--offset is the place of one file, but this copy has several sources")]
     RankPieces,
+    #[error("--offset is the place of a part that this rank has, but a download writes into one complete file")]
+    RankPieceOfDownload,
     #[error("interrupted")]
     Interrupted,
     /// The line names remote paths as typed, with their host.
@@ -79,6 +81,7 @@ impl CopyError {
             CopyError::RateTooLow { .. } => Some("--rate 10gbit".to_owned()),
             CopyError::RankOption(_) => Some("omit it, or copy from one host".to_owned()),
             CopyError::RankDirection => Some("start one copy for each file or directory".to_owned()),
+            CopyError::RankPieceOfDownload => Some("omit it: the server assigns the blocks".to_owned()),
             CopyError::RankPieces => Some("give one file, and the destination".to_owned()),
             CopyError::BlockSize(_) => Some("--block-size 1MiB".to_owned()),
             CopyError::OpenFiles { hint, .. } => Some(hint.clone()),
@@ -104,6 +107,7 @@ impl CopyError {
             | CopyError::BlockSize(_)
             | CopyError::RankOption(_)
             | CopyError::RankDirection
+            | CopyError::RankPieceOfDownload
             | CopyError::RankPieces => ErrorKind::Usage,
             CopyError::Interrupted => ErrorKind::Interrupted,
             CopyError::Transfer { error: TransferError::MultipleSourcesWithNames { .. }, .. } => ErrorKind::Usage,

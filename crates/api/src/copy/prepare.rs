@@ -39,7 +39,7 @@ pub struct CopyRequest {
     /// Verification, syncing and reporting.
     pub transfer: TransferOptions,
     pub streams: StreamOptions,
-    /// The place of this host among the ranks of an upload. `None` if it copies alone.
+    /// The place of this host among the ranks of the copy. `None` if it copies alone.
     pub rank: Option<RankRequest>,
     /// Flags that repeat the copy on a command line, for the remedies of findings.
     pub typed_flags: Vec<TypedArgument>,
@@ -95,8 +95,11 @@ fn check_rank(request: &CopyRequest, direction: &Direction) -> Result<(), CopyEr
     if let Some((option, _)) = options.iter().find(|(_, is_set)| *is_set) {
         return Err(CopyError::RankOption(option));
     }
-    if direction.is_local() || !matches!(direction, Direction::Upload(..)) {
+    if direction.is_local() || direction.other_host().is_some() {
         return Err(CopyError::RankDirection);
+    }
+    if rank.offset.is_some() && matches!(direction, Direction::Download(..)) {
+        return Err(CopyError::RankPieceOfDownload);
     }
     if rank.offset.is_some() && request.places.len() != 2 {
         return Err(CopyError::RankPieces);

@@ -22,7 +22,9 @@ use super::evidence::copy_evidence;
 use super::places::{Direction, without_secrets};
 use super::prepare::PreparedCopy;
 use super::streams::Transport;
-use crate::documents::{CopySchema, FinishedCopy, RanksReport, StripeFigures, UsedTransport, congestion_change};
+use crate::documents::{
+    CopySchema, FinishedCopy, RankDirection, RanksReport, StripeFigures, UsedTransport, congestion_change,
+};
 use crate::prediction::CopyPrediction;
 
 /// A finished copy with its settings, its prediction and its diagnosis.
@@ -174,6 +176,7 @@ impl CopyResult {
         let bytes = figures.bytes();
         Some(RanksReport {
             rank: rank.request.rank,
+            direction: if self.prepared.near_sends() { RankDirection::Upload } else { RankDirection::Download },
             job: rank.request.job.clone(),
             bytes,
             time: figures.time,

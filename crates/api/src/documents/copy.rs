@@ -30,18 +30,21 @@ pub enum CopyDocument {
     Failed(FailedCopy),
 }
 
-/// The ranks that sent a copy together, as the server counted them.
+/// The ranks that sent or received a copy together, as the server counted them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RanksReport {
     /// Number of this rank, from 0.
     pub rank: u16,
+    /// Whether the ranks sent or received.
+    #[serde(default)]
+    pub direction: RankDirection,
     /// Name of the job at its launcher; absent without a launcher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Payload of all ranks.
     pub bytes: Bytes,
-    /// Time from the first assigned block to the end.
+    /// Time from the first assigned block, in a download from the start of the list, to the end.
     #[serde(rename = "seconds", with = "seconds")]
     pub time: Duration,
     /// Payload of all ranks divided by the time.
@@ -49,6 +52,18 @@ pub struct RanksReport {
     pub goodput: BitRate,
     /// Each rank, in the order of their numbers.
     pub ranks: Vec<RankStatus>,
+}
+
+/// Direction of a copy of several ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RankDirection {
+    /// The ranks sent.
+    #[default]
+    Upload,
+    /// The ranks received.
+    Download,
 }
 
 /// Result of a copy that ran to its end.

@@ -12,6 +12,7 @@ mod lockstep;
 mod outages;
 mod protocol_faults;
 mod queue;
+mod rank_downloads;
 mod ranks;
 mod support;
 mod symlink_swap;

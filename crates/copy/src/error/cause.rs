@@ -235,6 +235,10 @@ pub enum SenderViolation {
     IncompleteList,
     #[error("reports more lost blocks than can have been in flight")]
     TooManyLostBlocks,
+    #[error("reports more stored blocks than the ranks can have received")]
+    TooManyStoredBlocks,
+    #[error("sends a message for ranks that does not fit here")]
+    UnexpectedRankMessage,
     #[error("sends more messages about entries than they can need")]
     TooManyMessages,
 }

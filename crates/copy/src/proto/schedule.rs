@@ -8,6 +8,8 @@
 //! The data of a file is complete when every block is hashed, whether sent or not. The digest therefore always covers
 //! the complete source.
 
+mod sharing;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use lfn_base::units::Bytes;
@@ -16,6 +18,8 @@ use lfn_session::wire::copy::blocks::{Block, Layout, LayoutError, Subtree};
 use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::digest::{BlockHash, Digest, HashTree};
 
+pub use self::sharing::BlockFilter;
+use self::sharing::Sharing;
 use super::pending_entries::PendingEntries;
 
 /// Maximum small files in one write. Reading more before the first byte leaves would keep the network idle.
@@ -46,6 +50,8 @@ pub struct BlockScheduler<T> {
     to_send: BTreeSet<u32>,
     /// Files of several blocks that are started and have blocks to send.
     started_to_send: BTreeSet<u32>,
+    /// Files that are shared, or requested to be, and have blocks to send ([`BlockScheduler::next_to_share`]).
+    sharing_to_send: BTreeSet<u32>,
     to_hash: BTreeSet<u32>,
     /// Count of started files of several blocks.
     open_files: usize,
@@ -71,6 +77,7 @@ struct FileWork<T> {
     started: bool,
     /// The receiver has only requested the digest so far.
     digest_only: bool,
+    sharing: Sharing,
 }
 
 /// One block to read and hash, and usually to send.
@@ -112,6 +119,7 @@ impl<T: Clone> BlockScheduler<T> {
             pending_size: PendingEntries::default(),
             to_send: BTreeSet::new(),
             started_to_send: BTreeSet::new(),
+            sharing_to_send: BTreeSet::new(),
             to_hash: BTreeSet::new(),
             open_files: 0,
             skip_ranges: 0,
@@ -312,12 +320,12 @@ impl<T: Clone> BlockScheduler<T> {
     /// Returns the next work for a free stream, in at most `room` bytes including headers: one block of a larger file,
     /// or as many complete small files as fit. Returns nothing if nothing is ready. The first block is returned even if
     /// it is larger than `room`.
-    pub fn next_blocks(&mut self, room: usize) -> Vec<BlockTask<T>> {
+    pub fn next_blocks(&mut self, room: usize, filter: BlockFilter<'_>) -> Vec<BlockTask<T>> {
         let (mut pieces, mut left) = (Vec::new(), room);
-        while let Some(file) = self.next_to_send() {
+        while let Some(file) = self.next_to_send(filter) {
             let Some(Some(work)) = self.pending.get_mut(&file) else { break };
             let packs = work.layout.blocks() == 1;
-            let Some(block) = work.send.first_range().and_then(|(index, _)| work.layout.block(index)) else { break };
+            let Some(block) = filter.first_block(work).and_then(|index| work.layout.block(index)) else { break };
             let needed = BlockHeader::LENGTH + block.length as usize;
             if !pieces.is_empty() && (!packs || needed > left || pieces.len() == MAX_FILES_PER_WRITE) {
                 break;
@@ -398,12 +406,15 @@ impl<T: Clone> BlockScheduler<T> {
 
     /// Reports whether a block is ready to be sent.
     pub fn has_blocks_to_send(&self) -> bool {
-        self.next_to_send().is_some()
+        self.next_to_send(BlockFilter::ALL).is_some()
     }
 
     /// Returns the first file that may be sent. If the maximum of started files is reached, a later file that is
     /// started may have blocks to resend: these are sent first, because nothing else finishes that file.
-    fn next_to_send(&self) -> Option<u32> {
+    fn next_to_send(&self, filter: BlockFilter<'_>) -> Option<u32> {
+        if !filter.is_all() {
+            return self.next_permitted(filter);
+        }
         let first = self.to_send.first().copied().filter(|file| self.may_open(*file));
         first.or(self.started_to_send.first().copied()).filter(|file| *file < self.requested_up_to)
     }
@@ -439,6 +450,11 @@ impl<T: Clone> BlockScheduler<T> {
         } else {
             self.started_to_send.remove(&file);
         }
+        if work.sharing != Sharing::No && !work.send.is_empty() {
+            self.sharing_to_send.insert(file);
+        } else {
+            self.sharing_to_send.remove(&file);
+        }
     }
 
     fn remove(&mut self, entry: u32) {
@@ -449,6 +465,7 @@ impl<T: Clone> BlockScheduler<T> {
             self.not_needed += work.unsent_bytes();
             self.to_send.remove(&entry);
             self.started_to_send.remove(&entry);
+            self.sharing_to_send.remove(&entry);
             self.to_hash.remove(&entry);
         }
     }
@@ -495,6 +512,7 @@ impl<T> FileWork<T> {
             skip_ranges: 0,
             started: false,
             digest_only: false,
+            sharing: Sharing::No,
         }
     }
 }

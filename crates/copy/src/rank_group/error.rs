@@ -17,7 +17,7 @@ pub(super) const MAX_BORDER_MEMORY: Bytes = Bytes(256 << 20);
 pub(super) enum RankError {
     #[error("rank {rank} of {ranks}: ranks count from 0, so the highest is {}", .ranks.saturating_sub(1))]
     OutOfRange { rank: u16, ranks: u16 },
-    #[error("{0} ranks: at least 1 and at most {MAX_RANKS} can send together")]
+    #[error("{0} ranks: at least 1 and at most {MAX_RANKS} can copy together")]
     Count(u16),
     #[error("the name of the job has {0} bytes, at most {MAX_JOB_LENGTH} are allowed")]
     JobName(usize),
@@ -56,6 +56,8 @@ pub(super) enum RankError {
         MAX_BORDER_MEMORY
     )]
     TooManyBorders { ranks: u16, block: Bytes },
+    #[error("rank {rank}, which plans the copy, is lost: the others connect again")]
+    LostLead { rank: u16 },
     #[error("copies of several ranks cannot use {0}")]
     Unsupported(&'static str),
 }
@@ -97,6 +99,7 @@ impl RankError {
             | RankError::LateEntry { .. }
             | RankError::PieceOfTree { .. }
             | RankError::TooManyWaiting(_)
+            | RankError::LostLead { .. }
             | RankError::Unsupported(_) => return None,
         })
     }
@@ -112,6 +115,7 @@ impl From<RankError> for Refusal {
     fn from(error: RankError) -> Refusal {
         let code = match error {
             RankError::Missing { .. } => RefusalCode::MissingRank,
+            RankError::LostLead { .. } => RefusalCode::LostLead,
             _ => RefusalCode::Limit,
         };
         let refusal = Refusal::new(code, error.to_string());

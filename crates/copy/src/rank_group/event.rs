@@ -7,7 +7,6 @@ use std::sync::mpsc::SyncSender;
 use lfn_base::units::Bytes;
 use lfn_session::SessionId;
 use lfn_session::wire::Refusal;
-use lfn_session::wire::copy::SenderMessage;
 use lfn_session::wire::copy::ranks::RankRequest;
 
 use super::mailbox::Mailbox;
@@ -15,17 +14,17 @@ use super::settings::CommonOptions;
 use crate::role::StreamWorker;
 use crate::stream_set::StreamSet;
 
-/// An event of a rank, for its group.
+/// An event of a rank, for its group. The rank sends messages `I` and receives messages `O`.
 #[derive(Debug)]
-pub(super) enum Event {
-    Join(Box<Applicant>),
-    Message { rank: u16, seat: u64, message: Box<SenderMessage> },
+pub(super) enum Event<I, O> {
+    Join(Box<Applicant<O>>),
+    Message { rank: u16, seat: u64, message: Box<I> },
     Left { rank: u16, seat: u64 },
 }
 
 /// A session that asks for a seat.
 #[derive(Debug)]
-pub(super) struct Applicant {
+pub(super) struct Applicant<O> {
     pub(super) request: RankRequest,
     /// Identifies the client process across sessions.
     pub(super) copy: SessionId,
@@ -33,18 +32,18 @@ pub(super) struct Applicant {
     pub(super) options: CommonOptions,
     pub(super) address: IpAddr,
     pub(super) streams: Arc<StreamSet>,
-    pub(super) answer: SyncSender<Result<Seat, Refusal>>,
+    pub(super) answer: SyncSender<Result<Seat<O>, Refusal>>,
 }
 
 /// The place of a session in its group.
-pub(super) struct Seat {
+pub(super) struct Seat<O> {
     /// Differs from the seats of earlier sessions of the rank.
     pub(super) number: u64,
-    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) mailbox: Arc<Mailbox<O>>,
     pub(super) worker: StreamWorker,
 }
 
-impl std::fmt::Debug for Seat {
+impl<O> std::fmt::Debug for Seat<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Seat").field("number", &self.number).finish_non_exhaustive()
     }

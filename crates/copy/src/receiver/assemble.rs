@@ -278,6 +278,25 @@ impl Assembler {
         self.accept_written(needed, blocks, hash, write)
     }
 
+    /// Records a block that another rank has written. The last block of a file completes the file.
+    pub(super) fn accept_stored(
+        &self,
+        needed: &Arc<NeededFile>,
+        block: Block,
+        hash: BlockHash,
+    ) -> Result<(), TransferError> {
+        let record = |partial: &dyn UnpublishedFile| partial.record_block(block, hash);
+        self.accept_written(needed, Subtree::of_block(block.index), hash, record)
+    }
+
+    /// Opens the partial file of `needed` for other ranks. Returns `None` if the file is over, or has failed now.
+    pub(super) fn open_for_ranks(&self, needed: &Arc<NeededFile>) -> Option<Arc<dyn UnpublishedFile>> {
+        self.partial_of(needed).unwrap_or_else(|error| {
+            self.fail(needed, error);
+            None
+        })
+    }
+
     /// Writes a hole. The last block of a file completes the file.
     pub(super) fn accept_hole(
         &self,

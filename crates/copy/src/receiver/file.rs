@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::quota::FileReservation;
 use super::report::EntryReports;
 use crate::TransferError;
-use crate::proto::file_assembly::{BlockClaim, FileAssembly};
+use crate::proto::file_assembly::{AssemblyError, BlockClaim, FileAssembly};
 use crate::storage::{Storage, UnpublishedFile};
 
 /// Maximum number of block records in memory for all unfinished files ([`FileAssembly::tracked_blocks`]): 25 MiB.
@@ -90,11 +90,25 @@ impl NeededFile {
 
     /// Claims the block of the header for one stream. Returns `None` if the block is not needed.
     pub(super) fn claim(&self, header: &BlockHeader) -> Result<Option<Block>, TransferError> {
+        self.claim_range(header.offset, header.length)
+    }
+
+    /// Claims a block that another rank has stored. Returns `None` if the block is not needed.
+    pub(super) fn claim_stored(&self, index: u64) -> Result<Option<Block>, TransferError> {
+        let Block { offset, length, .. } = self.layout.block(index).ok_or(AssemblyError::Range {
+            offset: index.saturating_mul(self.layout.block_size().0),
+            length: 0,
+            bytes: self.layout.bytes().0,
+        })?;
+        self.claim_range(offset, length)
+    }
+
+    fn claim_range(&self, offset: u64, length: u32) -> Result<Option<Block>, TransferError> {
         let mut state = self.state.lock();
         if state.is_over {
             return Ok(None);
         }
-        match state.assembly.claim(header.offset, header.length)? {
+        match state.assembly.claim(offset, length)? {
             BlockClaim::Needed(block) => Ok(Some(block)),
             BlockClaim::NotNeeded(_) => Ok(None),
         }

@@ -39,16 +39,19 @@ mod existing_digest;
 mod file;
 mod fingerprint;
 mod inbox;
+mod lead_rank;
 mod link;
 mod outcome;
 mod plan;
 mod plan_event;
 mod quota;
 mod rank_list;
+mod rank_writer;
 mod receive;
 mod recovery;
 mod report;
 mod start;
+mod stream_reports;
 #[cfg(test)]
 mod tests;
 mod timeouts;
@@ -63,18 +66,20 @@ use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::entry::{Entry, EntryKind, Modified};
 use lfn_session::wire::copy::preserve::Preserve;
 use lfn_session::wire::copy::requested_entries::RequestedEntries;
-use lfn_session::wire::copy::{CopyTally, EntryFailure, Progress, ReceiverMessage, SenderMessage};
+use lfn_session::wire::copy::{CopyTally, EntryFailure, ReceiverMessage, SenderMessage};
 
 pub(crate) use self::border::HeldBytes;
 pub(crate) use self::link::SenderLink;
 pub(crate) use self::rank_list::RankList;
+pub(crate) use self::rank_writer::RankWriter;
 pub(super) use self::start::subtract_clock_lag;
-pub(crate) use self::start::{Destination, ReceiverOptions};
+pub(crate) use self::start::{Destination, ReceiverOptions, ReceiverRanks};
 pub(crate) use self::timeouts::ReceiverTimeouts;
 
 use self::assemble::Assembler;
 use self::commit::CommitStage;
 use self::fingerprint::{Fingerprint, fingerprint};
+use self::lead_rank::LeadRank;
 use self::plan::MAX_UNLISTED;
 use self::plan_event::{PlanEvent, PlanInbox};
 use self::receive::BlockReceiver;
@@ -83,7 +88,7 @@ use self::report::Reporter;
 use super::role::{CopyResult, ListedTotals, Role, StreamWorker};
 use super::storage::Storage;
 use super::stream_set::StreamSet;
-use super::{TransferError, UnrequestedKind};
+use super::{SenderViolation, TransferError, UnrequestedKind};
 
 /// The receiving end of a copy, as its control thread sees it.
 #[derive(Debug)]
@@ -105,6 +110,8 @@ pub(crate) struct Receiver {
     /// [`Reporter::steps`] at the last call of [`Role::should_be_moving`].
     last_steps: u64,
     close_timeout: Duration,
+    /// Set if this is the lead of several ranks that receive.
+    lead: Option<LeadRank>,
 }
 
 /// Ends when every thread of the receiver has ended. The planner's thread sends its storage here.
@@ -147,6 +154,11 @@ impl Receiver {
     /// Returns the digest of the file, if the copy is one file and that file is complete.
     pub(crate) fn digest(&self) -> Option<Digest> {
         self.reporter.single_file_digest()
+    }
+
+    /// Returns the part of the lead.
+    fn lead(&mut self) -> Result<&mut LeadRank, TransferError> {
+        self.lead.as_mut().ok_or(TransferError::SenderViolation(SenderViolation::UnexpectedRankMessage))
     }
 
     /// Ends an incomplete copy. Waits for a limited time until the threads have left every partial file in a state from
@@ -259,22 +271,6 @@ impl ListChecks {
 impl Role for Receiver {
     type Outgoing = ReceiverMessage;
     type Incoming = SenderMessage;
-    const IS_SENDER: bool = false;
-
-    fn alive_message(progress: Progress) -> ReceiverMessage {
-        ReceiverMessage::Alive(Box::new(progress))
-    }
-
-    fn peer_progress(message: &SenderMessage) -> Option<Progress> {
-        match message {
-            SenderMessage::Alive(progress) => Some(**progress),
-            _ => None,
-        }
-    }
-
-    fn is_progress(message: &SenderMessage) -> bool {
-        !matches!(message, SenderMessage::Lost { .. })
-    }
 
     fn streams(&self) -> &StreamSet {
         &self.streams
@@ -316,6 +312,15 @@ impl Role for Receiver {
             }
             SenderMessage::Digest { .. } => Ok(()),
             SenderMessage::Excluded { names } => self.add_unlisted(&names),
+            SenderMessage::Open { file } => self.lead()?.open(file),
+            SenderMessage::Stored { file, blocks } => self.lead()?.store(file, blocks),
+            SenderMessage::Ranks { figures, tally, .. } => {
+                self.lead()?.set_figures(figures, tally.is_some());
+                Ok(())
+            }
+            SenderMessage::Appointed { .. } | SenderMessage::Opened { .. } | SenderMessage::Closed { .. } => {
+                Err(TransferError::SenderViolation(SenderViolation::UnexpectedRankMessage))
+            }
             SenderMessage::Failed(failure) => self.on_source_failed(failure, false),
             SenderMessage::Changed(failure) => self.on_source_failed(failure, true),
         }
@@ -337,6 +342,7 @@ impl Role for Receiver {
     }
 
     fn result(&self) -> Option<CopyResult> {
-        self.reporter.result().filter(|_| self.is_done_sent).cloned()
+        let is_over = self.is_done_sent && self.lead.as_ref().is_none_or(LeadRank::is_over);
+        self.reporter.result().filter(|_| is_over).cloned()
     }
 }

@@ -8,20 +8,18 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::{FileBlocks, ReceiverMessage, split_into_messages};
 
 use super::assemble::Assembler;
 use super::report::Reporter;
+use super::stream_reports::{ProgressReports, broken_stream};
 use super::timeouts::ReceiverTimeouts;
 use crate::stream_set::StreamSet;
 use crate::stream_state::{ClosedStream, MAX_RANGES_PER_MESSAGE};
 use crate::{SenderViolation, TransferError};
-
-/// Interval of progress reports to the sender.
-const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Maximum number of broken streams with threads that have not ended yet.
 const MAX_WAITING_STREAMS: usize = 1024;
@@ -40,8 +38,7 @@ pub(super) struct StreamRecovery {
     without_streams_since: Option<Instant>,
     /// Streams that ended without an error on this side.
     ended_in_order: HashSet<u16>,
-    reported_at: Option<Instant>,
-    is_limited: bool,
+    progress: ProgressReports,
 }
 
 /// A stream that the sender reported as lost.
@@ -62,8 +59,7 @@ impl StreamRecovery {
             lost: Vec::new(),
             without_streams_since: None,
             ended_in_order: HashSet::new(),
-            reported_at: None,
-            is_limited: false,
+            progress: ProgressReports::default(),
         }
     }
 
@@ -74,9 +70,7 @@ impl StreamRecovery {
         for ClosedStream { stream: state, error } in self.streams.take_closed() {
             self.without_streams_since = Some(now);
             if !reporter.is_finished() {
-                let reason = error.as_ref().map(ToString::to_string);
-                let (stream, blocks) = (state.number(), state.unreported_blocks());
-                messages.push(ReceiverMessage::Broken { stream, blocks, reason });
+                messages.push(broken_stream(&state, error.as_ref()));
             }
             match error {
                 Some(error) => self.streams.record_failure(error),
@@ -89,7 +83,7 @@ impl StreamRecovery {
         let ended = self.lost.extract_if(.., |lost| !lost.has_more && streams.get(lost.number).is_none());
         let lost: Vec<FileBlocks> = ended.flat_map(|lost| lost.blocks).collect();
         messages.extend(self.request_missing(lost));
-        messages.extend(self.report_received(now));
+        messages.extend(self.progress.poll(&self.streams, now));
         if self.is_abandoned(reporter, now) {
             self.streams.fail(TransferError::Incomplete);
         }
@@ -146,21 +140,6 @@ impl StreamRecovery {
         }
         let messages = split_into_messages(missing, MAX_RANGES_PER_MESSAGE);
         messages.into_iter().map(|blocks| ReceiverMessage::Missing { blocks }).collect()
-    }
-
-    fn report_received(&mut self, now: Instant) -> Option<ReceiverMessage> {
-        if self.reported_at.is_some_and(|at| now.saturating_duration_since(at) < REPORT_INTERVAL) {
-            return None;
-        }
-        let meter = self.streams.meter();
-        let is_limited = meter.is_delayed() || meter.is_blocked();
-        let streams: Vec<_> = self.streams.active().iter().filter_map(|state| state.take_progress()).collect();
-        if streams.is_empty() && is_limited == self.is_limited {
-            return None;
-        }
-        self.reported_at = Some(now);
-        self.is_limited = is_limited;
-        Some(ReceiverMessage::Received { streams, delayed: is_limited })
     }
 
     /// Returns whether blocks are missing and no stream has existed for too long.

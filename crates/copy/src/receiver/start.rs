@@ -16,6 +16,7 @@ use super::assemble::{Assembler, AssemblySettings};
 use super::commit::CommitStage;
 use super::file::FileTarget;
 use super::inbox::POLL_INTERVAL;
+use super::lead_rank::LeadRank;
 use super::plan::{Planner, PlannerSetup};
 use super::plan_event::{PlanEvent, PlanInbox};
 use super::receive::{BlockReceiver, BlockSettings};
@@ -26,6 +27,7 @@ use super::{ListChecks, Receiver, RunningThreads, UnlistedNames, existing_digest
 use crate::TransferError;
 use crate::base_dir::{BaseDir, current_time};
 use crate::entry_listener::EntryListener;
+use crate::rank_board::RankBoard;
 use crate::storage::Storage;
 use crate::storage::local::{DestinationOptions, LocalStorage};
 use crate::storage::null::NullStorage;
@@ -66,8 +68,18 @@ pub(crate) struct ReceiverOptions {
     pub(crate) since: Option<Modified>,
     pub(crate) block_size: Bytes,
     pub(crate) timeouts: ReceiverTimeouts,
+    pub(crate) ranks: ReceiverRanks,
+}
+
+/// The part of ranks in a copy, as its receiver sees it.
+#[derive(Clone, Debug)]
+pub(crate) enum ReceiverRanks {
+    /// There is one sender and one receiver.
+    None,
     /// Several ranks send, over streams of their own ([`Receiver::link`]).
-    pub(crate) has_ranks: bool,
+    Sending,
+    /// This is the lead of several ranks that receive. The board shows the figures of all ranks.
+    Receiving(RankBoard),
 }
 
 impl Destination {
@@ -95,8 +107,23 @@ impl Destination {
         }
     }
 
+    /// Returns the same destination of this host, for a rank that only writes into existing files.
+    pub(super) fn for_existing_files(&self) -> Self {
+        match self {
+            Destination::Path { path, overwrite, single, preserve, .. } => Destination::Path {
+                base: BaseDir::Local,
+                path: path.clone(),
+                overwrite: *overwrite,
+                single: *single,
+                preserve: *preserve,
+                write_only: None,
+            },
+            _ => Destination::Null,
+        }
+    }
+
     /// Opens the destination, which may wait for a disk.
-    fn open(self, dry_run: bool) -> Result<Box<dyn Storage>, TransferError> {
+    pub(super) fn open(self, dry_run: bool, has_other_writers: bool) -> Result<Box<dyn Storage>, TransferError> {
         let Destination::Path { base, path, single, preserve, write_only, .. } = self else {
             return match self {
                 #[cfg(test)]
@@ -110,6 +137,7 @@ impl Destination {
             preserve,
             partial_owner: write_only.as_ref().map(|access| access.partial_owner),
             discards_partial_files: write_only.as_ref().is_some_and(|access| access.discards_partial_files),
+            has_other_writers,
         };
         let local = LocalStorage::open_destination(&base, &path, options);
         let local = local.map_err(|error| match write_only {
@@ -133,7 +161,9 @@ impl Receiver {
         options: ReceiverOptions,
         streams: StreamSet,
     ) -> Result<Receiver, TransferError> {
-        let ReceiverOptions { transfer, listener, since, block_size, timeouts, has_ranks } = options;
+        let ReceiverOptions { transfer, listener, since, block_size, timeouts, ranks } = options;
+        let has_ranks = !matches!(ranks, ReceiverRanks::None);
+        let has_sending_ranks = matches!(ranks, ReceiverRanks::Sending);
         // The peer chose the block size. This check is the only one: every later layout uses the same size.
         Layout::new(Bytes(0), block_size)?;
         let streams = Arc::new(streams);
@@ -155,7 +185,7 @@ impl Receiver {
             started_at,
             is_resumed: since.is_some(),
             timeouts,
-            needs_source_digest: !has_ranks,
+            needs_source_digest: !has_sending_ranks,
         };
         let assembler = Arc::new(Assembler::new(assembly, commits.clone(), reports.clone(), streams.clone()));
         let setup = PlannerSetup {
@@ -169,6 +199,7 @@ impl Receiver {
             is_resumed: since.is_some(),
             timeouts,
             has_ranks,
+            has_sending_ranks,
         };
         let (running, threads) = mpsc::sync_channel(1);
         let (commit_thread, commit_running) = (commits.clone(), running.clone());
@@ -185,7 +216,14 @@ impl Receiver {
             }
             commit_end.close();
         })?;
+        let lead = match ranks {
+            ReceiverRanks::Receiving(board) => {
+                Some(LeadRank::start(board, assembler.clone(), reports.clone(), streams.clone())?)
+            }
+            ReceiverRanks::None | ReceiverRanks::Sending => None,
+        };
         Ok(Receiver {
+            lead,
             recovery: StreamRecovery::new(streams.clone(), assembler.clone(), timeouts),
             blocks: BlockReceiver {
                 streams: streams.clone(),
@@ -226,12 +264,14 @@ impl PlannerStart {
     fn run(self, setup: PlannerSetup) -> Result<(), TransferError> {
         let dry_run = setup.options.dry_run;
         let overwrite = self.destination.overwrite();
-        let mut storage = self.destination.open(dry_run)?;
+        let has_other_writers = setup.has_ranks && !setup.has_sending_ranks;
+        let mut storage = self.destination.open(dry_run, has_other_writers)?;
         let top = storage.top();
         // With a quota, the sender must not pay for blocks of a file that the quota refuses. So the sender waits for
         // the plan.
         // The ranks send what the group assigns, and the group hears the plan without a round trip.
-        let on_request = setup.has_ranks || setup.assembler.quota.is_enabled() || dry_run || !top.has_no_conflicts;
+        let on_request =
+            setup.has_sending_ranks || setup.assembler.quota.is_enabled() || dry_run || !top.has_no_conflicts;
         setup.assembler.set_requests_blocks(on_request);
         setup.assembler.set_takes_single_name(top.single_name.is_some());
         let reveals_existing = storage.capabilities().reveals_existing;

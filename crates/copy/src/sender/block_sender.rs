@@ -110,8 +110,8 @@ impl Shared {
                 return Err(self.streams.stream_error(stream_state, io::ErrorKind::ConnectionAborted.into()));
             }
             let mut tasks =
-                if stream_state.is_full(self.streams.len()) { Vec::new() } else { state.scheduler.next_blocks(room) };
-            if tasks.is_empty() {
+                if stream_state.is_full(self.streams.len()) { Vec::new() } else { self.take_blocks(&mut state, room) };
+            if tasks.is_empty() && self.helper_share().is_none() {
                 tasks.extend(state.scheduler.next_hash_block());
             }
             if !tasks.is_empty() {
@@ -227,6 +227,7 @@ impl Shared {
         };
         let headers = header * sent().count();
         stream_state.record_sent(sent());
+        self.record_taken(sent());
         let written = match hashed.first() {
             Some((task, _)) if from_pages => self.send_pages(stream, stream_state, task, &buffer[..header]),
             _ => {

@@ -20,6 +20,7 @@ mod file_version;
 mod files_from;
 mod glob;
 mod hard_links;
+mod link;
 mod list_entry;
 mod lister;
 mod listing;
@@ -43,9 +44,10 @@ use lfn_base::units::Bytes;
 use lfn_session::wire::copy::blocks::Layout;
 use lfn_session::wire::copy::digest::Digest;
 use lfn_session::wire::copy::entry::Modified;
-use lfn_session::wire::copy::{Progress, ReceiverMessage, SenderMessage};
+use lfn_session::wire::copy::{ReceiverMessage, SenderMessage};
 
 pub(crate) use self::glob::{Expansion, ExpansionBudget, expand};
+pub(crate) use self::link::{ReceiverLink, SharedFile};
 pub(crate) use self::listing::Listing;
 use self::self_copy::TypedSource;
 use self::shared::Shared;
@@ -133,22 +135,6 @@ impl Sender {
 impl Role for Sender {
     type Outgoing = SenderMessage;
     type Incoming = ReceiverMessage;
-    const IS_SENDER: bool = true;
-
-    fn alive_message(progress: Progress) -> SenderMessage {
-        SenderMessage::Alive(Box::new(progress))
-    }
-
-    fn peer_progress(message: &ReceiverMessage) -> Option<Progress> {
-        match message {
-            ReceiverMessage::Alive(progress) | ReceiverMessage::Done { progress, .. } => Some(**progress),
-            _ => None,
-        }
-    }
-
-    fn is_progress(message: &ReceiverMessage) -> bool {
-        !matches!(message, ReceiverMessage::Received { .. } | ReceiverMessage::Broken { .. })
-    }
 
     fn streams(&self) -> &StreamSet {
         &self.shared.streams
@@ -191,9 +177,8 @@ impl Role for Sender {
         if let ReceiverMessage::Ready { destination, .. } = &message {
             self.shared.destination.set(destination.clone());
         }
+        self.shared.on_stream_message(&message, now);
         let mut state = self.shared.state.lock();
-        state.stall_detector.on_message(now);
-        self.shared.on_stream_message(&mut state, &message, now)?;
         state.apply(message)?;
         let must_hash = state.scheduler.has_blocks_to_hash() && !std::mem::replace(&mut state.is_hashing, true);
         drop(state);

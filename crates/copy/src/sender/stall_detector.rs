@@ -22,6 +22,12 @@ pub(super) struct StallDetector {
     is_delayed: bool,
 }
 
+impl Default for StallDetector {
+    fn default() -> Self {
+        StallDetector::new(Instant::now())
+    }
+}
+
 impl StallDetector {
     pub(super) fn new(now: Instant) -> Self {
         StallDetector { checked_at: now, heard_at: now, active_since: now, is_delayed: false }

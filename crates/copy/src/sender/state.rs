@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use lfn_base::units::Bytes;
 use lfn_session::wire::copy::digest::Digest;
@@ -15,7 +14,6 @@ use lfn_session::wire::copy::{
 use super::hard_links::LinkedFiles;
 use super::listing::Listing;
 use super::source_file::ListedFile;
-use super::stall_detector::StallDetector;
 use crate::TransferError;
 use crate::proto::schedule::BlockScheduler;
 use crate::rank_board::RankBoard;
@@ -52,7 +50,6 @@ pub(super) struct State {
     pub(super) destination_path: Option<String>,
     /// Start of the copy by the clock of the receiver.
     pub(super) started_at: Option<Modified>,
-    pub(super) stall_detector: StallDetector,
     pub(super) final_tally: Option<CopyTally>,
     pub(super) rank_board: Option<RankBoard>,
 }
@@ -80,7 +77,6 @@ impl State {
             is_hashing: false,
             destination_path: None,
             started_at: None,
-            stall_detector: StallDetector::new(Instant::now()),
             final_tally: None,
             rank_board: listing.rank_board.clone(),
         }
@@ -123,7 +119,10 @@ impl State {
             ReceiverMessage::Received { .. }
             | ReceiverMessage::Broken { .. }
             | ReceiverMessage::Alive(_)
-            | ReceiverMessage::Events { .. } => {}
+            | ReceiverMessage::Events { .. }
+            // Messages of ranks, which the group handles.
+            | ReceiverMessage::Opened { .. }
+            | ReceiverMessage::Stored { .. } => {}
             ReceiverMessage::Done { tally, .. } => {
                 self.scheduler.finish()?;
                 self.final_tally = Some(tally);

@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
-use lfn_session::wire::copy::{ReceiverMessage, SenderMessage};
+use lfn_session::wire::copy::{FileBlocks, ReceiverMessage, SenderMessage};
 
 use super::shared::Shared;
 use super::state::State;
-use crate::TransferError;
 use crate::stream_state::{ClosedStream, MAX_RANGES_PER_MESSAGE};
 
 impl Shared {
@@ -15,20 +14,19 @@ impl Shared {
         let streams = &self.streams;
         for ClosedStream { stream: closed, error } in streams.take_closed() {
             let Some(error) = error else { continue };
-            let mut state = self.state.lock();
             let parts = closed.unacked_blocks(MAX_RANGES_PER_MESSAGE);
-            let last = parts.len();
             let (stream, stalled) = (closed.number(), closed.is_stalled());
-            for (at, blocks) in parts.into_iter().enumerate() {
-                state.outbox.push_back(SenderMessage::Lost { stream, blocks, more: at + 1 < last, stalled });
+            match self.helper_share() {
+                Some(share) => share.return_blocks(&mut self.state.lock(), parts.into_iter().flatten()),
+                None => self.state.lock().report_lost(stream, parts, stalled),
             }
-            drop(state);
+            self.work_available.notify_all();
             if stalled {
                 streams.record_stall(now);
             }
             streams.record_failure(error);
         }
-        let Some(since) = self.state.lock().stall_detector.check(now) else { return };
+        let Some(since) = self.stall_detector.lock().check(now) else { return };
         let timeout = streams.stall_timeouts().stream;
         for stream_state in streams.active() {
             if stream_state.has_stalled(since, timeout, now) {
@@ -40,16 +38,12 @@ impl Shared {
     }
 
     /// Handles the receiver's reports about streams.
-    pub(super) fn on_stream_message(
-        &self,
-        state: &mut State,
-        message: &ReceiverMessage,
-        now: Instant,
-    ) -> Result<(), TransferError> {
+    pub(super) fn on_stream_message(&self, message: &ReceiverMessage, now: Instant) {
         let streams = &self.streams;
+        self.stall_detector.lock().on_message(now);
         match message {
             ReceiverMessage::Received { streams: totals, delayed } => {
-                state.stall_detector.set_delayed(*delayed, now);
+                self.stall_detector.lock().set_delayed(*delayed, now);
                 for received in totals {
                     if let Some(stream_state) = streams.get(received.stream) {
                         streams.add_arrived_blocks(stream_state.record_acked(*received));
@@ -66,6 +60,15 @@ impl Shared {
             }
             _ => {}
         }
-        Ok(())
+    }
+}
+
+impl State {
+    /// Reports a broken stream to the receiver, with the blocks that it carried.
+    fn report_lost(&mut self, stream: u16, parts: Vec<Vec<FileBlocks>>, stalled: bool) {
+        let last = parts.len();
+        for (at, blocks) in parts.into_iter().enumerate() {
+            self.outbox.push_back(SenderMessage::Lost { stream, blocks, more: at + 1 < last, stalled });
+        }
     }
 }

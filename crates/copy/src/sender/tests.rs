@@ -91,6 +91,7 @@ impl TestReceiver {
             SenderMessage::Digest { file, digest } => assert!(self.compared.insert(file, digest).is_none()),
             SenderMessage::Excluded { names } => self.excluded.extend(names),
             SenderMessage::Alive(_) | SenderMessage::Lost { .. } => {}
+            other => panic!("a message for ranks: {other:?}"),
         }
     }
 

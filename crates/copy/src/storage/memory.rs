@@ -386,6 +386,11 @@ impl UnpublishedFile for MemoryFile {
         Ok(())
     }
 
+    fn record_block(&self, block: Block, hash: BlockHash) -> Result<(), TransferError> {
+        self.record(Subtree::of_block(block.index), hash);
+        Ok(())
+    }
+
     fn write_hole(&self, hole: Subtree, hash: BlockHash) -> Result<(), TransferError> {
         if let Some(layout) = self.layout {
             self.object.write_hole(hole.first * layout.block_size().0, layout.subtree_bytes(hole));

@@ -339,6 +339,14 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         Err(self.unsupported(&request.entry.name, "write files"))
     }
 
+    /// Opens the partial file of this name that another host holds open, to write blocks into it. Creates nothing.
+    ///
+    /// # Errors
+    /// [`TransferError::NotFound`] if there is no such file.
+    fn open_shared(&self, name: &Name) -> Result<Box<dyn SharedPartial>, TransferError> {
+        Err(self.unsupported(name, "write into the files of another host"))
+    }
+
     /// Removes a directory if it is empty. Returns whether it is gone, in a dry run whether it would be. A directory
     /// that does not exist is gone.
     fn remove_directory(&self, name: &Name, dry_run: bool) -> Result<bool, TransferError> {
@@ -430,6 +438,9 @@ pub(crate) trait UnpublishedFile: fmt::Debug + Send + Sync {
     /// Writes a block and records that the block is written. Several threads may write different blocks.
     fn write_block(&self, block: Block, hash: BlockHash, bytes: &[u8]) -> Result<(), TransferError>;
 
+    /// Records a block that another host has written into this file ([`SharedPartial`]).
+    fn record_block(&self, block: Block, hash: BlockHash) -> Result<(), TransferError>;
+
     /// Writes blocks of zeros as a hole, and records that they are written. The storage must have
     /// [`Capabilities::holes`].
     fn write_hole(&self, hole: Subtree, hash: BlockHash) -> Result<(), TransferError>;
@@ -460,6 +471,17 @@ pub(crate) trait UnpublishedFile: fmt::Debug + Send + Sync {
 
     /// Returns the open file, if there is one.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// A partial file that another host holds open. This host writes blocks into it, and the other host records them.
+pub(crate) trait SharedPartial: fmt::Debug + Send + Sync {
+    fn write_block(&self, block: Block, bytes: &[u8]) -> Result<(), TransferError>;
+
+    /// Writes the blocks to the disk, so that the other host finds them.
+    fn sync(&self) -> Result<(), TransferError>;
+
+    /// Returns the inode number. `None` if nothing is written.
+    fn inode(&self) -> Option<u64>;
 }
 
 /// The data of a file.

@@ -10,7 +10,7 @@ use lfn_session::wire::copy::entry::{Entry, Modified, Name};
 
 use super::{
     Capabilities, Existing, FileId, Metadata, ObjectKind, OpenedPartial, PartialRequest, Removal, RemovalVisitor,
-    Storage, TopDirectory, UnpublishedFile,
+    SharedPartial, Storage, TopDirectory, UnpublishedFile,
 };
 use crate::TransferError;
 
@@ -76,6 +76,10 @@ impl Storage for NullStorage {
         Ok(OpenedPartial { file: Arc::new(NullFile), kept: Vec::new() })
     }
 
+    fn open_shared(&self, _name: &Name) -> Result<Box<dyn SharedPartial>, TransferError> {
+        Ok(Box::new(NullFile))
+    }
+
     fn remove_directory(&self, _name: &Name, _dry_run: bool) -> Result<bool, TransferError> {
         Ok(true)
     }
@@ -107,8 +111,26 @@ impl Storage for NullStorage {
     }
 }
 
+impl SharedPartial for NullFile {
+    fn write_block(&self, _block: Block, _bytes: &[u8]) -> Result<(), TransferError> {
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), TransferError> {
+        Ok(())
+    }
+
+    fn inode(&self) -> Option<u64> {
+        None
+    }
+}
+
 impl UnpublishedFile for NullFile {
     fn write_block(&self, _block: Block, _hash: BlockHash, _bytes: &[u8]) -> Result<(), TransferError> {
+        Ok(())
+    }
+
+    fn record_block(&self, _block: Block, _hash: BlockHash) -> Result<(), TransferError> {
         Ok(())
     }
 

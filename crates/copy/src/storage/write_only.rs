@@ -402,6 +402,10 @@ impl<S: Storage> UnpublishedFile for WriteOnlyFile<S> {
         self.inner.write_block(block, hash, bytes)
     }
 
+    fn record_block(&self, block: Block, hash: BlockHash) -> Result<(), TransferError> {
+        self.inner.record_block(block, hash)
+    }
+
     fn write_hole(&self, hole: Subtree, hash: BlockHash) -> Result<(), TransferError> {
         self.inner.write_hole(hole, hash)
     }

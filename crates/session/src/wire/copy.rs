@@ -47,7 +47,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::copy::blockset::BlockSet;
 use crate::wire::copy::byte_string::ByteString;
-use crate::wire::copy::digest::Digest;
+use crate::wire::copy::digest::{BlockHash, Digest};
 use crate::wire::copy::entry::{Entry, Modified, Name};
 use crate::wire::copy::preserve::SkippedEntries;
 use crate::wire::copy::progress::StreamActivity;
@@ -122,7 +122,46 @@ pub enum SenderMessage {
     /// [`TransferOptions::delete`](crate::wire::copy::options::TransferOptions::delete) they are not deleted at the
     /// destination.
     Excluded { names: Vec<Name> },
+    /// Tells a receiving rank whether it plans the copy and holds the journal. The first message to a rank.
+    Appointed { is_lead: bool },
+    /// The lead must open this file of several blocks, because other ranks will write into it.
+    Open { file: u32 },
+    /// A rank can write blocks of this file, which the lead has opened.
+    Opened {
+        file: u32,
+        name: Name,
+        /// Length of the complete file.
+        bytes: Bytes,
+        /// Inode number of the partial file. `None` if nothing is written.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        inode: Option<u64>,
+    },
+    /// Other ranks have stored these blocks of a file.
+    Stored { file: u32, blocks: Vec<StoredBlock> },
+    /// A rank needs these files no more.
+    Closed { files: BlockSet },
+    /// Figures of all ranks, about once a second and at the end.
+    Ranks {
+        #[serde(flatten)]
+        figures: RankFigures,
+        /// Digest of the complete file, if the copy is one file and that file is complete.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<Digest>,
+        /// Outcomes of the entries. Present at the end of the copy.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tally: Option<CopyTally>,
+    },
 }
+
+/// A block that a rank has verified and written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredBlock {
+    pub index: u64,
+    pub hash: BlockHash,
+}
+
+/// Maximum blocks in one message of stored blocks.
+pub const MAX_STORED_BLOCKS: usize = 1024;
 
 /// Blocks of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,6 +303,15 @@ pub enum ReceiverMessage {
     Failed(EntryFailure),
     /// Progress and proof of life, every [`ALIVE_INTERVAL`].
     Alive(Box<Progress>),
+    /// The lead has opened a file, on request of [`SenderMessage::Open`].
+    Opened {
+        file: u32,
+        /// Inode number of the partial file. `None` if nothing is written.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        inode: Option<u64>,
+    },
+    /// This rank has verified these blocks of a file and written them into the file of the lead.
+    Stored { file: u32, blocks: Vec<StoredBlock> },
     /// Every entry that did not fail is complete, on disk and under its final name.
     Done {
         /// Final progress of the receiver.

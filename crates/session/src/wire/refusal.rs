@@ -49,6 +49,8 @@ pub enum RefusalCode {
     Stopped,
     /// A rank of the copy stayed away, and no other rank has its data. The same copy resumes.
     MissingRank,
+    /// The lead of several ranks is lost. The other ranks connect again.
+    LostLead,
     /// An error code of a newer version.
     #[serde(other)]
     Other,

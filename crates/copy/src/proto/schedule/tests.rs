@@ -96,7 +96,7 @@ impl Trial {
             Act::Assign(hand, room) if hands[hand].is_empty() => {
                 let may: Vec<_> = model.to_send.iter().filter(|(f, _)| *f < model.requested).copied().collect();
                 prop_assert_eq!(deck.has_blocks_to_send(), !may.is_empty());
-                let pieces = deck.next_blocks(room);
+                let pieces = deck.next_blocks(room, BlockFilter::ALL);
                 prop_assert_eq!(pieces.is_empty(), may.is_empty());
                 let dealt: Vec<_> = pieces.iter().map(|piece| (piece.file, piece.block.index)).collect();
                 prop_assert!(may.starts_with(&dealt), "{:?} of {:?}", dealt, may);
@@ -230,8 +230,9 @@ fn small_files_are_grouped() {
     for length in [100, 0, 100, 3000, 100, 100] {
         deck.add_entry(0, Some((Bytes(length), ()))).unwrap();
     }
-    let mut dealt =
-        || -> Vec<(u32, u64)> { deck.next_blocks(1024).iter().map(|piece| (piece.file, piece.block.index)).collect() };
+    let mut dealt = || -> Vec<(u32, u64)> {
+        deck.next_blocks(1024, BlockFilter::ALL).iter().map(|piece| (piece.file, piece.block.index)).collect()
+    };
     assert_eq!(dealt(), [(0, 0), (2, 0)]);
     assert_eq!([dealt(), dealt(), dealt()], [[(3, 0)], [(3, 1)], [(3, 2)]]);
     assert_eq!(dealt(), [(4, 0), (5, 0)]);
@@ -249,12 +250,12 @@ fn lost_blocks_are_sent_while_file_limit_is_reached() {
     deck.finish_list();
     deck.digests_first(&BlockSet::from_range(0, 0)).unwrap();
     deck.request_up_to(MAX_OPEN_FILES as u32 + 1).unwrap();
-    while !deck.next_blocks(BLOCK as usize).is_empty() {}
+    while !deck.next_blocks(BLOCK as usize, BlockFilter::ALL).is_empty() {}
     (1..=MAX_OPEN_FILES as u32).for_each(|file| deck.resend(file, 1, 1).unwrap());
     deck.send_files(&BlockSet::from_range(0, 0)).unwrap();
     let mut dealt = Vec::new();
     while deck.has_blocks_to_send() {
-        let piece = &deck.next_blocks(BLOCK as usize)[0];
+        let piece = &deck.next_blocks(BLOCK as usize, BlockFilter::ALL)[0];
         dealt.push(piece.file);
         if piece.file > 0 {
             deck.settle(&BlockSet::from_range(piece.file.into(), piece.file.into())).unwrap();
@@ -300,9 +301,9 @@ fn digest_is_compared_before_sending() {
         digests
     };
     // Files are not sent while their digests are compared.
-    assert_eq!(deck.next_blocks(9000).iter().map(|piece| piece.file).collect::<Vec<_>>(), [2]);
+    assert_eq!(deck.next_blocks(9000, BlockFilter::ALL).iter().map(|piece| piece.file).collect::<Vec<_>>(), [2]);
     assert!(
-        deck.next_blocks(9000).is_empty()
+        deck.next_blocks(9000, BlockFilter::ALL).is_empty()
             && deck.is_digest_only(0)
             && deck.is_digest_only(1)
             && !deck.is_digest_only(2)
@@ -315,7 +316,7 @@ fn digest_is_compared_before_sending() {
     deck.send_files(&BlockSet::from_range(2, 2)).unwrap();
     assert!(!deck.is_digest_only(0));
     let mut sent = Vec::new();
-    while let [piece] = deck.next_blocks(9000).as_slice() {
+    while let [piece] = deck.next_blocks(9000, BlockFilter::ALL).as_slice() {
         let bytes = &data(0, 3 * BLOCK)[piece.block.offset as usize..][..piece.block.length as usize];
         sent.push((piece.file, piece.block.index));
         let digest = deck.record_hash(piece, hash_block(&piece.layout, piece.block, bytes));

@@ -60,8 +60,9 @@ pub(super) struct PlannerSetup {
     pub(super) started_at: Modified,
     pub(super) is_resumed: bool,
     pub(super) timeouts: ReceiverTimeouts,
-    /// Several ranks send, and two of them may send the same block after one was lost.
+    /// Several ranks send or receive. Two of them may have the same block after one was lost.
     pub(super) has_ranks: bool,
+    pub(super) has_sending_ranks: bool,
 }
 
 /// Plans the entries of a copy.

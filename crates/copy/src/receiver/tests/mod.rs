@@ -152,7 +152,7 @@ impl TestCopy {
 
 fn receiver_options(transfer: TransferOptions, block_size: Bytes) -> ReceiverOptions {
     let (listener, timeouts) = (EntryListener::default(), ReceiverTimeouts::default());
-    ReceiverOptions { transfer, listener, since: None, block_size, timeouts, has_ranks: false }
+    ReceiverOptions { transfer, listener, since: None, block_size, timeouts, ranks: ReceiverRanks::None }
 }
 
 /// Returns options with this maximum wait for another copy.

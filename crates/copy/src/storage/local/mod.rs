@@ -17,6 +17,7 @@ mod partial_lock;
 mod partial_owner;
 mod read_file;
 mod remove;
+mod shared_partial;
 mod single_block_file;
 mod source;
 mod sparse;
@@ -57,13 +58,14 @@ use self::partial_lock::{belongs_to_other_owner, replace_entry, take_partial_nam
 pub(crate) use self::partial_owner::PartialOwner;
 use self::read_file::{LocalReadFile, READ_FLAGS, names_in};
 use self::remove::{RemovalError, TreeRemoval};
+use self::shared_partial::SharedPartialFile;
 use self::single_block_file::SingleBlockFile;
 pub(crate) use self::source::{LocalTree, OpenDirectories};
 use self::stat::metadata_of;
 use self::xattrs::read_attributes;
 use super::{
     Capabilities, Existing, FileId, Names, ObjectKind, OpenedPartial, PartialRequest, ReadFile, Removal,
-    RemovalVisitor, Storage, SyncScope, TopDirectory, UnpublishedFile,
+    RemovalVisitor, SharedPartial, Storage, SyncScope, TopDirectory, UnpublishedFile,
 };
 use crate::accounts::Accounts;
 use crate::base_dir::{BaseDir, check_regular, inode_of};
@@ -81,6 +83,8 @@ pub(crate) struct DestinationOptions {
     pub(crate) partial_owner: Option<PartialOwner>,
     /// Remove incomplete files when the copy ends, so that no later copy resumes them.
     pub(crate) discards_partial_files: bool,
+    /// Other hosts of this copy write into the partial files too.
+    pub(crate) has_other_writers: bool,
 }
 
 /// A destination on this host.
@@ -100,11 +104,12 @@ impl LocalStorage {
         path: &Path,
         options: DestinationOptions,
     ) -> Result<Self, TransferError> {
-        let DestinationOptions { single, dry_run, preserve, partial_owner, discards_partial_files } = options;
+        let DestinationOptions { single, dry_run, preserve, partial_owner, .. } = options;
         let shared = SharedState {
             attributes: AttributeWriter::new(preserve, matches!(base, BaseDir::Local)),
             foreign_writes: Arc::new(ForeignWrites::default()),
-            keeps_partial_files: !discards_partial_files,
+            has_other_writers: options.has_other_writers,
+            keeps_partial_files: !options.discards_partial_files,
         };
         let storage = LocalStorage {
             tree: DestinationTree::open(base, path, single, dry_run, partial_owner)?,
@@ -324,6 +329,14 @@ impl Storage for LocalStorage {
         let location = self.tree.locate(&request.entry.name)?;
         let (file, kept) = PartialFile::open(location, self.shared.clone(), request)?;
         Ok(OpenedPartial { file: Arc::new(file), kept })
+    }
+
+    fn open_shared(&self, name: &Name) -> Result<Box<dyn SharedPartial>, TransferError> {
+        if self.tree.is_missing {
+            return Err(TransferError::NotFound { path: self.display_name(name) });
+        }
+        let location = self.tree.locate(name)?;
+        Ok(Box::new(SharedPartialFile::open(&location, self.shared.attributes.is_sparse())?))
     }
 
     fn remove_directory(&self, name: &Name, dry_run: bool) -> Result<bool, TransferError> {

@@ -41,6 +41,8 @@ use crate::{ForbiddenReason, TransferError};
 pub(super) struct SharedState {
     pub(super) attributes: AttributeWriter,
     pub(super) foreign_writes: Arc<ForeignWrites>,
+    /// Other hosts of this copy write into the partial files too.
+    pub(super) has_other_writers: bool,
     /// Incomplete files stay after the copy, so that the next copy resumes them.
     pub(super) keeps_partial_files: bool,
 }
@@ -107,7 +109,7 @@ impl PartialFile {
         let name = partial_name(&location.name);
         // The owner must be able to resume the file.
         let file: File = lock_partial_file(&location, &name, entry.mode & 0o777 | 0o600)?.into();
-        let watch = shared.foreign_writes.watch(&file);
+        let watch = if shared.has_other_writers { None } else { shared.foreign_writes.watch(&file) };
         let source = match &location.owner {
             Some(owner) => owner.journal_source(entry),
             None => ByteString::from(entry.name.as_bytes()),
@@ -253,6 +255,10 @@ impl UnpublishedFile for PartialFile {
             self.file.write_all_at(bytes, block.offset)
         };
         written.map_err(failed)?;
+        self.record(Subtree::of_block(block.index), hash)
+    }
+
+    fn record_block(&self, block: Block, hash: BlockHash) -> Result<(), TransferError> {
         self.record(Subtree::of_block(block.index), hash)
     }
 

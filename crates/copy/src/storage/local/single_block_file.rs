@@ -101,6 +101,10 @@ impl UnpublishedFile for SingleBlockFile {
         Err(TransferError::Unsupported { path: self.location.display_path.clone(), what: "write a second block" })
     }
 
+    fn record_block(&self, _block: Block, _hash: BlockHash) -> Result<(), TransferError> {
+        Err(TransferError::Unsupported { path: self.location.display_path.clone(), what: "write a second block" })
+    }
+
     fn write_hole(&self, _hole: Subtree, _hash: BlockHash) -> Result<(), TransferError> {
         Err(TransferError::Unsupported { path: self.location.display_path.clone(), what: "write a second block" })
     }

@@ -6,7 +6,7 @@ mod progress_line;
 
 use std::io::Write;
 
-use lfn_api::documents::{FinishedCopy, RanksReport, StripeFigures, StripeState, UsedTransport};
+use lfn_api::documents::{FinishedCopy, RankDirection, RanksReport, StripeFigures, StripeState, UsedTransport};
 use lfn_base::units::{Bytes, show_duration};
 use lfn_copy::proto::streams::CountReason;
 use lfn_results::diagnose::bottleneck::CopyBottleneck;
@@ -59,7 +59,7 @@ impl CopyReport<'_> {
         let mut line = match moved {
             Bytes(0) if tally.failed > 0 => format!("nothing of {total} copied, in {time}"),
             Bytes(0) if !tally.changed() => format!("nothing to copy: {total} already up to date, in {time}"),
-            Bytes(0) if document.ranks.is_some() => format!("nothing of {total} sent by this rank, in {time}"),
+            Bytes(0) if document.ranks.is_some() => format!("nothing of {total} moved by this rank, in {time}"),
             Bytes(0) => format!("nothing of {total} sent, in {time}"),
             moved if moved < *bytes => {
                 format!("{} of {total} sent in {time}, goodput {}", moved.decimal(), moved.per(elapsed))
@@ -200,11 +200,15 @@ fn ranks_text(report: &RanksReport) -> Vec<String> {
     if report.rank != 0 {
         return Vec::new();
     }
-    let RanksReport { ranks, bytes, time, goodput, .. } = report;
+    let RanksReport { ranks, bytes, time, goodput, direction, .. } = report;
+    let verb = match direction {
+        RankDirection::Upload => "sent",
+        RankDirection::Download => "received",
+    };
     let shares = ranks.iter().map(|rank| rank.bytes);
     let (least, most) = (shares.clone().min().unwrap_or_default(), shares.max().unwrap_or_default());
     let mut lines = vec![format!(
-        "{} ranks sent {} in {}, goodput {goodput}; {} to {} each",
+        "{} ranks {verb} {} in {}, goodput {goodput}; {} to {} each",
         ranks.len(),
         bytes.decimal(),
         show_duration(*time),
@@ -216,7 +220,7 @@ fn ranks_text(report: &RanksReport) -> Vec<String> {
             Some(address) => format!("was lost ({address})"),
             None => "did not come".to_owned(),
         };
-        lines.push(format!("rank {} {what}: the others sent its blocks", rank.rank));
+        lines.push(format!("rank {} {what}: the others {verb} its blocks", rank.rank));
     }
     lines
 }

@@ -67,6 +67,30 @@ fn mpirun_numbers_the_ranks() {
 }
 
 #[test]
+fn mpirun_ranks_receive_one_file() {
+    if let Some(missing) = missing_program(&["mpirun"]) {
+        return skip("mpirun_ranks_receive_one_file", &missing);
+    }
+    let pair = Pair::new();
+    let data = content(20_000_001);
+    fs::write(pair.far("field"), &data).unwrap();
+    let mut launcher = Command::new("mpirun");
+    launcher.args(["-n", "3", "--oversubscribe", "--allow-run-as-root"]);
+    let there = pair.near("there");
+    let reports = pair.launch(launcher, 3, &[&pair.place("field"), there.to_str().unwrap()]);
+    check_reports(&reports, "Open MPI ");
+    assert_eq!(reports[1]["ranks"]["direction"], "download");
+    assert!(fs::read(&there).unwrap() == data);
+    let text = pair.rank("0/1", &[&pair.place("field"), "null:"]).wait_with_output().unwrap();
+    assert!(text_of_ranks(&text.stdout).starts_with("1 ranks received 20 MB in "), "{text:?}");
+}
+
+/// Returns the line about all ranks.
+fn text_of_ranks(stdout: &[u8]) -> String {
+    text(stdout).lines().find(|line| line.contains(" ranks ")).unwrap_or_default().to_owned()
+}
+
+#[test]
 fn srun_numbers_the_ranks() {
     const TEST: &str = "srun_numbers_the_ranks";
     if !is_root() {
@@ -247,8 +271,10 @@ fn ranks_without_a_valid_place_are_refused() {
     ] {
         assert_refused(&copy(variables, &[flags, &[&part, &there]].concat()), 2, text);
     }
-    let download = copy(&[], &["--rank", "0/2", &there, &part]);
-    assert_refused(&download, 2, "several ranks can copy local files to one server, and nothing else yet");
+    let part_of_download = copy(&[], &["--rank", "0/2", "--offset", "5", &there, &part]);
+    assert_refused(&part_of_download, 2, "--offset is the place of a part that this rank has, but a download writes");
+    let local = copy(&[], &["--rank", "0/2", &part, &format!("{part}.copy")]);
+    assert_refused(&local, 2, "several ranks copy between local files and one server, and this copy has another form");
     let alone = copy(&kubernetes, &["--ranks=4", "--patience", "100ms", "--offset", "0", &part, &there]);
     assert_refused(&alone, 3, "rank 0 of 4 did not come for ");
 }

@@ -253,6 +253,7 @@ fn refusal_code_name(code: RefusalCode) -> &'static str {
         RefusalCode::Quota => "quota",
         RefusalCode::Stopped => "stopped",
         RefusalCode::MissingRank => "missing_rank",
+        RefusalCode::LostLead => "lost_lead",
         RefusalCode::BadMessage => "bad_message",
         RefusalCode::Timeout => "timeout",
         _ => "other",

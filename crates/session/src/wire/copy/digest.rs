@@ -20,8 +20,21 @@ pub struct Digest(pub [u8; 32]);
 
 /// The hash in a block header: the chaining value of the block in the file's tree, or the digest itself if the file has
 /// one block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Digest", into = "Digest")]
 pub struct BlockHash(pub [u8; 32]);
+
+impl From<Digest> for BlockHash {
+    fn from(Digest(bytes): Digest) -> Self {
+        BlockHash(bytes)
+    }
+}
+
+impl From<BlockHash> for Digest {
+    fn from(BlockHash(bytes): BlockHash) -> Self {
+        Digest(bytes)
+    }
+}
 
 /// Returns the hash of one block of a file.
 pub fn hash_block(layout: &Layout, block: Block, bytes: &[u8]) -> BlockHash {

@@ -1,10 +1,15 @@
-//! Ranks: several hosts that send one copy together.
+//! Ranks: several hosts that send or receive one copy together.
 //!
 //! Each rank has its own session. Its request names its number and the number of ranks, and the server joins the
-//! sessions that write to the same destination. Ranks list their entries as every sender does, but send only blocks that
-//! the server assigns to them ([`ReceiverMessage::Assign`]).
+//! sessions of one copy. Ranks that send list their entries as every sender does, but send only blocks that the server
+//! assigns to them ([`ReceiverMessage::Assign`]).
+//!
+//! Of the ranks that receive, the server appoints one as the lead ([`SenderMessage::Appointed`]). The lead is the receiver of an
+//! ordinary copy. The others write blocks of large files into the files of the lead, on a file system that all of them
+//! share, and report each stored block.
 //!
 //! [`ReceiverMessage::Assign`]: super::ReceiverMessage::Assign
+//! [`SenderMessage::Appointed`]: super::SenderMessage::Appointed
 
 use std::time::Duration;
 
@@ -73,7 +78,7 @@ pub struct RankStatus {
     /// Address of the rank's host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Payload that the rank has sent over its data streams.
+    /// Payload of the rank's data streams.
     pub bytes: Bytes,
     /// Data streams that are open now.
     pub streams: u16,

@@ -1,4 +1,4 @@
-//! Flags of a copy that several hosts send together.
+//! Flags of a copy that several hosts make together.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,17 +9,18 @@ use lfn_session::wire::copy::ranks::{BlockAssignment, MAX_RANKS, RankRequest};
 
 use crate::exit::Failure;
 
-/// Flags of a copy that several hosts send together.
+/// Flags of a copy that several hosts make together.
 #[derive(clap::Args, Debug)]
-#[command(next_help_heading = "Several sending hosts")]
+#[command(next_help_heading = "Several hosts")]
 pub struct RankFlags {
-    /// Send together with the other processes of this job (srun, mpirun, Kubernetes indexed jobs)
+    /// Copy together with the other processes of this job (srun, mpirun, Kubernetes indexed jobs)
     ///
     /// The rank and the number of ranks come from the variables of the launcher. Give the number if the launcher sets
-    /// none. All ranks send to one server, which assigns the blocks and holds the one journal.
+    /// none. All ranks send to one server, or receive from one server. The server assigns the blocks. Ranks that receive
+    /// write into one destination, on a file system that all of them share.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_RANKS)))]
     ranks: Option<Option<u16>>,
-    /// Send as this rank, without a launcher; ranks count from 0: 3/8 is the fourth of eight
+    /// Copy as this rank, without a launcher; ranks count from 0: 3/8 is the fourth of eight
     #[arg(long, value_name = "RANK/RANKS", conflicts_with = "ranks")]
     rank: Option<TypedRank>,
     /// Place of this rank's file in the complete file, if each rank has a part of it
@@ -58,7 +59,7 @@ impl FromStr for TypedRank {
             return Err("give two numbers, such as 3/8 for the fourth of eight".into());
         };
         if ranks == 0 || ranks > MAX_RANKS {
-            return Err(format!("{ranks} ranks: at least 1 and at most {MAX_RANKS} can send together"));
+            return Err(format!("{ranks} ranks: at least 1 and at most {MAX_RANKS} can copy together"));
         }
         if rank >= ranks {
             return Err(format!("rank {rank} of {ranks}: ranks count from 0, so the highest is {}", ranks - 1));

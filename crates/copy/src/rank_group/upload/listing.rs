@@ -8,16 +8,17 @@ use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::entry::{Entry, EntryKind};
 use lfn_session::wire::copy::{ReceiverMessage, SenderMessage};
 
-use super::{Group, GroupError, file_length};
+use super::common_list::Placed;
+use super::pieces::{PieceRange, joined_length};
+use super::{UploadGroup, file_length};
 use crate::TransferError;
-use crate::rank_group::common_list::Placed;
+use crate::rank_group::GroupError;
 use crate::rank_group::error::RankError;
-use crate::rank_group::member::ListSummary;
-use crate::rank_group::pieces::{PieceRange, joined_length};
+use crate::rank_group::place::ListSummary;
 use crate::receiver::HeldBytes;
 use crate::role::Role;
 
-impl Group {
+impl UploadGroup {
     pub(super) fn add_listed(&mut self, rank: u16, first: u32, entries: Vec<Entry>) -> Result<(), GroupError> {
         let member = self.member(rank).ok_or(TransferError::Interrupted)?;
         if member.listed != first {

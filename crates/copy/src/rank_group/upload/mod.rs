@@ -1,6 +1,9 @@
-//! The group of the ranks of one copy, owned by one thread.
+//! The group of the ranks of an upload, owned by one thread.
 
+mod common_list;
 mod listing;
+mod member;
+mod pieces;
 mod routing;
 
 use std::collections::BTreeMap;
@@ -8,7 +11,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Inbox, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use lfn_base::units::Bytes;
 use lfn_session::SessionError;
 use lfn_session::server::metrics::RankTotals;
 use lfn_session::wire::Refusal;
@@ -18,46 +20,33 @@ use lfn_session::wire::copy::entry::{Entry, EntryKind};
 use lfn_session::wire::copy::ranks::{RankFigures, RankRequest};
 use lfn_session::wire::copy::{CopyTally, EntryFailure, FileBlocks, ReceiverMessage, SenderMessage};
 
-use super::common_list::CommonList;
+use self::common_list::CommonList;
+use self::member::{MAX_OUTSTANDING, Member};
+use self::pieces::PieceRange;
 use super::error::RankError;
 use super::event::{Applicant, Event, Seat};
-use super::member::{MAX_OUTSTANDING, Member, Place};
-use super::pieces::PieceRange;
+use super::place::Place;
 use super::settings::GroupSettings;
+use super::{CLOSE_TIMEOUT, EMPTY_TIMEOUT, EVENTS_PER_TURN, GroupError, KEEPALIVE_INTERVAL, STATUS_INTERVAL, TICK};
 use crate::TransferError;
 use crate::entry_listener::EntryListener;
 use crate::proto::rank_schedule::RankSchedule;
-use crate::receiver::{Destination, RankList, Receiver, ReceiverOptions, ReceiverTimeouts};
+use crate::receiver::{Destination, RankList, Receiver, ReceiverOptions, ReceiverRanks, ReceiverTimeouts};
 use crate::role::{CopyResult, Role};
 use crate::stream_set::StreamSet;
-
-/// Interval of the periodic work.
-const TICK: Duration = Duration::from_millis(4);
-
-/// Maximum number of events that are handled before the periodic work.
-const EVENTS_PER_TURN: usize = 256;
-
-/// Interval of the figures of all ranks.
-const STATUS_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Time without any rank after which the group ends. The next ranks resume from the journal.
-const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Time without a message after which another process may replace a rank. A rank sends a message each second.
-const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Maximum number of messages that wait until the destination is open.
 const MAX_EARLY: usize = 16 << 10;
 
-/// Maximum wait for the threads of a lost rank's streams.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// An event of a rank that sends.
+pub(super) type UploadEvent = Event<SenderMessage, ReceiverMessage>;
 
-/// A group of ranks.
-pub(super) struct Group {
+/// A group of ranks that send one copy.
+pub(super) struct UploadGroup {
     settings: GroupSettings,
-    events: Inbox<Event>,
+    events: Inbox<UploadEvent>,
     receiver: Receiver,
-    places: Vec<Place>,
+    places: Vec<Place<Member>>,
     list: CommonList,
     /// The pieces of one file, if the ranks use offsets.
     pieces: Option<Pieces>,
@@ -79,6 +68,7 @@ pub(super) struct Group {
     next_seat: u64,
     empty_since: Instant,
     status_at: Instant,
+    keepalive_at: Instant,
     /// The part of this group in the counters of the server.
     counted: RankTotals,
 }
@@ -101,11 +91,11 @@ struct Finished {
     at: Instant,
 }
 
-impl Group {
+impl UploadGroup {
     pub(super) fn start(
         destination: Destination,
         settings: GroupSettings,
-        events: Inbox<Event>,
+        events: Inbox<UploadEvent>,
     ) -> Result<Self, TransferError> {
         let options = ReceiverOptions {
             transfer: settings.options.transfer.clone(),
@@ -113,12 +103,12 @@ impl Group {
             since: None,
             block_size: settings.block,
             timeouts: ReceiverTimeouts::default(),
-            has_ranks: true,
+            ranks: ReceiverRanks::Sending,
         };
         let receiver = Receiver::start(destination, options, StreamSet::default())?;
         let now = Instant::now();
         let ranks = settings.request.ranks;
-        Ok(Group {
+        Ok(UploadGroup {
             places: (0..ranks).map(|_| Place::new(now)).collect(),
             schedule: RankSchedule::new(ranks, settings.request.assignment),
             pieces: settings.request.offset.map(|_| Pieces::default()),
@@ -137,6 +127,7 @@ impl Group {
             next_seat: 0,
             empty_since: now,
             status_at: now,
+            keepalive_at: now,
             counted: RankTotals::default(),
         })
     }
@@ -205,7 +196,7 @@ impl Group {
         }
     }
 
-    fn handle(&mut self, event: Event) -> Result<(), GroupError> {
+    fn handle(&mut self, event: UploadEvent) -> Result<(), GroupError> {
         match event {
             Event::Join(applicant) => {
                 let answer = applicant.answer.clone();
@@ -230,8 +221,8 @@ impl Group {
         }
     }
 
-    fn has_seat(&self, rank: u16, seat: u64) -> bool {
-        self.member(rank).is_some_and(|member| member.seat == seat)
+    fn has_seat(&mut self, rank: u16, seat: u64) -> bool {
+        self.places.get_mut(usize::from(rank)).is_some_and(|place| place.hear(seat, Instant::now()))
     }
 
     fn member(&self, rank: u16) -> Option<&Member> {
@@ -243,68 +234,27 @@ impl Group {
     }
 
     /// Gives an applicant its place.
-    fn seat(&mut self, applicant: Applicant) -> Result<Seat, RankError> {
-        self.check(&applicant)?;
+    fn seat(&mut self, applicant: Applicant<ReceiverMessage>) -> Result<Seat<ReceiverMessage>, RankError> {
         let (rank, now) = (applicant.request.rank, Instant::now());
+        self.settings.check(&applicant)?;
+        self.places[usize::from(rank)].check_free(&applicant, now)?;
         self.settings.request.patience = self.settings.request.patience.max(applicant.request.patience);
         self.leave(rank);
         self.finish_leaving(Some(rank));
         let numbers = Arc::new(RankList::default());
         let link = self.receiver.link(applicant.streams.clone(), numbers.clone());
         self.next_seat += 1;
-        let member = Member::new(self.next_seat, &applicant, link, numbers, now);
+        let member = Member::new(&applicant, link, numbers, now);
         if let Some(ready) = &self.ready {
             member.mailbox.send(ready.clone());
         }
-        let seat = Seat { number: member.seat, mailbox: member.mailbox.clone(), worker: member.link.stream_worker() };
-        self.places[usize::from(rank)].sit(member, applicant.address);
+        let seat =
+            Seat { number: self.next_seat, mailbox: member.mailbox.clone(), worker: member.link.stream_worker() };
+        self.places[usize::from(rank)].sit(member, self.next_seat, &applicant, now);
         if let Some(pieces) = self.pieces.as_mut().filter(|pieces| !pieces.is_joined) {
             pieces.ranges.retain(|range| range.rank != rank);
         }
         Ok(seat)
-    }
-
-    /// Checks that an applicant belongs to this group, and that its place is free.
-    fn check(&self, applicant: &Applicant) -> Result<(), RankError> {
-        let GroupSettings { request: known, block, options, .. } = &self.settings;
-        let RankRequest { rank, ranks, job, offset, assignment, .. } = &applicant.request;
-        let rank = *rank;
-        if *ranks != known.ranks {
-            return Err(RankError::OtherCount { rank, ranks: *ranks, known: known.ranks });
-        }
-        if *job != known.job {
-            return Err(RankError::OtherJob { rank, job: job.clone(), known: known.job.clone() });
-        }
-        let other = |what, own: String, known: String| Err(RankError::OtherOption { rank, what, own, known });
-        if applicant.block != *block {
-            return other("--block-size", applicant.block.to_string(), block.to_string());
-        }
-        if *assignment != known.assignment {
-            return other("--assign", format!("{assignment:?}"), format!("{:?}", known.assignment));
-        }
-        let (own, common) = (&applicant.options.transfer, &options.transfer);
-        if own.verify != common.verify {
-            return other("--verify", format!("{:?}", own.verify), format!("{:?}", common.verify));
-        }
-        if applicant.options != *options {
-            return other("set of options", "those of its command line".into(), "theirs".into());
-        }
-        if offset.is_some() != known.offset.is_some() {
-            let show = |offset: &Option<Bytes>| if offset.is_some() { "an --offset" } else { "no --offset" };
-            return Err(RankError::MixedPieces {
-                rank,
-                own: show(offset),
-                other: known.rank,
-                known: show(&known.offset),
-            });
-        }
-        let place = &self.places[usize::from(rank)];
-        match &place.member {
-            Some(member) if member.copy != applicant.copy && member.last_heard.elapsed() < TAKEOVER_TIMEOUT => {
-                Err(RankError::Duplicate { rank, address: place.address().unwrap_or_default() })
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Handles the end of a rank's session.
@@ -332,9 +282,6 @@ impl Group {
     }
 
     fn on_message(&mut self, rank: u16, message: SenderMessage) -> Result<(), GroupError> {
-        if let Some(member) = self.member_mut(rank) {
-            member.last_heard = Instant::now();
-        }
         let handled = match message {
             SenderMessage::List { first, entries } => self.add_listed(rank, first, entries),
             SenderMessage::Listed { entries, .. } => self.complete_list(rank, entries),
@@ -344,7 +291,14 @@ impl Group {
             SenderMessage::Alive(_)
             | SenderMessage::Sent { .. }
             | SenderMessage::Digest { .. }
-            | SenderMessage::Excluded { .. } => Ok(()),
+            | SenderMessage::Excluded { .. }
+            // Messages to ranks that receive.
+            | SenderMessage::Appointed { .. }
+            | SenderMessage::Open { .. }
+            | SenderMessage::Opened { .. }
+            | SenderMessage::Stored { .. }
+            | SenderMessage::Closed { .. }
+            | SenderMessage::Ranks { .. } => Ok(()),
         };
         match handled {
             // A violation of one rank does not end the others.
@@ -426,8 +380,13 @@ impl Group {
             let absent = figures.absent().count() as u64;
             let (connected, bytes) = (figures.ranks.len() as u64 - absent, figures.bytes().0);
             self.count(RankTotals { copies: 1, connected, absent, bytes });
-            if let Some(member) = self.member(0) {
-                member.mailbox.send(ReceiverMessage::Ranks { figures, digest: None });
+            let is_for_all = now.saturating_duration_since(self.keepalive_at) >= KEEPALIVE_INTERVAL;
+            if is_for_all {
+                self.keepalive_at = now;
+            }
+            for (place, rank) in self.places.iter().zip(0..) {
+                let Some(member) = place.member.as_ref().filter(|_| rank == 0 || is_for_all) else { continue };
+                member.mailbox.send(ReceiverMessage::Ranks { figures: figures.clone(), digest: None });
             }
         }
         Ok(())
@@ -508,34 +467,6 @@ impl Group {
             member.mailbox.set_has_work(true);
             member.mailbox.send(ReceiverMessage::Assign { files, blocks });
         }
-    }
-}
-
-/// Reason why a group ends before its copy is complete.
-#[derive(Debug)]
-pub(super) enum GroupError {
-    Ranks(RankError),
-    Transfer(TransferError),
-}
-
-impl GroupError {
-    fn refusal(self) -> Refusal {
-        match self {
-            GroupError::Ranks(error) => error.into(),
-            GroupError::Transfer(error) => Refusal::from(&error),
-        }
-    }
-}
-
-impl From<RankError> for GroupError {
-    fn from(error: RankError) -> Self {
-        GroupError::Ranks(error)
-    }
-}
-
-impl From<TransferError> for GroupError {
-    fn from(error: TransferError) -> Self {
-        GroupError::Transfer(error)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Pieces of one file that different ranks hold: the check that they make the whole.
 
-use super::error::RankError;
+use crate::rank_group::error::RankError;
 
 /// The bytes that one rank holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use lfn_base::units::Bytes;
 use lfn_session::wire::copy::entry::{Entry, EntryKind, Modified};
 
-use super::error::RankError;
+use crate::rank_group::error::RankError;
 
 /// Maximum number of entries of one copy: each needs about 64 bytes.
 const MAX_ENTRIES: usize = 16 << 20;

@@ -5,11 +5,12 @@ use std::time::Instant;
 use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::{EntryFailure, ReceiverMessage};
 
-use super::{Finished, Group, GroupError};
+use super::{Finished, UploadGroup};
+use crate::rank_group::GroupError;
 use crate::rank_group::error::RankError;
 use crate::role::Role;
 
-impl Group {
+impl UploadGroup {
     /// Passes a message of the receiver on to the ranks that it concerns.
     pub(super) fn route(&mut self, message: ReceiverMessage, now: Instant) -> Result<(), GroupError> {
         match message {
@@ -51,6 +52,8 @@ impl Group {
             | ReceiverMessage::Missing { .. }
             | ReceiverMessage::Alive(_)
             | ReceiverMessage::Assign { .. }
+            | ReceiverMessage::Opened { .. }
+            | ReceiverMessage::Stored { .. }
             | ReceiverMessage::Ranks { .. } => {}
         }
         Ok(())
