@@ -16,6 +16,7 @@ pub mod disk;
 mod entry_listener;
 mod error;
 mod host_counters;
+mod part_course;
 pub mod proto;
 mod rank_board;
 mod rank_group;
@@ -52,6 +53,7 @@ pub use error::{
     DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, SenderViolation, Stall, TransferError, UnrequestedKind,
 };
 pub use lfn_session::wire::copy::CopyEnd;
+pub use part_course::{PartCourse, PartSample};
 pub use rank_board::RankBoard;
 pub use rank_group::RankGroups;
 pub use role::ListedTotals;

@@ -9,7 +9,8 @@ use lfn_base::plan::streams::DEFAULT_STREAMS;
 use lfn_base::units::show_duration;
 use lfn_copy::proto::streams::CountReason;
 use lfn_copy::{
-    CopyObserver, CopyOutcome, StripeReport, TransferError, TransportUse, download, third_party_copy, upload,
+    CopyObserver, CopyOutcome, PartCourse, StripeReport, TransferError, TransportUse, download, third_party_copy,
+    upload,
 };
 use lfn_results::diagnose::bottleneck::CopyBottleneck;
 use lfn_results::diagnose::{Diagnosis, diagnose};
@@ -36,6 +37,8 @@ pub struct CopyResult {
     pub prepared: PreparedCopy,
     /// Limit and findings of the copy.
     pub diagnosis: Diagnosis,
+    /// Bytes of each stripe over time.
+    pub stripe_course: PartCourse,
 }
 
 impl PreparedCopy {
@@ -50,10 +53,13 @@ impl PreparedCopy {
         let report = |event: &CopyEvent<'_>| (*on_event.borrow_mut())(event);
         let stripes = &self.options.stripes;
         let report_stripes = || stripes.take_events().iter().for_each(|event| report(&CopyEvent::Stripe(event)));
+        let mut stripe_course = PartCourse::default();
         let watch = CopyObserver {
             observer: &mut |totals, sample| {
                 report_stripes();
-                report(&CopyEvent::Progress { totals, sample, stripes: &stripes.report(Instant::now()) });
+                let figures = stripes.report(Instant::now());
+                stripe_course.add(sample.at, || figures.iter().map(|stripe| stripe.bytes).collect());
+                report(&CopyEvent::Progress { totals, sample, stripes: &figures });
             },
             change: &mut |change| report(&CopyEvent::Streams(change)),
             connection: &mut |connection| {
@@ -77,7 +83,8 @@ impl PreparedCopy {
             }
             error => CopyError::from_transfer(with_stripe_hint(error, stripes.stripes().len()), &self.places),
         })?;
-        Ok(CopyResult::new(self, outcome))
+        stripe_course.finish(outcome.elapsed, outcome.stripes.iter().map(|stripe| stripe.bytes).collect());
+        Ok(CopyResult { stripe_course, ..CopyResult::new(self, outcome) })
     }
 }
 
@@ -100,12 +107,12 @@ impl CopyResult {
     /// Diagnoses a finished copy.
     pub(super) fn new(prepared: PreparedCopy, outcome: CopyOutcome) -> Self {
         let diagnosis = diagnose(&copy_evidence(&prepared, &outcome));
-        CopyResult { outcome, prepared, diagnosis }
+        CopyResult { outcome, prepared, diagnosis, stripe_course: PartCourse::default() }
     }
 
     /// Returns the document, without entries and manifest.
     pub fn document(&self) -> FinishedCopy {
-        let CopyResult { outcome, prepared, diagnosis } = self;
+        let CopyResult { outcome, prepared, diagnosis, .. } = self;
         let (options, choice) = (&prepared.options, &prepared.choice);
         let mut sources: Vec<_> = prepared.places.iter().map(|place| without_secrets(place)).collect();
         let destination = sources.pop().unwrap_or_default();

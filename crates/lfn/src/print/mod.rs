@@ -8,6 +8,7 @@ pub mod copy;
 pub mod doctor;
 pub mod emulate;
 pub mod findings;
+pub mod html;
 pub mod label_columns;
 pub mod output;
 pub mod pictures;

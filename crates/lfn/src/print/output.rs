@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lfn_results::report::{ErrorDocument, ErrorSchema};
 use serde::Serialize;
 
+use super::html::Page;
 use super::report_file::ReportFile;
 use crate::exit::Failure;
 
@@ -96,6 +97,15 @@ impl Output {
             OutputFormat::Text | OutputFormat::Csv | OutputFormat::Nettest => text().map_err(Into::into)?,
         }
         written.and_then(|()| self.write_report(document))
+    }
+
+    /// Writes the page to the report file, if it is a page, and otherwise the document.
+    pub fn write_page(&mut self, document: &impl Serialize, page: impl FnOnce() -> Page) -> Result<(), Failure> {
+        match self.report.take() {
+            None => Ok(()),
+            Some(file) if file.is_page() => file.write_page(&page()),
+            Some(file) => file.write(document),
+        }
     }
 
     /// Writes the document to the report file, if there is one.

@@ -13,6 +13,7 @@ use lfn_session::atomic_file::{self, AtomicFile};
 use serde::Serialize;
 
 use crate::exit::Failure;
+use crate::print::html::Page;
 use crate::print::sanitize::SafeWriter;
 use crate::{print, typed};
 
@@ -71,8 +72,27 @@ impl ReportFile {
         }
     }
 
-    /// Writes the result to the file.
+    /// Returns whether the file is a page.
+    pub fn is_page(&self) -> bool {
+        let ReportFile::Named(file) = self else { return false };
+        file.path().extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"))
+    }
+
+    /// Writes a page to the file.
+    pub fn write_page(self, page: &Page) -> Result<(), Failure> {
+        set_report_written();
+        let ReportFile::Named(mut file) = self else { return Ok(()) };
+        let path = file.path().to_owned();
+        let written = file.write_all(page.html().as_bytes()).and_then(|()| file.commit());
+        written.map_err(|error| report_error(&path, error))
+    }
+
+    /// Writes the result to the file. A page then has only the document.
     pub fn write(self, document: &impl Serialize) -> Result<(), Failure> {
+        if self.is_page() {
+            let json = serde_json::to_string_pretty(document).unwrap_or_default();
+            return self.write_page(&Page { title: "Failed".into(), json, ..Page::default() });
+        }
         set_report_written();
         match self {
             ReportFile::Named(mut file) => {

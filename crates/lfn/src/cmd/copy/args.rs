@@ -12,7 +12,7 @@ use super::flags::ranks::RankFlags;
 use super::flags::streams::StreamFlags;
 use super::flags::stripes::StripeFlags;
 use super::flags::tree::TreeFlags;
-use crate::cli::output::{OutputArgs, PlotArgs, TextOrLines};
+use crate::cli::output::{OutputArgs, PlotArgs, TextOrLinesOrPage};
 use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
 
 /// Copy files and directory trees over parallel streams, verified end to end
@@ -54,7 +54,7 @@ pub struct CopyArgs {
     #[command(flatten)]
     pub(super) waiting: QueueArgs,
     #[command(flatten)]
-    pub(super) output: OutputArgs<TextOrLines>,
+    pub(super) output: OutputArgs<TextOrLinesOrPage>,
     #[command(flatten)]
     pub(super) plot: PlotArgs,
     #[command(flatten)]

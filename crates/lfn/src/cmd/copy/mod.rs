@@ -159,7 +159,7 @@ fn print_result(
     let outcome = &result.outcome;
     // If the only entry failed, its error line is the complete text output.
     let only_failure = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
-    CopyReport { document }.print(output, only_failure.is_some())?;
+    CopyReport { document }.print(output, || of_copy(result, document), only_failure.is_some())?;
     if let Some(failure) = only_failure {
         let exit = if failure.disk_full { Exit::Incomplete } else { Exit::Failed };
         return Err(Failure::msg(ends.describe(failure)).with_exit(exit));

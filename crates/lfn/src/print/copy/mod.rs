@@ -3,10 +3,12 @@
 pub mod clean;
 mod progress;
 mod progress_line;
+mod report;
 
 use std::io::Write;
 
 use lfn_api::documents::{FinishedCopy, RankDirection, RanksReport, StripeFigures, StripeState, UsedTransport};
+use lfn_api::pictures::Album;
 use lfn_base::units::{Bytes, show_duration};
 use lfn_copy::proto::streams::CountReason;
 use lfn_results::diagnose::bottleneck::CopyBottleneck;
@@ -30,8 +32,13 @@ pub struct CopyReport<'a> {
 
 impl CopyReport<'_> {
     /// Writes the report file and prints the result. Without `is_error_line_enough` the text is printed too.
-    pub fn print(&self, mut output: Output, is_error_line_enough: bool) -> Result<(), Failure> {
-        output.write_report(self.document)?;
+    pub fn print(
+        &self,
+        mut output: Output,
+        album: impl FnOnce() -> Album,
+        is_error_line_enough: bool,
+    ) -> Result<(), Failure> {
+        output.write_page(self.document, || report::page(self.document, self.page_without_wrapping(), album()))?;
         match output.format() {
             OutputFormat::Text if is_error_line_enough || is_quiet() => Ok(()),
             OutputFormat::Text => Ok(print::result(&self.page())?),
@@ -46,7 +53,14 @@ impl CopyReport<'_> {
 
     /// Returns some lines. On a terminal, they are wrapped between words.
     pub fn page(&self) -> String {
-        let mut lines = SummaryLines::new(terminal::wrap_columns());
+        self.text(SummaryLines::new(terminal::wrap_columns()))
+    }
+
+    fn page_without_wrapping(&self) -> String {
+        self.text(SummaryLines::new(None))
+    }
+
+    fn text(&self, mut lines: SummaryLines) -> String {
         let document = self.document;
         let FinishedCopy { bytes, digest, time, path, counts: tally, findings, .. } = document;
         let total = bytes.decimal();

@@ -85,6 +85,27 @@ fn mpirun_ranks_receive_one_file() {
     assert!(text_of_ranks(&text.stdout).starts_with("1 ranks received 20 MB in "), "{text:?}");
 }
 
+#[test]
+fn page_and_picture_show_each_rank() {
+    let pair = Pair::new();
+    fs::write(pair.near("field"), content(3_000_000)).unwrap();
+    let (field, there) = (pair.near("field").display().to_string(), pair.place("there"));
+    let [page, picture] = ["report.html", "ranks.svg"].map(|name| pair.near(name));
+    let files = ["--report", page.to_str().unwrap(), "--plot", picture.to_str().unwrap()];
+    let other = pair.rank("1/2", &[&field, &there]);
+    let first = pair.rank("0/2", &[&[field.as_str(), &there], &files[..]].concat()).wait_with_output().unwrap();
+    assert!(first.status.success() && other.wait_with_output().unwrap().status.success(), "{}", text(&first.stderr));
+    let page = fs::read_to_string(page).unwrap();
+    for part in
+        ["<td>rank 0</td>", "<td>rank 1</td>", "<td>100 %</td>", "<svg", "&quot;lfn.copy/3&quot;", "2 ranks sent 3 MB"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains(pair.server.ticket.split(['@', '/']).nth(2).unwrap()), "the page contains the token");
+    let picture = fs::read_to_string(picture).unwrap();
+    assert!(["all 2 ranks", "rank 0", "rank 1"].iter().all(|name| picture.contains(name)), "{picture}");
+}
+
 /// Returns the line about all ranks.
 fn text_of_ranks(stdout: &[u8]) -> String {
     text(stdout).lines().find(|line| line.contains(" ranks ")).unwrap_or_default().to_owned()

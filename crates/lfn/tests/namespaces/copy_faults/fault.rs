@@ -23,10 +23,15 @@ pub enum Fault {
     PartialMeddled,
     TwoCopies,
     StripeCut,
+    RankKilled,
+    RankReturns,
+    RankTwice,
+    RankFrozen,
+    RankPartLost,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 18] = [
+    pub const ALL: [Fault; 23] = [
         Fault::ClientKilled,
         Fault::ServerKilled,
         Fault::ServerRestarted,
@@ -45,6 +50,11 @@ impl Fault {
         Fault::PartialMeddled,
         Fault::TwoCopies,
         Fault::StripeCut,
+        Fault::RankKilled,
+        Fault::RankReturns,
+        Fault::RankTwice,
+        Fault::RankFrozen,
+        Fault::RankPartLost,
     ];
 
     /// Returns whether the fault changes the source.
@@ -56,6 +66,12 @@ impl Fault {
     /// Returns whether the fault changes the remains of the interrupted copy.
     pub fn changes_remains(self) -> bool {
         matches!(self, Fault::TimesJump | Fault::JournalTorn | Fault::JournalForged | Fault::PartialMeddled)
+    }
+
+    /// Returns whether the fault concerns one of several ranks.
+    pub fn has_ranks(self) -> bool {
+        use Fault::{RankFrozen, RankKilled, RankPartLost, RankReturns, RankTwice};
+        matches!(self, RankKilled | RankReturns | RankTwice | RankFrozen | RankPartLost)
     }
 
     /// Returns whether the fault kills the client.
@@ -85,6 +101,11 @@ impl fmt::Display for Fault {
             Fault::PartialMeddled => "kill -9, then another program writes to the partial file",
             Fault::TwoCopies => "two copies into one destination",
             Fault::StripeCut => "one of two stripes cut and repaired",
+            Fault::RankKilled => "kill -9 of one of three ranks",
+            Fault::RankReturns => "kill -9 of a rank, which comes back",
+            Fault::RankTwice => "two ranks with the same number",
+            Fault::RankFrozen => "a rank stopped for longer than its time-out",
+            Fault::RankPartLost => "kill -9 of a rank that alone has its part",
         })
     }
 }

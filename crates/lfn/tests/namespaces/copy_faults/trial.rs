@@ -1,5 +1,7 @@
 //! One trial: a copy, a fault, the same command again until it succeeds, and checks of the destination in between.
 
+mod ranks;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes};
 use std::io::{BufRead, BufReader, Read};
@@ -145,6 +147,9 @@ impl Trial {
     }
 
     pub fn run(mut self) -> Result<Seen, String> {
+        if self.fault.has_ranks() {
+            return self.run_ranks();
+        }
         self.create_files();
         let limit = (self.fault == Fault::DiskFull).then_some(1 << 20);
         let mut server = self.serve(None, limit);
@@ -274,6 +279,10 @@ impl Trial {
 
     fn command(&self, ticket: &str, flags: &[&str]) -> Command {
         let places = if self.up { ["data", "far:"] } else { ["far:data", "."] };
+        self.command_with(ticket, &places, flags)
+    }
+
+    fn command_with(&self, ticket: &str, places: &[&str], flags: &[&str]) -> Command {
         let mut command = lfn();
         command.arg("copy").args(places).args(["--json", "--block-size", "64KiB", "--retry-for", "20s"]).args(flags);
         command.args(["--streams", &self.streams.to_string()]);
