@@ -32,21 +32,12 @@ pub fn of_copy(result: &CopyResult, document: &FinishedCopy) -> Album {
     let predicted = document.predicted.as_ref().map(|predicted| predicted.average_goodput);
     let mut album = charts(lines, &result.outcome.samples, document.streams, predicted);
     if let (Some(ranks), Some(options)) = (&document.ranks, &result.prepared.options.rank) {
-        let names: Vec<_> = ranks.ranks.iter().map(|rank| format!("rank {}", rank.rank)).collect();
-        let sum = format!("all {}", counted(names.len(), "rank"));
-        add_parts(&mut album, "ranks", "Goodput of all ranks and of each rank", &sum, &names, &options.board.course());
+        let names = ranks.ranks.iter().map(|rank| format!("rank {}", rank.rank)).collect();
+        Parts { kind: "rank", quantity: "goodput", names }.add_to(&mut album, &options.board.course());
     }
     if document.stripes.len() > 1 {
-        let names: Vec<_> = document.stripes.iter().map(|stripe| stripe.stripe.clone()).collect();
-        let sum = format!("all {}", counted(names.len(), "stripe"));
-        add_parts(
-            &mut album,
-            "stripes",
-            "Throughput of all stripes and of each stripe",
-            &sum,
-            &names,
-            &result.stripe_course,
-        );
+        let names = document.stripes.iter().map(|stripe| stripe.stripe.clone()).collect();
+        Parts { kind: "stripe", quantity: "throughput", names }.add_to(&mut album, &result.stripe_course);
     }
     album
 }
@@ -54,41 +45,56 @@ pub fn of_copy(result: &CopyResult, document: &FinishedCopy) -> Album {
 /// Maximum number of parts with a name of their own in the legend.
 const MAX_NAMED_PARTS: usize = 8;
 
-/// Adds the rate of all parts of a copy together, and of each part. This is the first chart.
-fn add_parts(album: &mut Album, stem: &str, title: &str, sum: &str, names: &[String], course: &PartCourse) {
-    let end = course.samples().last().map_or(Duration::ZERO, |last| last.at);
-    let rates = |bytes: &dyn Fn(&PartSample) -> u64| {
-        let mut earlier = (Duration::ZERO, 0);
-        let steps = course.samples().iter().filter(|sample| sample.at > Duration::ZERO).map(|sample| {
-            let now = (sample.at, bytes(sample));
-            let before = std::mem::replace(&mut earlier, now);
-            let moved = Bytes(now.1.saturating_sub(before.1));
-            let value = moved.per(now.0.saturating_sub(before.0)).as_f64();
-            Step { from: seconds(before.0), to: seconds(now.0), value }
-        });
-        step_line(&steps.collect::<Vec<_>>())
-    };
-    let total = rates(&|sample| sample.bytes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.0)));
-    let time = Axis::exact("time since the start", Unit::Seconds, 0.0, seconds(end).max(1e-3));
-    let mut panel = Panel::new(title, time, Axis::from_zero("rate", Unit::BitsPerSecond, highest(&total)));
-    if total.is_empty() {
-        panel.note = Some("the copy was too short for samples".into());
-    }
-    panel.series.push(Series { name: sum.to_owned(), color: SKY, shape: Shape::Area { points: total } });
-    let colors = [BLUE, ORANGE, GREEN, PURPLE, AMBER, INK, GREY, RED];
-    for (number, name) in names.iter().enumerate() {
-        let points = rates(&|sample| sample.bytes.get(number).map_or(0, |bytes| bytes.0));
-        let is_named = names.len() <= MAX_NAMED_PARTS;
-        let (name, color) = match number {
-            _ if is_named => (name.clone(), colors[number % colors.len()]),
-            0 => (format!("each of {} parts", names.len()), GREY),
-            _ => (String::new(), GREY),
+/// The parts of a copy: its ranks or its stripes.
+struct Parts {
+    kind: &'static str,
+    quantity: &'static str,
+    names: Vec<String>,
+}
+
+impl Parts {
+    /// Adds the rate of all parts together, and of each part, as the first chart.
+    fn add_to(&self, album: &mut Album, course: &PartCourse) {
+        let Parts { kind, quantity, names } = self;
+        let end = course.samples().last().map_or(Duration::ZERO, |last| last.at);
+        let rates = |bytes: &dyn Fn(&PartSample) -> u64| {
+            let mut earlier = (Duration::ZERO, 0);
+            let steps = course.samples().iter().filter(|sample| sample.at > Duration::ZERO).map(|sample| {
+                let now = (sample.at, bytes(sample));
+                let before = std::mem::replace(&mut earlier, now);
+                let moved = Bytes(now.1.saturating_sub(before.1));
+                let value = moved.per(now.0.saturating_sub(before.0)).as_f64();
+                Step { from: seconds(before.0), to: seconds(now.0), value }
+            });
+            step_line(&steps.collect::<Vec<_>>())
         };
-        let dash = if number % 2 == 0 { Dash::Solid } else { Dash::Short };
-        let (dash, width) = if is_named { (dash, 1.6) } else { (Dash::Solid, 0.8) };
-        panel.series.push(Series { name, color, shape: Shape::Line { points, width, dash } });
+        let total = rates(&|sample| sample.bytes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.0)));
+        let time = Axis::exact("time since the start", Unit::Seconds, 0.0, seconds(end).max(1e-3));
+        let title = format!("The {quantity} of all {kind}s and of each {kind}");
+        let mut panel = Panel::new(&title, time, Axis::from_zero(*quantity, Unit::BitsPerSecond, highest(&total)));
+        if total.is_empty() {
+            panel.note = Some("the copy was too short for samples".into());
+        }
+        panel.series.push(Series {
+            name: format!("all {}", counted(names.len(), kind)),
+            color: SKY,
+            shape: Shape::Area { points: total },
+        });
+        let colors = [BLUE, ORANGE, GREEN, PURPLE, AMBER, INK, GREY, RED];
+        for (number, name) in names.iter().enumerate() {
+            let points = rates(&|sample| sample.bytes.get(number).map_or(0, |bytes| bytes.0));
+            let is_named = names.len() <= MAX_NAMED_PARTS;
+            let (name, color) = match number {
+                _ if is_named => (name.clone(), colors[number % colors.len()]),
+                0 => (format!("each {kind}"), GREY),
+                _ => (String::new(), GREY),
+            };
+            let dash = if number % 2 == 0 { Dash::Solid } else { Dash::Short };
+            let (dash, width) = if is_named { (dash, 1.6) } else { (Dash::Solid, 0.8) };
+            panel.series.push(Series { name, color, shape: Shape::Line { points, width, dash } });
+        }
+        album.charts.insert(0, Chart { stem: format!("{kind}s"), panel, description: String::new() });
     }
-    album.charts.insert(0, Chart { stem: stem.to_owned(), panel, description: String::new() });
 }
 
 /// Returns the charts of the samples of a copy.

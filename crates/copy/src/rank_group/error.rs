@@ -75,6 +75,11 @@ fn absence(was_there: bool, waited: Duration) -> String {
 }
 
 impl RankError {
+    /// Returns whether the other ranks can continue without this rank.
+    pub(super) fn concerns_one_rank(&self) -> bool {
+        matches!(self, RankError::LateEntry { .. } | RankError::PieceOfTree { .. } | RankError::TooManyWaiting(_))
+    }
+
     fn hint(&self) -> Option<&'static str> {
         Some(match self {
             RankError::OutOfRange { .. } => "--rank 3/8 is the fourth of eight",

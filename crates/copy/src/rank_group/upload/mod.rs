@@ -207,7 +207,8 @@ impl UploadGroup {
             }
             Event::Message { rank, seat, message } if self.ready.is_none() => {
                 if self.early.len() >= MAX_EARLY {
-                    return Err(RankError::TooManyWaiting(MAX_EARLY).into());
+                    self.lose(rank, RankError::TooManyWaiting(MAX_EARLY).into());
+                    return Ok(());
                 }
                 self.early.push((rank, seat, *message));
                 Ok(())
@@ -303,14 +304,23 @@ impl UploadGroup {
         match handled {
             // A violation of one rank does not end the others.
             Err(GroupError::Transfer(error)) => {
-                if let Some(member) = self.member(rank) {
-                    member.streams.fail(error);
-                }
-                self.leave(rank);
+                self.lose(rank, error);
+                Ok(())
+            }
+            Err(GroupError::Ranks(error)) if error.concerns_one_rank() => {
+                self.lose(rank, error.into());
                 Ok(())
             }
             handled => handled,
         }
+    }
+
+    /// Ends the session of one rank with an error.
+    fn lose(&mut self, rank: u16, error: TransferError) {
+        if let Some(member) = self.member(rank) {
+            member.streams.fail(error);
+        }
+        self.leave(rank);
     }
 
     fn on_stream_lost(
