@@ -19,7 +19,7 @@ use crate::documents::FinishedCopy;
 pub fn of_copy(result: &CopyResult, document: &FinishedCopy) -> Album {
     let sources = document.sources.join(" ");
     let time = show_duration(Duration::from_millis(document.time.as_millis() as u64));
-    let lines = vec![
+    let mut lines = vec![
         format!("{sources} → {}", document.destination),
         format!(
             "{} in {time}: {}, {}",
@@ -29,6 +29,12 @@ pub fn of_copy(result: &CopyResult, document: &FinishedCopy) -> Album {
         ),
         document.verdict.summary.clone(),
     ];
+    if let Some(ranks) = &document.ranks {
+        let time = show_duration(Duration::from_millis(ranks.time.as_millis() as u64));
+        let all = counted(ranks.ranks.len(), "rank");
+        lines[1] = format!("rank {}: {}", ranks.rank, lines[1]);
+        lines.insert(1, format!("{all}: {} in {time}, {}", ranks.bytes.decimal(), ranks.goodput));
+    }
     let predicted = document.predicted.as_ref().map(|predicted| predicted.average_goodput);
     let mut album = charts(lines, &result.outcome.samples, document.streams, predicted);
     if let (Some(ranks), Some(options)) = (&document.ranks, &result.prepared.options.rank) {
