@@ -8,6 +8,7 @@ use lfn_base::path::PathProfile;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_copy::proto::streams::{CountReason, StreamPlan};
 use lfn_copy::{CopyOptions, EntryListener, RankBoard, RankOptions, StallTimeouts};
+use lfn_queue::QueueOptions;
 use lfn_results::evidence::TypedArgument;
 use lfn_session::Protection;
 use lfn_session::dial::{ServerConnection, Target};
@@ -21,6 +22,7 @@ use lfn_session::wire::copy::ranks::RankRequest;
 use super::error::CopyError;
 use super::open_files::{check_open_files, reduce_to_open_files};
 use super::places::{CopyPlaceError, Direction, direction, refuse_missing_colon};
+use super::queue::check_queue;
 use super::streams::{self, StreamOptions, Transport};
 use super::stripes::{check_stripes, resolve_stripes};
 use crate::emulator_env::EmulatorEnvironment;
@@ -41,6 +43,8 @@ pub struct CopyRequest {
     pub streams: StreamOptions,
     /// The place of this host among the ranks of an upload. `None` if it copies alone.
     pub rank: Option<RankRequest>,
+    /// The queue that this host shares with other movers. `None` if it copies alone.
+    pub queue: Option<QueueOptions>,
     /// Flags that repeat the copy on a command line, for the remedies of findings.
     pub typed_flags: Vec<TypedArgument>,
     /// Receives the results of entries, on several threads.
@@ -54,6 +58,7 @@ pub struct PreparedCopy {
     pub(super) direction: Direction,
     /// Flags that repeat the copy, for the remedies of findings.
     pub(super) typed_flags: Vec<TypedArgument>,
+    pub(super) queue: Option<QueueOptions>,
     pub(super) far: ReachedServer,
     /// Receiving server of a third-party copy.
     pub(super) other: Option<ReachedServer>,
@@ -79,6 +84,7 @@ pub fn find_direction(request: &CopyRequest, resolver: &ServerResolver) -> Resul
     direction.start_at_home(|host| resolver.is_over_ssh(host))?;
     request.streams.check()?;
     check_rank(request, &direction)?;
+    check_queue(request, &direction)?;
     check_stripes(&request.streams.stripes, &direction)?;
     Ok(direction)
 }
@@ -164,6 +170,7 @@ pub fn prepare(
         listener: request.entries.clone(),
         retry_for: streams.retry_for,
         rank: request.rank.clone().map(|request| RankOptions { request, board: RankBoard::default() }),
+        id: None,
         stall_timeouts,
         stripes,
     };
@@ -171,6 +178,7 @@ pub fn prepare(
         places: request.places.clone(),
         direction,
         typed_flags: request.typed_flags.clone(),
+        queue: request.queue.clone(),
         far,
         other,
         options,

@@ -26,7 +26,8 @@ mod verify;
 pub use clean::{CleanDocument, CleanLine, CleanSchema};
 pub(crate) use copy::congestion_change;
 pub use copy::{
-    CopyDocument, CopyLine, CopyProgressFigures, CopyProgressLine, CopySchema, FailedCopy, FinishedCopy, RanksReport,
+    CopyDocument, CopyLine, CopyProgressFigures, CopyProgressLine, CopySchema, FailedCopy, FinishedCopy, QueueReport,
+    RanksReport,
 };
 pub use demo::{DemoDocument, DemoFigure, DemoResults, DemoRow, DemoSchema, HostComparison, RateSpread, WindowPoint};
 pub use dry_run::{

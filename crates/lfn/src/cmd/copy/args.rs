@@ -8,6 +8,7 @@ use super::flags::clean::CleanFlags;
 use super::flags::integrity::IntegrityFlags;
 use super::flags::overwrite::OverwriteFlags;
 use super::flags::progress::ProgressFlags;
+use super::flags::queue::QueueFlags;
 use super::flags::ranks::RankFlags;
 use super::flags::streams::StreamFlags;
 use super::flags::stripes::StripeFlags;
@@ -46,6 +47,8 @@ pub struct CopyArgs {
     #[command(flatten)]
     pub(super) ranks: RankFlags,
     #[command(flatten)]
+    pub(super) queue: QueueFlags,
+    #[command(flatten)]
     pub(super) stripes: StripeFlags,
     #[command(flatten)]
     pub(super) ssh: SshFlags,
@@ -77,6 +80,7 @@ const EXAMPLES: &str = "Examples:
   lfn copy --stripe eth1=10.0.1.2 --stripe eth2=10.0.2.2 runs far1:   over two paths
   lfn copy -a runs backup                 between two directories of this host
   lfn copy far1:runs far2:archive         directly between two servers
+  lfn copy --queue nats://there/runs runs far1:   with other movers, which run the same command
   lfn copy --plot copy.svg field.nc far1: draws goodput, limits and windows over time
   lfn copy --clean backup                 lists partial files of interrupted copies
 

@@ -15,7 +15,7 @@ use clap::{Args as _, Command};
 use lfn_api::copy::ends::EndNames;
 use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
 use lfn_api::copy::{CopyError, CopyEvent, CopyRequest, CopyResult, PreparedCopy, find_direction, prepare};
-use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy};
+use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy, QueueReport};
 use lfn_api::pictures::of_copy;
 use lfn_copy::{CopyOutcome, EntryListener, LocalDestination, RankBoard};
 use lfn_results::diagnose::bottleneck::RecentSamples;
@@ -72,10 +72,17 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         overwrite: args.overwrite.allowed(),
         streams: args.stripes.add_to(args.streams.options()),
         rank: args.ranks.request()?,
+        queue: args.queue.options(args.ranks.patience)?,
         selection,
         typed_flags: typed_flags(&CopyArgs::augment_args(Command::new("copy"))),
         ..CopyRequest::default()
     };
+    if request.queue.is_some() && args.integrity.manifest.is_some() {
+        return Err(CopyError::QueueOption("--manifest").into());
+    }
+    if request.queue.is_some() && pictures.is_some() {
+        return Err(CopyError::QueueOption("--plot").into());
+    }
     let direction = find_direction(&request, &resolver)?;
     // A copy opens streams, files and their directories. A limit of 1,024 descriptors is too low.
     raise_open_file_limit();
@@ -106,6 +113,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
                 None => live.show(totals, sample, stripes, current),
             }
         }
+        CopyEvent::Queue(queue) => live.show_queue(queue),
         CopyEvent::Stripe(event) => live.stripe_changed(event),
         CopyEvent::Streams(change) => live.streams_changed(change),
         CopyEvent::Connection(connection) => live.connection_changed(connection),
@@ -158,7 +166,8 @@ fn print_result(
 ) -> Result<Exit, Failure> {
     let outcome = &result.outcome;
     // If the only entry failed, its error line is the complete text output.
-    let only_failure = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
+    let is_single = outcome.tally.entries() == 1 && result.queue.is_none();
+    let only_failure = outcome.failures.first().filter(|_| is_single);
     CopyReport { document }.print(output, only_failure.is_some())?;
     if let Some(failure) = only_failure {
         let exit = if failure.disk_full { Exit::Incomplete } else { Exit::Failed };
@@ -170,11 +179,24 @@ fn print_result(
         print_unused_account_sources();
     }
     // A full disk or an exhausted quota exits with 3: with more space the same command resumes.
+    if let Some(queue) = result.queue.as_ref().filter(|queue| !queue.complete) {
+        return Err(incomplete_queue(queue));
+    }
     Ok(match &outcome.tally {
         tally if tally.disk_full || outcome.failures.iter().any(|failure| failure.disk_full) => Exit::Incomplete,
         tally if tally.failed > 0 || tally.deletion_skipped || !outcome.failures.is_empty() => Exit::Failed,
         _ => Exit::Ok,
     })
+}
+
+/// Returns the failure of a mover that can do nothing more although the queue is incomplete.
+fn incomplete_queue(queue: &QueueReport) -> Failure {
+    let QueueReport { name, done_entries, failed_entries, entries, .. } = queue;
+    let left = entries.saturating_sub(*done_entries);
+    let failed = if *failed_entries > 0 { format!(", {failed_entries} of them failed") } else { String::new() };
+    Failure::msg(format!("the queue {name} is incomplete: {left} of {entries} entries are left{failed}"))
+        .hint("run the same command again: it resumes; --patience waits longer")
+        .with_exit(Exit::Incomplete)
 }
 
 /// Excludes the manifest, the report and the pictures of this copy, and the directories around them, from --delete. Each file has its
