@@ -4,6 +4,7 @@ use std::future::Future;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use async_nats::jetstream::context::AccountErrorKind;
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 
@@ -65,12 +66,16 @@ impl Connection {
             Err(_) => return Err(QueueError::Unreachable { server: server(), reason: "no answer".into() }),
         };
         let jetstream = jetstream::new(client.clone());
-        jetstream.query_account().await.map_err(|error| match error.kind() {
-            jetstream::context::AccountErrorKind::TimedOut => {
-                QueueError::Unreachable { server: server(), reason: "no answer".into() }
+        match jetstream.query_account().await.map_err(|error| error.kind()) {
+            Err(AccountErrorKind::TimedOut) => {
+                return Err(QueueError::Unreachable { server: server(), reason: "no answer".into() });
             }
-            _ => QueueError::NoJetStream { server: server() },
-        })?;
+            Err(AccountErrorKind::JetStreamUnavailable | AccountErrorKind::JetStream(_)) => {
+                return Err(QueueError::NoJetStream { server: server() });
+            }
+            // The client cannot read the answer of older servers, such as 2.9.
+            Ok(_) | Err(AccountErrorKind::Other) => {}
+        }
         Ok(Connection { client, jetstream, address, patience })
     }
 

@@ -41,9 +41,21 @@ impl QueueStore {
                 if let Ok(bucket) = connection.jetstream.get_key_value(&name).await {
                     return Ok(bucket);
                 }
-                let description = "manifest and records of lfn copy --queue".to_owned();
-                let config = kv::Config { bucket: name.clone(), description, history: 1, ..kv::Config::default() };
-                connection.jetstream.create_key_value(config).await.map_err(again)
+                // The client can create a bucket only on servers since 2.10. A bucket is a stream with these settings.
+                let config = stream::Config {
+                    name: format!("KV_{name}"),
+                    description: Some("manifest and records of lfn copy --queue".to_owned()),
+                    subjects: vec![format!("$KV.{name}.>")],
+                    max_messages_per_subject: 1,
+                    storage: StorageType::File,
+                    discard: DiscardPolicy::New,
+                    allow_rollup: true,
+                    deny_delete: true,
+                    allow_direct: true,
+                    ..stream::Config::default()
+                };
+                connection.jetstream.create_stream(config).await.map_err(again)?;
+                connection.jetstream.get_key_value(&name).await.map_err(again)
             })
             .await?;
         Ok(QueueStore { connection, bucket })

@@ -1,7 +1,7 @@
 //! Flags of a copy whose files come from a queue that many movers share.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lfn_api::copy::QueueOptions;
 use lfn_base::units::{parse_unit_duration, show_duration};
@@ -30,8 +30,15 @@ pub struct QueueFlags {
     #[arg(long, value_name = "FILE", requires = "queue")]
     queue_credentials: Option<PathBuf>,
     /// Give the files of a silent mover to others after this time; the first mover decides for all
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_unit_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", requires = "queue", value_parser = parse_unit_duration)]
     lease: Duration,
+}
+
+/// Returns a name of this process for records: the host, the process and the time.
+fn mover_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{host}:{}:{:x}", std::process::id(), now.as_nanos())
 }
 
 impl QueueFlags {
@@ -50,7 +57,7 @@ impl QueueFlags {
             credentials: self.queue_credentials.clone(),
             lease: self.lease,
             patience: patience.unwrap_or(DEFAULT_PATIENCE),
-            mover: format!("{}:{}", lfn_sys::host_name(), std::process::id()),
+            mover: mover_name(),
         }))
     }
 }
