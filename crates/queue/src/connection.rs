@@ -9,7 +9,7 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 
 use crate::error::QueueError;
-use crate::proto::address::QueueAddress;
+use crate::proto::address::{Login, QueueAddress};
 
 /// Maximum time for one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,11 +54,16 @@ impl Connection {
                 let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
                 (RETRY_INTERVAL * attempts.min(100)).min(MAX_RECONNECT_DELAY)
             });
+        options = match address.login().cloned() {
+            Some(Login::Password { user, password }) => options.user_and_password(user, password),
+            Some(Login::Token(token)) => options.token(token),
+            None => options,
+        };
         if let Some(path) = credentials {
             let read = options.credentials_file(path).await;
             options = read.map_err(|source| QueueError::Credentials { path: path.to_owned(), source })?;
         }
-        let server = || address.shown_server().to_owned();
+        let server = || address.server().to_owned();
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, options.connect(address.server())).await;
         let client = match connected {
             Ok(Ok(client)) => client,
@@ -97,7 +102,7 @@ impl Connection {
                 Err(_) => "no answer".to_owned(),
             };
             if start.elapsed() >= self.patience {
-                let server = self.address.shown_server().to_owned();
+                let server = self.address.server().to_owned();
                 return Err(QueueError::Away { server, after: start.elapsed(), doing, reason });
             }
             tokio::time::sleep(RETRY_INTERVAL).await;
@@ -106,7 +111,7 @@ impl Connection {
 
     /// Returns the error of a request that the server refuses.
     pub(crate) fn refused(&self, doing: &'static str, reason: impl ToString) -> QueueError {
-        QueueError::Refused { server: self.address.shown_server().to_owned(), doing, reason: reason.to_string() }
+        QueueError::Refused { server: self.address.server().to_owned(), doing, reason: reason.to_string() }
     }
 }
 

@@ -112,9 +112,8 @@ async fn hold(message: Message, lease: Duration, watch: LeaseWatch, mut ended: o
             LeaseAction::Renew => {
                 timer.on_try(now);
                 let answer = message.double_ack_with(AckKind::Progress);
-                match tokio::time::timeout(lease / 8, answer).await {
-                    Ok(Ok(())) => timer.on_renewed(now),
-                    Ok(Err(_)) | Err(_) => {}
+                if let Ok(Ok(())) = tokio::time::timeout(lease / 8, answer).await {
+                    timer.on_renewed(now);
                 }
                 continue;
             }

@@ -122,6 +122,9 @@ pub fn prepare(
         // The terminal interrupts ssh too, so that the connection fails at the same time.
         reached.map_err(|error| if interrupted.load(Ordering::Relaxed) { CopyError::Interrupted } else { error.into() })
     };
+    // Some options are known only after the direction.
+    check_rank(request, &direction)?;
+    check_queue(request, &direction)?;
     check_open_files(&direction, request.streams.streams)?;
     let is_local = direction.is_local();
     let mut far = find_or_start(direction.host(), direction.other_host().is_some())?;

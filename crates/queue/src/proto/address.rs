@@ -12,12 +12,22 @@ pub const MAX_NAME: usize = 64;
 /// A NATS server and the name of a queue there. Its texts contain no password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct QueueAddress {
-    /// URL of the server, with user and password, without the name.
+    /// URL of the server, without user and password.
     server: String,
-    /// URL of the server without user and password.
-    shown: String,
+    login: Option<Login>,
     name: String,
     has_tls: bool,
+}
+
+/// The part of an address that authenticates the user. It is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Login {
+    Password {
+        user: String,
+        password: String,
+    },
+    /// A user without a password is a token, as for every client of NATS.
+    Token(String),
 }
 
 /// Reason why a text is not the address of a queue. No variant contains a password.
@@ -36,14 +46,14 @@ pub enum AddressError {
 }
 
 impl QueueAddress {
-    /// Returns the URL of the server, with user and password.
+    /// Returns the URL of the server, without user and password.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// Returns the URL of the server for messages.
-    pub fn shown_server(&self) -> &str {
-        &self.shown
+    /// Returns the user and the password, or the token.
+    pub fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
     }
 
     /// Returns the name of the queue.
@@ -80,21 +90,19 @@ impl FromStr for QueueAddress {
                 port.parse().ok().filter(|port| *port > 0).ok_or_else(|| AddressError::Port(port.to_owned()))?
             }
         };
-        let shown = format!("{scheme}://{host}:{port}");
+        let server = format!("{scheme}://{host}:{port}");
         if name.is_empty() {
-            return Err(AddressError::NoName(shown));
+            return Err(AddressError::NoName(server));
         }
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if name.len() > MAX_NAME || !name.bytes().all(is_valid) {
             return Err(AddressError::Name(name.chars().take(2 * MAX_NAME).collect()));
         }
-        let user = user.map(|user| format!("{user}@")).unwrap_or_default();
-        Ok(QueueAddress {
-            server: format!("{scheme}://{user}{host}:{port}"),
-            shown,
-            name: name.to_owned(),
-            has_tls: scheme == "tls",
-        })
+        let login = user.map(|user| match user.split_once(':') {
+            Some((user, password)) => Login::Password { user: unescape(user), password: unescape(password) },
+            None => Login::Token(unescape(user)),
+        });
+        Ok(QueueAddress { server, login, name: name.to_owned(), has_tls: scheme == "tls" })
     }
 }
 
@@ -106,13 +114,33 @@ fn split_port(place: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// Decodes `%2F` and similar escapes of a URL.
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, behind @ ..] = rest {
+        let hex = behind.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(|_| *first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &behind[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 fn without_user(text: &str) -> &str {
     text.rsplit_once('@').map_or(text, |(_, rest)| rest)
 }
 
 impl fmt::Display for QueueAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.shown, self.name)
+        write!(f, "{}/{}", self.server, self.name)
     }
 }
 
@@ -131,16 +159,19 @@ mod tests {
 
     #[test]
     fn addresses_have_a_server_and_a_name() {
-        for (text, server, shown) in [
-            ("nats://h/runs", "nats://h:4222", "nats://h:4222/runs"),
-            ("nats://h:1/a-b_9", "nats://h:1", "nats://h:1/a-b_9"),
-            ("tls://[::1]:5/q", "tls://[::1]:5", "tls://[::1]:5/q"),
-            ("nats://[::1]/q", "nats://[::1]:4222", "nats://[::1]:4222/q"),
-            ("nats://me:secret@h/q", "nats://me:secret@h:4222", "nats://h:4222/q"),
-            ("nats://token@h:7/q", "nats://token@h:7", "nats://h:7/q"),
+        let password = |password: &str| Some(Login::Password { user: "me".into(), password: password.into() });
+        for (text, shown, login) in [
+            ("nats://h/runs", "nats://h:4222/runs", None),
+            ("nats://h:1/a-b_9", "nats://h:1/a-b_9", None),
+            ("tls://[::1]:5/q", "tls://[::1]:5/q", None),
+            ("nats://[::1]/q", "nats://[::1]:4222/q", None),
+            ("nats://me:secret@h/q", "nats://h:4222/q", password("secret")),
+            ("nats://me:secret%2F%40%zz@h/q", "nats://h:4222/q", password("secret/@%zz")),
+            ("nats://secret@h:7/q", "nats://h:7/q", Some(Login::Token("secret".into()))),
         ] {
             let address: QueueAddress = text.parse().unwrap();
-            assert_eq!((address.server(), address.to_string().as_str()), (server, shown));
+            assert_eq!(address.to_string(), shown);
+            assert!(address.login() == login.as_ref(), "{text}");
             assert_eq!(address.has_tls(), text.starts_with("tls"));
             assert!(!format!("{address:?}").contains("secret"));
         }

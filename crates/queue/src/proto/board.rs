@@ -163,7 +163,7 @@ mod tests {
         #[test]
         fn totals_are_those_of_the_last_records(steps in proptest::collection::vec((0_u32..8, 0_u64..4, 0_u64..2, any::<bool>()), 0..80)) {
             let mut board = board(5, 2);
-            let mut last = vec![None; 7];
+            let mut last = [None; 7];
             for (part, entries, failed, removes) in steps {
                 if removes { board.reopen(part) } else { board.record(part, record(entries, failed)) }
                 if let Some(slot) = last.get_mut(part as usize) {

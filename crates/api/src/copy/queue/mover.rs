@@ -13,6 +13,7 @@ use lfn_queue::proto::part::Part;
 use lfn_queue::proto::record::PartRecord;
 use lfn_queue::{Lease, Queue, QueueOptions, QueueState};
 use lfn_results::evidence::ProgressSample;
+use lfn_session::dial::ServerConnection;
 use lfn_session::wire::copy::{CopyTally, EntryFailure, RemoteDestination};
 
 use super::super::error::CopyError;
@@ -44,6 +45,9 @@ pub(in super::super) fn copy_from_queue(
     report: Report<'_>,
 ) -> Result<(CopyOutcome, QueueReport), CopyError> {
     let Direction::Upload(sources, _, to) = &prepared.direction else { return Err(CopyError::QueueDirection) };
+    // A wrong address of the server is an error now. Later, the server may be restarting.
+    ServerConnection::connect(&prepared.far.target)
+        .map_err(|error| CopyError::from_transfer(error.into(), &prepared.places))?;
     let mut queue = Queue::open(options.clone(), interrupted)?;
     let header = join(&mut queue, sources, prepared, options)?;
     if queue.state().is_complete && queue.state().totals.failed > 0 {
@@ -267,9 +271,8 @@ impl Mover<'_> {
         }
         let since = *self.trouble_since.get_or_insert_with(Instant::now);
         let may_recover = error.is_resumable() || error.is_retryable() || error.was_stopped();
-        let has_worked = self.sum.borrow().entries > 0 || matches!(error, TransferError::Lost { .. });
         lease.give_back(RETRY_DELAY);
-        if may_recover && has_worked && since.elapsed() < self.prepared.options.retry_for {
+        if may_recover && since.elapsed() < self.prepared.options.retry_for {
             // The server of the copy may be restarting.
             thread::sleep(RETRY_DELAY);
             return Ok(());

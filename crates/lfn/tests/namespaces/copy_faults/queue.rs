@@ -22,6 +22,9 @@ use crate::support::nats::NatsServer;
 /// Movers of a trial.
 const MOVERS: usize = 3;
 
+/// Source directories of a trial. Each is a part of the manifest of its own.
+const SOURCES: usize = 6;
+
 /// The fault comes at a random moment of this time.
 const FAULT_WINDOW: u64 = 1500;
 
@@ -170,15 +173,19 @@ impl QueueTrial {
     }
 
     fn create_files(&mut self) {
-        let mut lengths = BTreeMap::from([(PathBuf::from("large"), 500_000 + self.draw.below(5_000_000))]);
-        for n in 0..3 + self.draw.below(40) {
-            let folder = ["", "a/", "a/b/"][self.draw.below(3) as usize];
-            lengths.insert(PathBuf::from(format!("{folder}{n}")), self.draw.below(3) * self.draw.below(100_000));
+        let mut lengths = BTreeMap::new();
+        for source in 0..SOURCES {
+            lengths.insert(PathBuf::from(format!("{source}/large")), 100_000 + self.draw.below(2_000_000));
+            for n in 0..self.draw.below(20) {
+                let folder = ["", "a/", "a/b/"][self.draw.below(3) as usize];
+                let length = self.draw.below(3) * self.draw.below(50_000);
+                lengths.insert(PathBuf::from(format!("{source}/{folder}{n}")), length);
+            }
         }
         for (name, length) in lengths {
             let mut content = vec![0; length as usize];
             fill_random(self.draw.next(), 0, &mut content);
-            let path = self.home.path().join("near/data").join(&name);
+            let path = self.home.path().join("near").join(&name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, &content).unwrap();
             self.content.insert(name, content);
@@ -200,18 +207,8 @@ impl QueueTrial {
 
     fn mover(&self, nats: &NatsServer, ticket: &str, rate: u64) -> Child {
         let mut command = lfn();
-        command.args([
-            "copy",
-            "data",
-            "far:",
-            "--json",
-            "--lease",
-            "1s",
-            "--retry-for",
-            "30s",
-            "--block-size",
-            "64KiB",
-        ]);
+        command.arg("copy").args((0..SOURCES).map(|source| source.to_string())).arg("far:data");
+        command.args(["--json", "--lease", "1s", "--retry-for", "30s", "--block-size", "64KiB"]);
         command.args(["--queue", &nats.queue("trial"), "--rate", &format!("{rate}mbit"), "--streams", "2"]);
         command.current_dir(self.home.path().join("near")).env("HOME", self.home.path());
         command.env("LFN_FAR_TICKET", ticket).env_remove("LFN_PATH").env_remove("LFN_EMULATED");
