@@ -23,7 +23,11 @@ impl ListingClaim {
             let mut revision = revision;
             for round in 1_u64.. {
                 tokio::select! {
-                    _ = &mut ended => return,
+                    _ = &mut ended => {
+                        // A mover that was interrupted leaves the list to the next one.
+                        let _ = store.bucket.delete_expect_revision(LISTER_KEY, Some(revision)).await;
+                        return;
+                    }
                     () = tokio::time::sleep(lease / 4) => {}
                 }
                 match store.update(LISTER_KEY, format!("{mover} {round}").into_bytes(), revision).await {

@@ -95,6 +95,16 @@ impl Queue {
         Ok(Queue { worker, store, options, interrupted: interrupted.clone(), joined: None })
     }
 
+    /// Deletes the manifest, the records and the messages of a queue. Returns false if there is no such queue.
+    pub fn delete(options: QueueOptions, interrupted: &Arc<AtomicBool>) -> Result<bool, QueueError> {
+        let worker = Worker::start(interrupted.clone()).map_err(QueueError::Thread)?;
+        let QueueOptions { address, credentials, patience, .. } = options;
+        worker.call(move || async move {
+            let connection = Connection::open(address, credentials.as_deref(), patience).await?;
+            store::delete(&connection).await
+        })
+    }
+
     /// Waits for the manifest. Returns a claim instead if this mover shall write it.
     pub fn wait_for_manifest(&self) -> Result<Option<ListingClaim>, QueueError> {
         let mut last_seen = (None, Instant::now());

@@ -1,7 +1,7 @@
 //! The manifest and the records in the key-value bucket, and the messages in the stream.
 
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
-use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::context::{DeleteStreamErrorKind, PublishErrorKind};
 use async_nats::jetstream::kv::{self, CreateErrorKind, Store, UpdateErrorKind};
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, StorageType};
 use std::time::Duration;
@@ -209,6 +209,24 @@ impl QueueStore {
         }
         Ok(())
     }
+}
+
+/// Deletes the bucket and the stream of a queue. Returns false if neither exists.
+pub(crate) async fn delete(connection: &Connection) -> Result<bool, QueueError> {
+    let mut has_existed = false;
+    for name in [format!("KV_lfn-{}", connection.address.name()), format!("LFN_{}", connection.address.name())] {
+        let delete = || async {
+            match connection.jetstream.delete_stream(&name).await {
+                Ok(_) => Ok(true),
+                Err(error) => match error.kind() {
+                    DeleteStreamErrorKind::JetStream(error) if error.code() == 404 => Ok(false),
+                    _ => Err(again(error)),
+                },
+            }
+        };
+        has_existed |= connection.patiently("delete the queue", delete).await?;
+    }
+    Ok(has_existed)
 }
 
 /// Reports whether the stream has a message for this subject.

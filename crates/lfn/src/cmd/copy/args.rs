@@ -32,7 +32,7 @@ use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub struct CopyArgs {
     /// Files and directories to copy, then the destination; in a destination directory, files keep their names
-    #[arg(required_unless_present = "clean", num_args = 1.., value_names = ["SOURCE", "DESTINATION"])]
+    #[arg(required_unless_present_any = ["clean", "queue_delete"], num_args = 1.., value_names = ["SOURCE", "DESTINATION"])]
     pub(super) places: Vec<OsString>,
     #[command(flatten)]
     pub(super) clean: CleanFlags,
@@ -65,7 +65,8 @@ pub struct CopyArgs {
 }
 
 const USAGE: &str = "lfn copy [OPTIONS] SOURCE... DESTINATION
-       lfn copy --clean [OPTIONS] [DIRECTORY...]";
+       lfn copy --clean [OPTIONS] [DIRECTORY...]
+       lfn copy --queue URL --queue-delete";
 
 const EXAMPLES: &str = "Examples:
   lfn copy field.nc far1:field.nc         far1 is a saved name: lfn hosts add far1 TICKET

@@ -18,6 +18,7 @@ use lfn_api::copy::{CopyError, CopyEvent, CopyRequest, CopyResult, PreparedCopy,
 use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy, QueueReport};
 use lfn_api::pictures::of_copy;
 use lfn_copy::{CopyOutcome, EntryListener, LocalDestination, RankBoard};
+use lfn_queue::Queue;
 use lfn_results::diagnose::bottleneck::RecentSamples;
 use lfn_session::wire::copy::options::TransferOptions;
 use lfn_session::wire::copy::preserve::{SkippedEntries, Unpreserved};
@@ -43,6 +44,9 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     if args.clean.clean {
         return clean::run(&args);
     }
+    if args.queue.queue_delete {
+        return delete_queue(&args);
+    }
     let mut is_printed = false;
     run_copy(&args, &mut is_printed).inspect_err(|failure| {
         let format = args.output.format();
@@ -54,6 +58,18 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
             let _ = print_document(&CopyDocument::Failed(failed), format);
         }
     })
+}
+
+/// Deletes a queue on its server.
+fn delete_queue(args: &CopyArgs) -> Result<Exit, Failure> {
+    let Some(options) = args.queue.options(args.ranks.patience)? else { return Ok(Exit::Ok) };
+    let address = options.address.clone();
+    let has_existed = Queue::delete(options, &interrupt_flag()?).map_err(CopyError::from)?;
+    if !has_existed {
+        return Err(Failure::msg(format_args!("there is no queue {address}")).hint("check the name and the server"));
+    }
+    print::result(&format!("deleted the queue {address}\n"))?;
+    Ok(Exit::Ok)
 }
 
 /// Copies, and sets `is_printed` when the report is printed.

@@ -132,6 +132,11 @@ fn three_movers_copy_each_entry_once() {
         let other = pair.copy(&[arguments, &["--queue", &nats.queue("runs")]].concat());
         assert_refused(&other, 2, difference);
     }
+    let delete = || pair.copy(&["--queue", &nats.queue("runs"), "--queue-delete"]);
+    assert_eq!(text(&delete().stdout), format!("deleted the queue {}\n", nats.queue("runs")));
+    assert_refused(&delete(), 1, "there is no queue nats://127.0.0.1:");
+    // Another copy can have the name now.
+    pair.copies(&["tree/", "far:other", "--queue", &nats.queue("runs")]);
 }
 
 #[test]
@@ -362,6 +367,29 @@ fn wrong_queues_are_refused() {
     }
     // Only a command with the right password uses the queue.
     pair.copies(&["tree", "far:", "--queue", &queue]);
+}
+
+#[test]
+fn certificate_of_the_queue_server_is_verified() {
+    if !has_nats("certificate_of_the_queue_server_is_verified") {
+        return;
+    }
+    let pair = Pair::new();
+    pair.create_tree(1000);
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| pair.near(name));
+    fs::write(&certificate, cert.pem()).unwrap();
+    fs::write(&key, signing_key.serialize_pem()).unwrap();
+    let [certificate, key] = [&certificate, &key].map(|path| path.to_str().unwrap());
+    let flags = ["-js", "--tls", "--tlscert", certificate, "--tlskey", key];
+    let nats = NatsServer::with_flags(pair.home.path(), &flags);
+    let queue = nats.queue("runs").replace("nats://", "tls://");
+    let arguments = ["tree", "far:", "--queue", &queue];
+    assert_refused(&pair.copy(&arguments), 1, "cannot connect to tls://127.0.0.1:");
+    let mut trusting = pair.command(&arguments);
+    let output = finish(trusting.env("SSL_CERT_FILE", certificate).spawn().unwrap());
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -29,6 +29,9 @@ pub struct QueueFlags {
     /// Read the credentials for the queue from FILE (.creds of NATS)
     #[arg(long, value_name = "FILE", requires = "queue")]
     queue_credentials: Option<PathBuf>,
+    /// Delete the list and the records of the queue on its server; the copied files stay
+    #[arg(long, requires = "queue", conflicts_with_all = ["places", "clean"])]
+    pub queue_delete: bool,
     /// Give the files of a silent mover to others after this time; the first mover decides for all
     #[arg(long, value_name = "DURATION", default_value = "30s", requires = "queue", value_parser = parse_unit_duration)]
     lease: Duration,
