@@ -95,16 +95,16 @@ impl LeaseWatch {
         self.0.is_lost.clone()
     }
 
-    fn alive_at(&self) -> Instant {
-        self.0.start + Duration::from_millis(self.0.alive.load(Ordering::Relaxed))
+    fn alive_at(&self) -> Duration {
+        Duration::from_millis(self.0.alive.load(Ordering::Relaxed))
     }
 }
 
 /// Renews the lease until the mover ends it or it is lost.
 async fn hold(message: Message, lease: Duration, watch: LeaseWatch, mut ended: oneshot::Receiver<AckKind>) {
-    let mut timer = LeaseTimer::new(lease, watch.0.start);
+    let mut timer = LeaseTimer::new(lease);
     loop {
-        let now = Instant::now();
+        let now = watch.0.start.elapsed();
         timer.on_alive(watch.alive_at());
         let until = match timer.poll(now) {
             LeaseAction::Lost => return watch.0.is_lost.store(true, Ordering::SeqCst),
@@ -125,7 +125,7 @@ async fn hold(message: Message, lease: Duration, watch: LeaseWatch, mut ended: o
                 let _ = message.double_ack_with(kind).await;
                 return;
             }
-            () = tokio::time::sleep_until(until.into()) => {}
+            () = tokio::time::sleep(until.saturating_sub(now)) => {}
         }
     }
 }

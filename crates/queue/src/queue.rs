@@ -297,7 +297,7 @@ impl Drop for Queue {
     }
 }
 
-/// Fetches one message.
+/// Fetches one message from the stream.
 async fn fetch(store: &QueueStore, joined: &Joined) -> Result<Option<Lease>, QueueError> {
     let fetch = || async {
         let mut consumer = joined.consumer.lock().await;

@@ -86,7 +86,7 @@ impl QueueStore {
         self.connection.patiently("read the queue", get).await
     }
 
-    /// Writes a value.
+    /// Writes a value, whatever the key had.
     pub(crate) async fn put(&self, key: &str, value: Vec<u8>) -> Result<(), QueueError> {
         let put = || async {
             let written = self.bucket.put(key, value.clone().into()).await;

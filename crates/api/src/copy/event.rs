@@ -12,7 +12,7 @@ pub struct QueueProgress {
     /// Entries in the manifest, and those that are complete.
     pub entries: u64,
     pub done: u64,
-    /// Entries that failed.
+    /// Entries that failed so far.
     pub failed: u64,
     /// This mover waits for parts that other movers hold.
     pub is_waiting: bool,

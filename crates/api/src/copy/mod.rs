@@ -11,6 +11,7 @@ mod open_files;
 pub mod places;
 mod prepare;
 mod queue;
+mod queue_sources;
 mod result;
 mod source_size;
 mod streams;

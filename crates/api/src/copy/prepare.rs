@@ -22,7 +22,7 @@ use lfn_session::wire::copy::ranks::RankRequest;
 use super::error::CopyError;
 use super::open_files::{check_open_files, reduce_to_open_files};
 use super::places::{CopyPlaceError, Direction, direction, refuse_missing_colon};
-use super::queue::check_queue;
+use super::queue_sources::check_direction;
 use super::streams::{self, StreamOptions, Transport};
 use super::stripes::{check_stripes, resolve_stripes};
 use crate::emulator_env::EmulatorEnvironment;
@@ -108,6 +108,23 @@ fn check_rank(request: &CopyRequest, direction: &Direction) -> Result<(), CopyEr
         return Err(CopyError::RankPieces);
     }
     Ok(())
+}
+
+/// Refuses what a queue cannot do.
+fn check_queue(request: &CopyRequest, direction: &Direction) -> Result<(), CopyError> {
+    if request.queue.is_none() {
+        return Ok(());
+    }
+    let options = [
+        ("--ranks", request.rank.is_some()),
+        ("--delete", request.overwrite.delete || request.transfer.delete),
+        ("--dry-run", request.transfer.dry_run),
+        ("--hard-links", request.selection.preserve.hard_links),
+    ];
+    match options.iter().find(|(_, is_set)| *is_set) {
+        Some((option, _)) => Err(CopyError::QueueOption(option)),
+        None => check_direction(direction),
+    }
 }
 
 /// Reaches the servers and plans the streams.

@@ -67,7 +67,7 @@ pub struct QueueReport {
     pub done_entries: u64,
     /// Total length of the complete files.
     pub done_bytes: Bytes,
-    /// Entries that failed.
+    /// Entries that failed for good.
     pub failed_entries: u64,
     /// Entries that this mover completed.
     pub own_entries: u64,

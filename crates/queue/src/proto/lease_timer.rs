@@ -1,9 +1,9 @@
 //! The deadline of a lease, and the time to renew it.
 //!
 //! The lease is renewed while the copy is alive. A copy that is not alive for a whole lease loses it, so that another
-//! mover gets the part. A mover that was frozen notices the end of its lease before it does anything else.
+//! mover gets the part. All times count from the start of the lease. A mover that was frozen notices the end of its lease before it does anything else.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Part of a lease after which a renewal is due.
 const RENEWALS_PER_LEASE: u32 = 4;
@@ -11,8 +11,8 @@ const RENEWALS_PER_LEASE: u32 = 4;
 /// Action of the mover that holds a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseAction {
-    /// Nothing before this time.
-    Wait(Instant),
+    /// Nothing before this time since the start of the lease.
+    Wait(Duration),
     Renew,
     /// The lease may belong to another mover.
     Lost,
@@ -22,38 +22,39 @@ pub enum LeaseAction {
 #[derive(Debug, Clone)]
 pub struct LeaseTimer {
     lease: Duration,
-    /// Time when the lease began, or when the last confirmed renewal was sent.
-    renewed_at: Instant,
+    /// Time when the last confirmed renewal was sent; zero before the first.
+    renewed_at: Duration,
     /// Time of the last attempt.
-    tried_at: Instant,
+    tried_at: Duration,
     /// Time at which the copy was last alive.
-    alive_at: Instant,
+    alive_at: Duration,
     is_lost: bool,
 }
 
 impl LeaseTimer {
     /// Creates the timer of a lease that begins now.
-    pub fn new(lease: Duration, now: Instant) -> Self {
-        LeaseTimer { lease, renewed_at: now, tried_at: now, alive_at: now, is_lost: false }
+    pub fn new(lease: Duration) -> Self {
+        let zero = Duration::ZERO;
+        LeaseTimer { lease, renewed_at: zero, tried_at: zero, alive_at: zero, is_lost: false }
     }
 
     /// Records that the copy is alive.
-    pub fn on_alive(&mut self, now: Instant) {
+    pub fn on_alive(&mut self, now: Duration) {
         self.alive_at = self.alive_at.max(now);
     }
 
     /// Records that a renewal is sent.
-    pub fn on_try(&mut self, now: Instant) {
+    pub fn on_try(&mut self, now: Duration) {
         self.tried_at = now;
     }
 
     /// Records that the server confirmed the renewal that was sent at `sent_at`.
-    pub fn on_renewed(&mut self, sent_at: Instant) {
+    pub fn on_renewed(&mut self, sent_at: Duration) {
         self.renewed_at = self.renewed_at.max(sent_at);
     }
 
     /// Returns the action that is due.
-    pub fn poll(&mut self, now: Instant) -> LeaseAction {
+    pub fn poll(&mut self, now: Duration) -> LeaseAction {
         // A lost lease stays lost, also if a late answer arrives.
         self.is_lost |= now >= self.renewed_at + self.lease;
         if self.is_lost {
@@ -83,8 +84,8 @@ mod tests {
 
     #[test]
     fn lease_is_renewed_while_the_copy_is_alive() {
-        let start = Instant::now();
-        let mut timer = LeaseTimer::new(LEASE, start);
+        let start = Duration::ZERO;
+        let mut timer = LeaseTimer::new(LEASE);
         let mut renewals = Vec::new();
         for second in 0..100 {
             let now = start + seconds(second);
@@ -100,8 +101,8 @@ mod tests {
 
     #[test]
     fn silent_copy_loses_the_lease() {
-        let start = Instant::now();
-        let mut timer = LeaseTimer::new(LEASE, start);
+        let start = Duration::ZERO;
+        let mut timer = LeaseTimer::new(LEASE);
         for second in 1..30 {
             assert!(matches!(timer.poll(start + seconds(second)), LeaseAction::Wait(_)), "{second}");
         }
@@ -110,8 +111,8 @@ mod tests {
 
     #[test]
     fn absent_server_ends_the_lease() {
-        let start = Instant::now();
-        let mut timer = LeaseTimer::new(LEASE, start);
+        let start = Duration::ZERO;
+        let mut timer = LeaseTimer::new(LEASE);
         let mut tries = 0;
         for second in 1..30 {
             let now = start + seconds(second);
@@ -130,8 +131,8 @@ mod tests {
 
     #[test]
     fn frozen_mover_finds_its_lease_lost() {
-        let start = Instant::now();
-        let mut timer = LeaseTimer::new(LEASE, start);
+        let start = Duration::ZERO;
+        let mut timer = LeaseTimer::new(LEASE);
         let woken = start + seconds(500);
         timer.on_alive(woken);
         assert_eq!(timer.poll(woken), LeaseAction::Lost);
@@ -141,8 +142,8 @@ mod tests {
         /// The server redelivers a message after one lease without a renewal. The mover must have given up by then.
         #[test]
         fn no_lease_outlives_the_deadline_of_the_server(steps in proptest::collection::vec((1_u64..20_000, any::<bool>(), any::<bool>()), 1..200)) {
-            let start = Instant::now();
-            let mut timer = LeaseTimer::new(LEASE, start);
+            let start = Duration::ZERO;
+            let mut timer = LeaseTimer::new(LEASE);
             let (mut now, mut deadline) = (start, start + LEASE);
             for (pause, is_alive, answers) in steps {
                 now += Duration::from_millis(pause);

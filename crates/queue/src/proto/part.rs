@@ -65,7 +65,7 @@ impl Part {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Decodes a part.
+    /// Decodes a part and checks its size.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let part: Part = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if part.entries.is_empty() || part.entries.len() > MAX_ENTRIES {

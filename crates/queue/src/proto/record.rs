@@ -19,7 +19,7 @@ pub struct PartRecord {
     pub entries: u64,
     /// Total length of the complete files.
     pub bytes: Bytes,
-    /// Entries that failed.
+    /// Entries that failed for good.
     pub failed: u64,
     /// The failures, at most [`MAX_FAILURES`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -37,7 +37,7 @@ impl PartRecord {
         serde_json::to_vec(&self).unwrap_or_default()
     }
 
-    /// Decodes a record.
+    /// Decodes the record of a part.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|error| error.to_string())
     }

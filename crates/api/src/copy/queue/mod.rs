@@ -10,63 +10,14 @@ mod part_copy;
 mod sum;
 
 use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStrExt;
 
-use lfn_copy::LocalSource;
 use lfn_session::wire::copy::RemoteDestination;
-use lfn_session::wire::copy::entry::final_name;
 use serde::Serialize;
 
-use super::error::CopyError;
 use super::places::{Direction, without_secrets};
-use super::prepare::{CopyRequest, PreparedCopy};
+use super::prepare::PreparedCopy;
 
 pub(super) use mover::copy_from_queue;
-
-/// Refuses what a queue cannot do.
-pub(super) fn check_queue(request: &CopyRequest, direction: &Direction) -> Result<(), CopyError> {
-    if request.queue.is_none() {
-        return Ok(());
-    }
-    let options = [
-        ("--ranks", request.rank.is_some()),
-        ("--delete", request.overwrite.delete || request.transfer.delete),
-        ("--dry-run", request.transfer.dry_run),
-        ("--hard-links", request.selection.preserve.hard_links),
-    ];
-    if let Some((option, _)) = options.iter().find(|(_, is_set)| *is_set) {
-        return Err(CopyError::QueueOption(option));
-    }
-    let Direction::Upload(sources, ..) = direction else { return Err(CopyError::QueueDirection) };
-    if direction.is_local() {
-        return Err(CopyError::QueueDirection);
-    }
-    check_sources(sources)
-}
-
-/// Refuses generated data, and sources whose entries may have the same names.
-fn check_sources(sources: &[LocalSource]) -> Result<(), CopyError> {
-    let mut names: BTreeMap<&[u8], String> = BTreeMap::new();
-    for source in sources {
-        let path = match source {
-            LocalSource::File(path) | LocalSource::Entries { directory: path, .. } => path,
-            LocalSource::Random(bytes) => return Err(CopyError::QueueGenerated(format!("random:{}", bytes.0))),
-            LocalSource::Zero(bytes) => return Err(CopyError::QueueGenerated(format!("zero:{}", bytes.0))),
-        };
-        let shown = path.display().to_string();
-        let name = final_name(path.as_os_str().as_bytes());
-        let other = match name {
-            Some(name) => names.get(name).or_else(|| names.get(&b""[..])),
-            // The contents of a directory can have any name.
-            None => names.values().next(),
-        };
-        if let Some(other) = other {
-            return Err(CopyError::QueueSources(other.clone(), shown));
-        }
-        names.insert(name.unwrap_or_default(), shown);
-    }
-    Ok(())
-}
 
 /// Returns the settings in which all movers must agree, as names with values.
 fn copy_settings(prepared: &PreparedCopy) -> BTreeMap<String, String> {

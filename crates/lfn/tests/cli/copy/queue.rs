@@ -352,7 +352,7 @@ fn wrong_queues_are_refused() {
         (&["--dry-run"], "--dry-run cannot be used with --queue"),
         (&["--archive"], "--hard-links cannot be used with --queue"),
         (&["--manifest", "m"], "--manifest cannot be used with --queue"),
-        (&["--lease", "10ms"], "--lease 10 ms: expected 1 s to 1 day"),
+        (&["--lease", "10ms"], "--lease 10 ms: expected 1 s to 24 h"),
     ] {
         refused(&[&["tree", "far:", "--queue", &queue], flags].concat(), 2, error);
     }

@@ -13,7 +13,7 @@ use crate::exit::Failure;
 const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_LEASE: Duration = Duration::from_secs(86_400);
 
-/// Patience without `--patience`.
+/// Default of `--patience` with a queue.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Flags of a copy whose files come from a queue.

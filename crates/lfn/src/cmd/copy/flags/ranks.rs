@@ -9,7 +9,7 @@ use lfn_session::wire::copy::ranks::{BlockAssignment, MAX_RANKS, RankRequest};
 
 use crate::exit::Failure;
 
-/// Patience without `--patience`.
+/// Default of `--patience` with ranks.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Flags of a copy that several hosts send together.
