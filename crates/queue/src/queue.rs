@@ -152,8 +152,17 @@ impl Queue {
 
     /// Publishes the head of a manifest whose parts are stored. Another manifest that was published first stays.
     pub fn publish_manifest(&self, header: &Header) -> Result<(), QueueError> {
-        let (store, value) = (self.store.clone(), header.encode());
-        self.worker.call(move || async move { store.create(MANIFEST_KEY, value).await.map(|_| ()) })
+        let (store, header) = (self.store.clone(), header.clone());
+        self.worker.call(move || async move {
+            // A mover that reads the records then has a first event to wait for.
+            store.put(&store::first_record_key(&header.id), Vec::new()).await?;
+            if store.create(MANIFEST_KEY, header.encode()).await? {
+                let parts: Vec<_> = Board::new(&header).open_parts().collect();
+                store.open_stream().await?;
+                store.publish(&header, &parts).await?;
+            }
+            Ok(())
+        })
     }
 
     /// Joins the queue whose manifest exists. `copy` are the settings of this command, which must be those of the queue.
@@ -269,7 +278,15 @@ impl Queue {
                 store.put(&store::digests_key(id, part), digests).await?;
             }
             store.put(&store::record_key(id, part), record.clone().encode()).await?;
-            joined.board.lock().record(part, record);
+            let directories: Vec<_> = {
+                let mut board = joined.board.lock();
+                board.record(part, record);
+                board.open_parts().filter(|part| *part >= joined.header.entry_parts).collect()
+            };
+            // After the last entry, the directories follow at once.
+            if part < joined.header.entry_parts && !directories.is_empty() {
+                store.publish(&joined.header, &directories).await?;
+            }
             Ok(())
         })
     }
@@ -360,7 +377,7 @@ async fn watch_records(store: &QueueStore, joined: &Joined, known: &Notify) {
             loop {
                 let entry = tokio::select! {
                     entry = records.next() => entry,
-                    // Without any record, the watch has no first event.
+                    // The first record may be lost.
                     () = tokio::time::sleep(FIRST_RECORD_TIME), if !is_known => {
                         is_known = true;
                         known.notify_one();

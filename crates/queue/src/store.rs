@@ -161,8 +161,13 @@ impl QueueStore {
         self.connection.patiently("write the queue", delete).await
     }
 
-    /// Opens the stream of messages and its consumer. Creates both if they do not exist.
-    pub(crate) async fn consumer(&self, lease: Duration) -> Result<PullConsumer, Attempt> {
+    /// Creates the stream of messages if it does not exist.
+    pub(crate) async fn open_stream(&self) -> Result<(), QueueError> {
+        let open = || async { self.stream().await.map(|_| ()) };
+        self.connection.patiently("open the stream of the queue", open).await
+    }
+
+    async fn stream(&self) -> Result<stream::Stream, Attempt> {
         let config = stream::Config {
             name: self.stream_name(),
             description: Some("leases of lfn copy --queue".to_owned()),
@@ -175,7 +180,12 @@ impl QueueStore {
             discard_new_per_subject: true,
             ..stream::Config::default()
         };
-        let stream = self.connection.jetstream.get_or_create_stream(config).await.map_err(again)?;
+        self.connection.jetstream.get_or_create_stream(config).await.map_err(again)
+    }
+
+    /// Opens the consumer of the stream. Creates both if they do not exist.
+    pub(crate) async fn consumer(&self, lease: Duration) -> Result<PullConsumer, Attempt> {
+        let stream = self.stream().await?;
         let config = pull::Config {
             durable_name: Some(CONSUMER.to_owned()),
             ack_policy: AckPolicy::Explicit,
@@ -250,6 +260,11 @@ pub(crate) fn directory_key(id: &str, part: u32) -> String {
 /// Returns the key of the record of a part.
 pub(crate) fn record_key(id: &str, part: u32) -> String {
     format!("done.{id}.{part}")
+}
+
+/// Returns the key of the record that is written before all others. It belongs to no part.
+pub(crate) fn first_record_key(id: &str) -> String {
+    format!("done.{id}.first")
 }
 
 /// Returns the key of the digests of a part: lines in the format of `b3sum`.

@@ -26,7 +26,7 @@ const MOVERS: usize = 3;
 const SOURCES: usize = 6;
 
 /// The fault comes at a random moment of this time.
-const FAULT_WINDOW: u64 = 1500;
+const FAULT_WINDOW: u64 = 2500;
 
 /// One kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl QueueTrial {
         self.create_files();
         let mut nats = NatsServer::start(self.home.path());
         let mut server = self.serve(0);
-        let rate = 8 + self.draw.below(30);
+        let rate = 8 + self.draw.below(16);
         let mut movers: Vec<_> = (0..MOVERS).map(|_| self.mover(&nats, &server.ticket, rate)).collect();
         thread::sleep(Duration::from_millis(self.draw.below(FAULT_WINDOW)));
         let struck = movers.iter_mut().all(|mover| mover.try_wait().unwrap().is_none());
@@ -175,7 +175,7 @@ impl QueueTrial {
     fn create_files(&mut self) {
         let mut lengths = BTreeMap::new();
         for source in 0..SOURCES {
-            lengths.insert(PathBuf::from(format!("{source}/large")), 100_000 + self.draw.below(2_000_000));
+            lengths.insert(PathBuf::from(format!("{source}/large")), 500_000 + self.draw.below(4_000_000));
             for n in 0..self.draw.below(20) {
                 let folder = ["", "a/", "a/b/"][self.draw.below(3) as usize];
                 let length = self.draw.below(3) * self.draw.below(50_000);
