@@ -53,8 +53,8 @@ impl QueueError {
             QueueError::Away { .. } => "run the same command again: it resumes; --patience waits longer",
             QueueError::Replaced { .. } => "run the same command again",
             QueueError::TooLarge { .. } => "use several queues, one for each part of the tree",
+            QueueError::Credentials { .. } => "give the .creds file of the NATS user: --queue-credentials FILE",
             QueueError::Thread(_)
-            | QueueError::Credentials { .. }
             | QueueError::Refused { .. }
             | QueueError::Invalid { .. }
             | QueueError::Interrupted => return None,

@@ -365,6 +365,8 @@ fn wrong_queues_are_refused() {
     ] {
         refused(&[places, &["--queue", &queue]].concat(), 2, error);
     }
+    let credentials = ["tree", "far:", "--queue", &queue, "--queue-credentials", "missing.creds"];
+    refused(&credentials, 1, "cannot read the credentials missing.creds: ");
     // Only a command with the right password uses the queue.
     pair.copies(&["tree", "far:", "--queue", &queue]);
 }
