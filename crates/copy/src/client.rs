@@ -271,6 +271,10 @@ fn open_source(from: &LocalSource, options: &CopyOptions, id: &CopyId) -> Source
             Source::Piece { base, path: path.clone(), offset: offset.unwrap_or_default() }
         }
         (LocalSource::File(path), names) => Source::new(Arc::new(BaseDir::Local), path.clone(), names.as_ref()),
+        (LocalSource::Entries { directory, names }, _) => {
+            let base = Arc::new(BaseDir::Local);
+            Source::Entries { base, path: directory.clone(), names: names.clone() }
+        }
         (LocalSource::Random(bytes), _) => Source::Random { seed, bytes: *bytes },
         (LocalSource::Zero(bytes), _) => Source::Zero { bytes: *bytes },
     }

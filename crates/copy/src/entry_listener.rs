@@ -50,6 +50,19 @@ impl EntryListener {
         EntryListener(Some(ListenerHandle { callbacks: Arc::new(callbacks), session: 0 }))
     }
 
+    /// Returns a listener that also calls `on_event`, before the callbacks of this one.
+    pub fn with(&self, on_event: impl Fn(&EntryEvent) + Send + Sync + 'static) -> Self {
+        let [events, resets, starts] = [(); 3].map(|()| self.0.as_ref().map(|handle| handle.callbacks.clone()));
+        EntryListener::new(
+            move |event| {
+                on_event(event);
+                events.iter().for_each(|callbacks| (callbacks.on_event)(event));
+            },
+            move || resets.iter().for_each(|callbacks| (callbacks.on_reset)()),
+            move |name| starts.iter().for_each(|callbacks| (callbacks.on_start)(name)),
+        )
+    }
+
     /// Reports whether a callback is set.
     pub(crate) fn is_active(&self) -> bool {
         self.0.is_some()

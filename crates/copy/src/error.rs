@@ -198,6 +198,9 @@ fn retry_text(after: Duration) -> String {
     if after.is_zero() { String::new() } else { format!(", and reconnecting failed for {}", show_duration(after)) }
 }
 
+/// Reason of an entry whose partial file another copy has locked.
+pub const LOCKED_REASON: &str = "another copy to it is running";
+
 impl TransferError {
     /// Returns the code for a refusal.
     pub fn code(&self) -> RefusalCode {
@@ -289,9 +292,29 @@ impl TransferError {
         }
     }
 
+    /// Reports whether a single source cannot be read on this host.
+    pub fn is_of_source_file(&self) -> bool {
+        matches!(
+            self,
+            TransferError::SourceNotFound { .. }
+                | TransferError::SourceChanged { .. }
+                | TransferError::UnknownLength { .. }
+                | TransferError::NotRegular { .. }
+                | TransferError::File { .. }
+        )
+    }
+
+    /// Reports whether the server ended the session: it stops, or another session resumed the copy.
+    pub fn was_stopped(&self) -> bool {
+        match self {
+            TransferError::Lost { source, .. } => source.was_stopped(),
+            error => error.is_server_stopping(),
+        }
+    }
+
     /// Reports whether only this connection, or this run of the server, ended: another session of the same copy may
     /// resume.
-    pub(crate) fn is_retryable(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         let error = match self {
             TransferError::Session(error) => error,
             TransferError::End { source, .. } => return source.is_retryable(),
@@ -360,7 +383,7 @@ impl TransferError {
             TransferError::NotRegular { kind, .. } => format!("is a {kind}, not a regular file"),
             TransferError::Exists { .. } => "already exists".into(),
             TransferError::Conflict { obstacle, .. } => with_hint(obstacle, obstacle.hint()),
-            TransferError::Locked { .. } => "another copy to it is running".into(),
+            TransferError::Locked { .. } => LOCKED_REASON.into(),
             TransferError::NoSpace { needed, available, .. } => {
                 format!("disk full ({needed} needed, {available} free)")
             }

@@ -26,6 +26,7 @@ mod role;
 mod sample_course;
 mod sender;
 mod serve;
+mod source_list;
 mod stall;
 mod storage;
 mod stream_auth;
@@ -50,7 +51,8 @@ pub use copy_options::{
 };
 pub use entry_listener::EntryListener;
 pub use error::{
-    DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, SenderViolation, Stall, TransferError, UnrequestedKind,
+    DeniedAction, ExpansionLimit, FileKind, ForbiddenReason, LOCKED_REASON, SenderViolation, Stall, TransferError,
+    UnrequestedKind,
 };
 pub use lfn_session::wire::copy::CopyEnd;
 pub use part_course::{PartCourse, PartSample};
@@ -58,6 +60,7 @@ pub use rank_board::RankBoard;
 pub use rank_group::RankGroups;
 pub use role::ListedTotals;
 pub use serve::serve;
+pub use source_list::{ListedSource, list_source};
 pub use stall::StallTimeouts;
 pub use stripe_addresses::{FoundStripes, find_stripes, serve_addresses};
 pub use stripe_set::{Stripe, StripeEvent, StripeReport, StripeSet, TransportUse};

@@ -12,7 +12,6 @@ use lfn_base::congestion_request::CongestionRequest;
 use lfn_base::units::Bytes;
 use lfn_results::diagnose::random_loss;
 use lfn_results::evidence::{ProgressSample, StreamTime};
-use lfn_session::SessionId;
 use lfn_session::dial::{self, Target};
 use lfn_session::wire::copy::CopyId;
 use lfn_session::wire::copy::digest::Digest;
@@ -89,12 +88,12 @@ pub(super) struct ResumableCopy<'a> {
 
 impl<'a> ResumableCopy<'a> {
     pub(super) fn new(target: &Target, options: &CopyOptions, watch: CopyObserver<'a>) -> Result<Self, TransferError> {
-        let SessionId(id) = dial::new_session_id()?;
+        let id = options.id.map_or_else(dial::new_session_id, Ok)?;
         let begun = Instant::now();
         Ok(ResumableCopy {
             target: target.clone(),
             options: options.clone(),
-            id: CopyId { id: SessionId(id), began: current_time(), since: None },
+            id: CopyId { id, began: current_time(), since: None },
             interrupted: watch.interrupted,
             callbacks: watch,
             started: begun,

@@ -85,11 +85,12 @@ fn with_value(typed: impl Iterator<Item = String>, flag: &str, short: Option<cha
     words.join(" ")
 }
 
-/// Returns the range of bytes of an argument that holds the token of a ticket.
+/// Returns the range of bytes of an argument that holds the token of a ticket, or the login of the URL of a queue.
 pub fn token_range(argument: &[u8]) -> Option<Range<usize>> {
-    const BEGINS: &[u8] = b"lfn://";
-    let start = argument.windows(BEGINS.len()).position(|part| part == BEGINS)? + BEGINS.len();
-    let length = argument[start..].iter().position(|byte| *byte == b'@')?;
+    let after = |scheme: &[u8]| Some(argument.windows(scheme.len()).position(|part| part == scheme)? + scheme.len());
+    let start = [&b"lfn://"[..], b"nats://", b"tls://"].into_iter().find_map(after)?;
+    let host = argument[start..].split(|byte| *byte == b'/').next().unwrap_or_default();
+    let length = host.iter().rposition(|byte| *byte == b'@')?;
     Some(start..start + length)
 }
 
@@ -110,6 +111,16 @@ fn printable(word: &str, hide: &mut bool) -> String {
     }
     match word.find("lfn://") {
         Some(at) => format!("{}TICKET", &word[..at]),
+        None => without_login(word),
+    }
+}
+
+/// Replaces the user and the password in the URL of a queue.
+fn without_login(word: &str) -> String {
+    let Some((before, rest)) = word.split_once("://") else { return word.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{before}://SECRET@{host}{path}"),
         None => word.to_owned(),
     }
 }
@@ -144,9 +155,24 @@ mod tests {
     }
 
     #[test]
+    fn secrets_of_arguments_are_found() {
+        for (argument, secret) in [
+            ("lfn://abc@h:1/a@b#x", Some("abc")),
+            ("--queue=nats://me:p@ss@h:1/q", Some("me:p@ss")),
+            ("tls://h/a@b", None),
+            ("a@b:c", None),
+        ] {
+            let found = token_range(argument.as_bytes()).map(|range| &argument[range]);
+            assert_eq!(found, secret, "{argument}");
+        }
+    }
+
+    #[test]
     fn secrets_are_removed() {
         let typed =
             ["test", "lfn://abc@far#x", "--report=lfn://x", "--iperf3-password", "hunter2", "--token=x", "-t", "1"];
+        let queue = ["--queue=nats://me:p@ss@h:1/a@b", "tls://h/q"].map(String::from);
+        assert_eq!(without_secrets(queue.into_iter()), ["--queue=nats://SECRET@h:1/a@b", "tls://h/q"]);
         let kept = without_secrets(typed.into_iter().map(String::from));
         assert_eq!(
             kept,

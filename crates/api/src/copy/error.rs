@@ -6,6 +6,7 @@ use std::path::Path;
 
 use lfn_base::units::BitRate;
 use lfn_copy::TransferError;
+use lfn_queue::QueueError;
 use lfn_session::SessionError;
 
 use super::ends::error_line;
@@ -53,6 +54,17 @@ pub enum CopyError {
     RankPieces,
     #[error("--offset is the place of a part that this rank has, but a download writes into one complete file")]
     RankPieceOfDownload,
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+    #[error("{0} cannot be used with --queue")]
+    QueueOption(&'static str),
+    #[error("a queue can copy local files to one server, and nothing else yet")]
+    QueueDirection,
+    #[error("{0} cannot be a source of a queue: give files and directories")]
+    QueueGenerated(String),
+    /// Only one of two entries with the same name could be copied.
+    #[error("the sources {0} and {1} may have the same names at the destination")]
+    QueueSources(String, String),
     #[error("interrupted")]
     Interrupted,
     /// The line names remote paths as typed, with their host.
@@ -83,6 +95,12 @@ impl CopyError {
             CopyError::RankDirection => Some("start one copy for each file or directory".to_owned()),
             CopyError::RankPieceOfDownload => Some("omit it: the server assigns the blocks".to_owned()),
             CopyError::RankPieces => Some("give one file, and the destination".to_owned()),
+            CopyError::Queue(error) => error.hint(),
+            CopyError::QueueOption("--hard-links") => Some("omit it; instead of -a use -l -p -o -X -A -S".to_owned()),
+            CopyError::QueueOption(option) => Some(format!("omit {option}, or omit --queue")),
+            CopyError::QueueDirection => Some("run lfn copy --queue on the hosts that have the files".to_owned()),
+            CopyError::QueueGenerated(_) => Some("write the data to a file first".to_owned()),
+            CopyError::QueueSources(..) => Some("use a queue for each source".to_owned()),
             CopyError::BlockSize(_) => Some("--block-size 1MiB".to_owned()),
             CopyError::OpenFiles { hint, .. } => Some(hint.clone()),
             CopyError::Loopback { .. } => Some("enable the loopback interface: ip link set lo up".to_owned()),
@@ -103,7 +121,15 @@ impl CopyError {
             CopyError::Ssh(error) => error.kind(),
             CopyError::MptcpRate => ErrorKind::Usage,
             CopyError::Stripe(error) => error.kind(),
+            CopyError::Queue(QueueError::Interrupted) => ErrorKind::Interrupted,
+            CopyError::Queue(QueueError::OtherCopy { .. }) => ErrorKind::Usage,
+            CopyError::Queue(QueueError::Away { .. } | QueueError::Replaced { .. }) => ErrorKind::Incomplete,
+            CopyError::Queue(_) => ErrorKind::Failed,
             CopyError::RateTooLow { .. }
+            | CopyError::QueueOption(_)
+            | CopyError::QueueDirection
+            | CopyError::QueueGenerated(_)
+            | CopyError::QueueSources(..)
             | CopyError::BlockSize(_)
             | CopyError::RankOption(_)
             | CopyError::RankDirection

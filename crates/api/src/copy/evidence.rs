@@ -14,7 +14,7 @@ use crate::emulator_env;
 pub(super) fn copy_evidence(prepared: &PreparedCopy, outcome: &CopyOutcome) -> Evidence {
     let streams = outcome.last_stream_count(prepared.options.streams);
     // A rank waits for the others, and sends what the server assigns.
-    let predictor = Some(&prepared.predictor).filter(|_| prepared.options.rank.is_none());
+    let predictor = Some(&prepared.predictor).filter(|_| prepared.options.rank.is_none() && prepared.queue.is_none());
     let predicted = predictor.and_then(|predictor| predictor.predict_outcome(outcome, streams, None));
     let copy = CopyEvidence {
         start: ProgressSample::default(),

@@ -10,6 +10,8 @@ mod evidence;
 mod open_files;
 pub mod places;
 mod prepare;
+mod queue;
+mod queue_sources;
 mod result;
 mod source_size;
 mod streams;
@@ -21,7 +23,8 @@ use std::sync::atomic::AtomicBool;
 use crate::resolve::ServerResolver;
 
 pub use error::CopyError;
-pub use event::CopyEvent;
+pub use event::{CopyEvent, QueueProgress};
+pub use lfn_queue::QueueOptions;
 pub use prepare::{CopyRequest, PreparedCopy, find_direction, prepare};
 pub use result::CopyResult;
 pub use streams::{StreamOptions, Transport};

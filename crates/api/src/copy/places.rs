@@ -94,6 +94,7 @@ impl Direction {
                 .iter()
                 .map(|source| match source {
                     LocalSource::Random(bytes) | LocalSource::Zero(bytes) => Some(bytes.0),
+                    LocalSource::Entries { .. } => None,
                     LocalSource::File(path) => total_size([path.as_path()].into_iter()).map(|bytes| bytes.0),
                 })
                 .sum(),

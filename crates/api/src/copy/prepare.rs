@@ -8,6 +8,7 @@ use lfn_base::path::PathProfile;
 use lfn_base::units::{BitRate, Bytes};
 use lfn_copy::proto::streams::{CountReason, StreamPlan};
 use lfn_copy::{CopyOptions, EntryListener, RankBoard, RankOptions, StallTimeouts};
+use lfn_queue::QueueOptions;
 use lfn_results::evidence::TypedArgument;
 use lfn_session::Protection;
 use lfn_session::dial::{ServerConnection, Target};
@@ -21,6 +22,7 @@ use lfn_session::wire::copy::ranks::RankRequest;
 use super::error::CopyError;
 use super::open_files::{check_open_files, reduce_to_open_files};
 use super::places::{CopyPlaceError, Direction, direction, refuse_missing_colon};
+use super::queue_sources::check_direction;
 use super::streams::{self, StreamOptions, Transport};
 use super::stripes::{check_stripes, resolve_stripes};
 use crate::emulator_env::EmulatorEnvironment;
@@ -41,6 +43,8 @@ pub struct CopyRequest {
     pub streams: StreamOptions,
     /// The place of this host among the ranks of the copy. `None` if it copies alone.
     pub rank: Option<RankRequest>,
+    /// The queue that this host shares with other movers. `None` if it copies alone.
+    pub queue: Option<QueueOptions>,
     /// Flags that repeat the copy on a command line, for the remedies of findings.
     pub typed_flags: Vec<TypedArgument>,
     /// Receives the results of entries, on several threads.
@@ -54,6 +58,7 @@ pub struct PreparedCopy {
     pub(super) direction: Direction,
     /// Flags that repeat the copy, for the remedies of findings.
     pub(super) typed_flags: Vec<TypedArgument>,
+    pub(super) queue: Option<QueueOptions>,
     pub(super) far: ReachedServer,
     /// Receiving server of a third-party copy.
     pub(super) other: Option<ReachedServer>,
@@ -79,6 +84,7 @@ pub fn find_direction(request: &CopyRequest, resolver: &ServerResolver) -> Resul
     direction.start_at_home(|host| resolver.is_over_ssh(host))?;
     request.streams.check()?;
     check_rank(request, &direction)?;
+    check_queue(request, &direction)?;
     check_stripes(&request.streams.stripes, &direction)?;
     Ok(direction)
 }
@@ -107,6 +113,23 @@ fn check_rank(request: &CopyRequest, direction: &Direction) -> Result<(), CopyEr
     Ok(())
 }
 
+/// Refuses what a queue cannot do.
+fn check_queue(request: &CopyRequest, direction: &Direction) -> Result<(), CopyError> {
+    if request.queue.is_none() {
+        return Ok(());
+    }
+    let options = [
+        ("--ranks", request.rank.is_some()),
+        ("--delete", request.overwrite.delete || request.transfer.delete),
+        ("--dry-run", request.transfer.dry_run),
+        ("--hard-links", request.selection.preserve.hard_links),
+    ];
+    match options.iter().find(|(_, is_set)| *is_set) {
+        Some((option, _)) => Err(CopyError::QueueOption(option)),
+        None => check_direction(direction),
+    }
+}
+
 /// Reaches the servers and plans the streams.
 pub fn prepare(
     direction: Direction,
@@ -119,6 +142,9 @@ pub fn prepare(
         // The terminal interrupts ssh too, so that the connection fails at the same time.
         reached.map_err(|error| if interrupted.load(Ordering::Relaxed) { CopyError::Interrupted } else { error.into() })
     };
+    // Some options are known only after the direction.
+    check_rank(request, &direction)?;
+    check_queue(request, &direction)?;
     check_open_files(&direction, request.streams.streams)?;
     let is_local = direction.is_local();
     let mut far = find_or_start(direction.host(), direction.other_host().is_some())?;
@@ -167,6 +193,7 @@ pub fn prepare(
         listener: request.entries.clone(),
         retry_for: streams.retry_for,
         rank: request.rank.clone().map(|request| RankOptions { request, board: RankBoard::default() }),
+        id: None,
         stall_timeouts,
         stripes,
     };
@@ -174,6 +201,7 @@ pub fn prepare(
         places: request.places.clone(),
         direction,
         typed_flags: request.typed_flags.clone(),
+        queue: request.queue.clone(),
         far,
         other,
         options,

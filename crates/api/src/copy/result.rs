@@ -1,6 +1,7 @@
 //! Result of a copy: the outcome, its limit and findings, and the document.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -22,9 +23,10 @@ use super::event::CopyEvent;
 use super::evidence::copy_evidence;
 use super::places::{Direction, without_secrets};
 use super::prepare::PreparedCopy;
+use super::queue::copy_from_queue;
 use super::streams::Transport;
 use crate::documents::{
-    CopySchema, FinishedCopy, RankDirection, RanksReport, StripeFigures, UsedTransport, congestion_change,
+    CopySchema, FinishedCopy, QueueReport, RankDirection, RanksReport, StripeFigures, UsedTransport, congestion_change,
 };
 use crate::prediction::CopyPrediction;
 
@@ -39,13 +41,15 @@ pub struct CopyResult {
     pub diagnosis: Diagnosis,
     /// Bytes of each stripe over time.
     pub stripe_course: PartCourse,
+    /// State of the queue; `None` if this host copied alone.
+    pub queue: Option<QueueReport>,
 }
 
 impl PreparedCopy {
     /// Copies to the end, and diagnoses the copy. A set `interrupted` ends the copy.
     pub fn run(
         self,
-        interrupted: &AtomicBool,
+        interrupted: &Arc<AtomicBool>,
         on_event: &mut dyn FnMut(&CopyEvent<'_>),
     ) -> Result<CopyResult, CopyError> {
         // All callbacks run on this thread, one after the other.
@@ -53,6 +57,10 @@ impl PreparedCopy {
         let report = |event: &CopyEvent<'_>| (*on_event.borrow_mut())(event);
         let stripes = &self.options.stripes;
         let report_stripes = || stripes.take_events().iter().for_each(|event| report(&CopyEvent::Stripe(event)));
+        if let Some(options) = self.queue.clone() {
+            let (outcome, queue) = copy_from_queue(&self, &options, interrupted, &report)?;
+            return Ok(CopyResult { queue: Some(queue), ..CopyResult::new(self, outcome) });
+        }
         let mut stripe_course = PartCourse::default();
         let watch = CopyObserver {
             observer: &mut |totals, sample| {
@@ -107,12 +115,12 @@ impl CopyResult {
     /// Diagnoses a finished copy.
     pub(super) fn new(prepared: PreparedCopy, outcome: CopyOutcome) -> Self {
         let diagnosis = diagnose(&copy_evidence(&prepared, &outcome));
-        CopyResult { outcome, prepared, diagnosis, stripe_course: PartCourse::default() }
+        CopyResult { outcome, prepared, diagnosis, stripe_course: PartCourse::default(), queue: None }
     }
 
     /// Returns the document, without entries and manifest.
     pub fn document(&self) -> FinishedCopy {
-        let CopyResult { outcome, prepared, diagnosis, .. } = self;
+        let CopyResult { outcome, prepared, diagnosis, queue, .. } = self;
         let (options, choice) = (&prepared.options, &prepared.choice);
         let mut sources: Vec<_> = prepared.places.iter().map(|place| without_secrets(place)).collect();
         let destination = sources.pop().unwrap_or_default();
@@ -141,6 +149,7 @@ impl CopyResult {
             stalled: outcome.standstill_time,
             streams_replaced: outcome.replaced,
             ranks: self.ranks(),
+            queue: queue.clone(),
             predicted: self.predicted(),
             limited_by: self.bottleneck().display_for_end(prepared.near_sends()),
             verdict: diagnosis.verdict.clone(),
@@ -169,8 +178,8 @@ impl CopyResult {
 
     /// Returns the prediction for the bytes that were sent, if the path is known and any were sent.
     pub fn predicted(&self) -> Option<CopyPrediction> {
-        // A rank waits for the others, and sends what the server assigns.
-        if self.prepared.options.rank.is_some() {
+        // A rank or a mover waits for others, and does not know its share before.
+        if self.prepared.options.rank.is_some() || self.queue.is_some() {
             return None;
         }
         self.prepared.predictor.predict_outcome(&self.outcome, self.streams(), None)

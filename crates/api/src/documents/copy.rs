@@ -66,6 +66,34 @@ pub enum RankDirection {
     Download,
 }
 
+/// The queue of a copy, and the share of this mover.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct QueueReport {
+    /// Name of the queue.
+    pub name: String,
+    /// True if no entry is left.
+    pub complete: bool,
+    /// Files, directories and links in the manifest.
+    pub entries: u64,
+    /// Total length of the files in the manifest.
+    pub bytes: Bytes,
+    /// Entries that are complete at the destination.
+    pub done_entries: u64,
+    /// Total length of the complete files.
+    pub done_bytes: Bytes,
+    /// Entries that failed for good.
+    pub failed_entries: u64,
+    /// Entries that this mover completed.
+    pub own_entries: u64,
+    /// Total length of the files that this mover completed.
+    pub own_bytes: Bytes,
+    /// Leases that this mover got after another mover, or after a failed attempt.
+    pub redeliveries: u64,
+    /// Leases that this mover lost to other movers.
+    pub lost_leases: u64,
+}
+
 /// Result of a copy that ran to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -124,6 +152,9 @@ pub struct FinishedCopy {
     /// All ranks of the copy; absent if this host copied alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<RanksReport>,
+    /// Queue of the copy; absent without --queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueReport>,
     /// Prediction for the moved bytes; null if the path is unknown or no byte was moved.
     pub predicted: Option<CopyPrediction>,
     /// Activity or resource that limits the copy, in the words of the progress line.

@@ -26,8 +26,8 @@ mod verify;
 pub use clean::{CleanDocument, CleanLine, CleanSchema};
 pub(crate) use copy::congestion_change;
 pub use copy::{
-    CopyDocument, CopyLine, CopyProgressFigures, CopyProgressLine, CopySchema, FailedCopy, FinishedCopy, RankDirection,
-    RanksReport,
+    CopyDocument, CopyLine, CopyProgressFigures, CopyProgressLine, CopySchema, FailedCopy, FinishedCopy, QueueReport,
+    RankDirection, RanksReport,
 };
 pub use demo::{DemoDocument, DemoFigure, DemoResults, DemoRow, DemoSchema, HostComparison, RateSpread, WindowPoint};
 pub use dry_run::{

@@ -24,6 +24,8 @@ pub(super) struct FilesFrom {
     parents: Vec<ParentDir>,
     /// Path of the last directory that was named itself.
     named_dir: Option<Vec<u8>>,
+    /// The name of a directory does not include its contents.
+    is_exact: bool,
 }
 
 /// A parent directory of the current name.
@@ -46,7 +48,15 @@ impl FilesFrom {
             names = vec![root.clone()];
         }
         let parents = vec![ParentDir { path: Vec::new(), unlisted: None }];
-        FilesFrom { tree, names: names.into_iter(), parents, named_dir: None }
+        FilesFrom { tree, names: names.into_iter(), parents, named_dir: None, is_exact: false }
+    }
+
+    /// Creates a list of exactly these names: a directory is listed without its contents.
+    pub(super) fn exact(tree: Arc<SourceTree>, mut names: Vec<Name>) -> Self {
+        names.sort_unstable_by(|a, b| a.components().cmp(b.components()));
+        names.dedup();
+        let parents = vec![ParentDir { path: Vec::new(), unlisted: None }];
+        FilesFrom { tree, names: names.into_iter(), parents, named_dir: None, is_exact: true }
     }
 
     /// Returns the steps for the next name.
@@ -56,7 +66,7 @@ impl FilesFrom {
             if self.named_dir.as_ref().is_some_and(|named_dir| is_below(name.as_bytes(), named_dir)) {
                 continue;
             }
-            if name.is_root() {
+            if name.is_root() && !self.is_exact {
                 return Some((Vec::new(), Some(Vec::new())));
             }
             let mut steps = Vec::new();
@@ -64,6 +74,11 @@ impl FilesFrom {
                 steps.extend(or_failed(Err(why), name.as_bytes()));
                 None
             });
+            if self.is_exact {
+                // A later name in this directory must not list it again.
+                self.parents.extend(enter.map(|path| ParentDir { path, unlisted: None }));
+                return Some((steps, None));
+            }
             self.named_dir = enter.clone();
             return Some((steps, enter));
         }

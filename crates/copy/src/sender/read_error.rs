@@ -77,7 +77,7 @@ impl ReadError {
     }
 
     /// Converts the reason to the error of a whole copy, if this was the only source.
-    pub(super) fn into_transfer_error(self, path: String) -> TransferError {
+    pub(crate) fn into_transfer_error(self, path: String) -> TransferError {
         match self {
             ReadError::Changed | ReadError::Vanished => TransferError::SourceChanged { path },
             ReadError::NotFound => TransferError::SourceNotFound { path },

@@ -127,7 +127,7 @@ fn find_deleted_source(found: &[Option<ResolvedSource>]) -> Option<usize> {
 impl TypedSource {
     pub(super) fn new(source: &Source, listing: &Listing) -> Self {
         let (at, name) = match source {
-            Source::File { base, path } | Source::Piece { base, path, .. } => {
+            Source::File { base, path } | Source::Piece { base, path, .. } | Source::Entries { base, path, .. } => {
                 (Some((base, path)), final_name(path.as_os_str().as_bytes()))
             }
             // Names from a list keep their path below the directory.

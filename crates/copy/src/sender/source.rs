@@ -23,6 +23,12 @@ pub(crate) enum Source {
         path: PathBuf,
         names: Vec<Name>,
     },
+    /// Exactly these entries of a file list, with their parent directories. The path is as in `File`.
+    Entries {
+        base: Arc<BaseDir>,
+        path: PathBuf,
+        names: Vec<Name>,
+    },
     /// A file that is a piece of a larger one. Its first byte is at `offset` of that file.
     Piece {
         base: Arc<BaseDir>,
@@ -54,11 +60,12 @@ impl Source {
     }
 
     /// Returns the source as the user knows it, for messages.
-    pub(super) fn display_name(&self) -> String {
+    pub(crate) fn display_name(&self) -> String {
         match self {
             Source::File { path, .. }
             | Source::Piece { path, .. }
             | Source::FilesFrom { path, .. }
+            | Source::Entries { path, .. }
             | Source::Unreadable { path, .. } => path_text(path),
             Source::Random { bytes, .. } => format!("random:{}", bytes.0),
             Source::Zero { bytes } => format!("zero:{}", bytes.0),

@@ -63,6 +63,7 @@ impl Walk {
             Source::File { path, .. }
             | Source::Piece { path, .. }
             | Source::FilesFrom { path, .. }
+            | Source::Entries { path, .. }
             | Source::Unreadable { path, .. } => path.clone(),
             Source::Random { .. } | Source::Zero { .. } => PathBuf::new(),
         };
@@ -88,6 +89,7 @@ impl Walk {
             Source::File { base, path } => walk.add_named(base, &path)?,
             Source::Piece { base, path, offset } => walk.add_piece(base, &path, offset)?,
             Source::FilesFrom { base, path, names } => walk.add_files_from(base, &path, names)?,
+            Source::Entries { base, path, names } => walk.add_entries(base, &path, names)?,
             Source::Unreadable { error, .. } => return Err(ReadError::Io { doing: "read", source: error.into() }),
             Source::Random { seed, bytes } => {
                 walk.add_generated(GeneratedStorage::random(seed, bytes, walk.generated_at()))?
@@ -121,6 +123,19 @@ impl Walk {
         }
         let tree = SourceTree::new(Arc::new(source), Vec::new());
         self.files_from = Some(FilesFrom::new(tree.clone(), names));
+        self.tree = Some(tree);
+        Ok(())
+    }
+
+    /// Adds exactly these entries of a directory. Their names begin with that of the directory, except after a slash.
+    fn add_entries(&mut self, base: Arc<BaseDir>, path: &Path, names: Vec<Name>) -> Result<(), ReadError> {
+        let name = final_name(path.as_os_str().as_bytes());
+        let source = self.open_typed(base, path, name.is_none() || !self.listing.preserve.links)?;
+        if source.metadata_at_open().kind != ObjectKind::Directory {
+            return Err(ReadError::NotDirectory);
+        }
+        let tree = SourceTree::new(Arc::new(source), name.unwrap_or_default().to_vec());
+        self.files_from = Some(FilesFrom::exact(tree.clone(), names));
         self.tree = Some(tree);
         Ok(())
     }

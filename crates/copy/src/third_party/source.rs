@@ -241,5 +241,6 @@ fn options(request: &SendRequest) -> CopyOptions {
         transfer_options: (*request.transfer_options).clone(),
         listener: EntryListener::default(),
         rank: None,
+        id: None,
     }
 }

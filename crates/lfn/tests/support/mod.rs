@@ -4,6 +4,7 @@
 
 pub mod examples;
 pub mod harness;
+pub mod nats;
 pub mod rate;
 pub mod sandbox;
 pub mod schema;

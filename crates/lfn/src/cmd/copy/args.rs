@@ -8,6 +8,7 @@ use super::flags::clean::CleanFlags;
 use super::flags::integrity::IntegrityFlags;
 use super::flags::overwrite::OverwriteFlags;
 use super::flags::progress::ProgressFlags;
+use super::flags::queue::QueueFlags;
 use super::flags::ranks::RankFlags;
 use super::flags::streams::StreamFlags;
 use super::flags::stripes::StripeFlags;
@@ -31,7 +32,7 @@ use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub struct CopyArgs {
     /// Files and directories to copy, then the destination; in a destination directory, files keep their names
-    #[arg(required_unless_present = "clean", num_args = 1.., value_names = ["SOURCE", "DESTINATION"])]
+    #[arg(required_unless_present_any = ["clean", "queue_delete"], num_args = 1.., value_names = ["SOURCE", "DESTINATION"])]
     pub(super) places: Vec<OsString>,
     #[command(flatten)]
     pub(super) clean: CleanFlags,
@@ -45,6 +46,8 @@ pub struct CopyArgs {
     pub(super) streams: StreamFlags,
     #[command(flatten)]
     pub(super) ranks: RankFlags,
+    #[command(flatten)]
+    pub(super) queue: QueueFlags,
     #[command(flatten)]
     pub(super) stripes: StripeFlags,
     #[command(flatten)]
@@ -62,7 +65,8 @@ pub struct CopyArgs {
 }
 
 const USAGE: &str = "lfn copy [OPTIONS] SOURCE... DESTINATION
-       lfn copy --clean [OPTIONS] [DIRECTORY...]";
+       lfn copy --clean [OPTIONS] [DIRECTORY...]
+       lfn copy --queue URL --queue-delete";
 
 const EXAMPLES: &str = "Examples:
   lfn copy field.nc far1:field.nc         far1 is a saved name: lfn hosts add far1 TICKET
@@ -77,6 +81,7 @@ const EXAMPLES: &str = "Examples:
   lfn copy --stripe eth1=10.0.1.2 --stripe eth2=10.0.2.2 runs far1:   over two paths
   lfn copy -a runs backup                 between two directories of this host
   lfn copy far1:runs far2:archive         directly between two servers
+  lfn copy --queue nats://there/runs runs far1:   with other movers, which run the same command
   lfn copy --plot copy.svg field.nc far1: draws goodput, limits and windows over time
   lfn copy --clean backup                 lists partial files of interrupted copies
 

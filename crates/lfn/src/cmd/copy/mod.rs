@@ -15,9 +15,10 @@ use clap::{Args as _, Command};
 use lfn_api::copy::ends::EndNames;
 use lfn_api::copy::places::{Direction, PLACES_HINT, without_secrets};
 use lfn_api::copy::{CopyError, CopyEvent, CopyRequest, CopyResult, PreparedCopy, find_direction, prepare};
-use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy};
+use lfn_api::documents::{CopyDocument, FailedCopy, FinishedCopy, QueueReport};
 use lfn_api::pictures::of_copy;
 use lfn_copy::{CopyOutcome, EntryListener, LocalDestination, RankBoard};
+use lfn_queue::Queue;
 use lfn_results::diagnose::bottleneck::RecentSamples;
 use lfn_session::wire::copy::options::TransferOptions;
 use lfn_session::wire::copy::preserve::{SkippedEntries, Unpreserved};
@@ -43,6 +44,9 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     if args.clean.clean {
         return clean::run(&args);
     }
+    if args.queue.queue_delete {
+        return delete_queue(&args);
+    }
     let mut is_printed = false;
     run_copy(&args, &mut is_printed).inspect_err(|failure| {
         let format = args.output.format();
@@ -54,6 +58,18 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
             let _ = print_document(&CopyDocument::Failed(failed), format);
         }
     })
+}
+
+/// Deletes a queue on its server.
+fn delete_queue(args: &CopyArgs) -> Result<Exit, Failure> {
+    let Some(options) = args.queue.options(args.ranks.patience)? else { return Ok(Exit::Ok) };
+    let address = options.address.clone();
+    let has_existed = Queue::delete(options, &interrupt_flag()?).map_err(CopyError::from)?;
+    if !has_existed {
+        return Err(Failure::msg(format_args!("there is no queue {address}")).hint("check the name and the server"));
+    }
+    print::result(&format!("deleted the queue {address}\n"))?;
+    Ok(Exit::Ok)
 }
 
 /// Copies, and sets `is_printed` when the report is printed.
@@ -72,10 +88,17 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
         overwrite: args.overwrite.allowed(),
         streams: args.stripes.add_to(args.streams.options()),
         rank: args.ranks.request()?,
+        queue: args.queue.options(args.ranks.patience)?,
         selection,
         typed_flags: typed_flags(&CopyArgs::augment_args(Command::new("copy"))),
         ..CopyRequest::default()
     };
+    if request.queue.is_some() && args.integrity.manifest.is_some() {
+        return Err(CopyError::QueueOption("--manifest").into());
+    }
+    if request.queue.is_some() && pictures.is_some() {
+        return Err(CopyError::QueueOption("--plot").into());
+    }
     let direction = find_direction(&request, &resolver)?;
     // A copy opens streams, files and their directories. A limit of 1,024 descriptors is too low.
     raise_open_file_limit();
@@ -106,6 +129,7 @@ fn run_copy(args: &CopyArgs, is_printed: &mut bool) -> Result<Exit, Failure> {
                 None => live.show(totals, sample, stripes, current),
             }
         }
+        CopyEvent::Queue(queue) => live.show_queue(queue),
         CopyEvent::Stripe(event) => live.stripe_changed(event),
         CopyEvent::Streams(change) => live.streams_changed(change),
         CopyEvent::Connection(connection) => live.connection_changed(connection),
@@ -158,7 +182,8 @@ fn print_result(
 ) -> Result<Exit, Failure> {
     let outcome = &result.outcome;
     // If the only entry failed, its error line is the complete text output.
-    let only_failure = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
+    let is_single = outcome.tally.entries() == 1 && result.queue.is_none();
+    let only_failure = outcome.failures.first().filter(|_| is_single);
     CopyReport { document }.print(output, || of_copy(result, document), only_failure.is_some())?;
     if let Some(failure) = only_failure {
         let exit = if failure.disk_full { Exit::Incomplete } else { Exit::Failed };
@@ -170,11 +195,24 @@ fn print_result(
         print_unused_account_sources();
     }
     // A full disk or an exhausted quota exits with 3: with more space the same command resumes.
+    if let Some(queue) = result.queue.as_ref().filter(|queue| !queue.complete) {
+        return Err(incomplete_queue(queue));
+    }
     Ok(match &outcome.tally {
         tally if tally.disk_full || outcome.failures.iter().any(|failure| failure.disk_full) => Exit::Incomplete,
         tally if tally.failed > 0 || tally.deletion_skipped || !outcome.failures.is_empty() => Exit::Failed,
         _ => Exit::Ok,
     })
+}
+
+/// Returns the failure of a mover that can do nothing more although the queue is incomplete.
+fn incomplete_queue(queue: &QueueReport) -> Failure {
+    let QueueReport { name, done_entries, failed_entries, entries, .. } = queue;
+    let left = entries.saturating_sub(*done_entries);
+    let failed = if *failed_entries > 0 { format!(", {failed_entries} of them failed") } else { String::new() };
+    Failure::msg(format!("the queue {name} is incomplete: {left} of {entries} entries are left{failed}"))
+        .hint("run the same command again: it resumes; --patience waits longer")
+        .with_exit(Exit::Incomplete)
 }
 
 /// Excludes the manifest, the report and the pictures of this copy, and the directories around them, from --delete. Each file has its

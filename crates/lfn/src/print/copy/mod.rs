@@ -7,7 +7,9 @@ mod report;
 
 use std::io::Write;
 
-use lfn_api::documents::{FinishedCopy, RankDirection, RanksReport, StripeFigures, StripeState, UsedTransport};
+use lfn_api::documents::{
+    FinishedCopy, QueueReport, RankDirection, RanksReport, StripeFigures, StripeState, UsedTransport,
+};
 use lfn_api::pictures::Album;
 use lfn_base::units::{Bytes, show_duration};
 use lfn_copy::proto::streams::CountReason;
@@ -71,6 +73,7 @@ impl CopyReport<'_> {
         }
         let (elapsed, moved, time) = (*time, document.moved_bytes, show_duration(*time));
         let mut line = match moved {
+            Bytes(0) if document.queue.is_some() => format!("nothing sent by this mover, in {time}"),
             Bytes(0) if tally.failed > 0 => format!("nothing of {total} copied, in {time}"),
             Bytes(0) if !tally.changed() => format!("nothing to copy: {total} already up to date, in {time}"),
             Bytes(0) if document.ranks.is_some() => format!("nothing of {total} moved by this rank, in {time}"),
@@ -103,6 +106,7 @@ impl CopyReport<'_> {
         }
         lines.add(line);
         document.ranks.iter().flat_map(ranks_text).for_each(|line| lines.add(line));
+        document.queue.iter().for_each(|queue| lines.add(queue_text(queue)));
         lines.extend(self.prediction_text());
         lines.add(match digest {
             Some(digest) => format!("blake3 {digest}"),
@@ -207,6 +211,23 @@ pub fn print_entry(event: &EntryEvent, format: OutputFormat) {
         let slash = if event.kind == ReportedKind::Directory { "/" } else { "" };
         writeln!(print::out(), "{:<12}{}{slash}", event.action.word(), event.name)
     };
+}
+
+/// Returns the state of a queue and the share of this mover.
+fn queue_text(queue: &QueueReport) -> String {
+    let QueueReport { name, complete, entries, done_entries, failed_entries, own_entries, own_bytes, .. } = queue;
+    let entry = |count: u64| if count == 1 { "entry" } else { "entries" };
+    let state = match (complete, failed_entries) {
+        (true, 0) => format!("queue {name} is complete: {entries} {}, {}", entry(*entries), queue.bytes.decimal()),
+        (true, failed) => {
+            format!(
+                "queue {name} is at its end: {done_entries} of {entries} {} complete, {failed} failed",
+                entry(*entries)
+            )
+        }
+        (false, _) => format!("queue {name} is incomplete: {done_entries} of {entries} {}", entry(*entries)),
+    };
+    format!("{state}; this mover copied {own_entries} {}, {}", entry(*own_entries), own_bytes.decimal())
 }
 
 /// Returns the figures of all ranks together, and a line for each rank that is absent. Rank 0 prints them.

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::time::Duration;
 
+use lfn_api::copy::QueueProgress;
 use lfn_api::documents::{CopyProgressFigures, CopyProgressLine, StripeFigures};
 use lfn_api::prediction::{CopyPrediction, Predictor};
 use lfn_base::units::{BitRate, Bytes, show_duration};
@@ -135,6 +136,15 @@ impl<'a> CopyProgress<'a> {
         };
         self.progress.update(|line| line.name = Some(name));
         self.show(&figures.totals, &sample, &[], current);
+    }
+
+    /// Shows the state of the queue in the place of the name.
+    pub fn show_queue(&self, queue: &QueueProgress) {
+        let QueueProgress { name, entries, done, failed, is_waiting } = queue;
+        let waits = if *is_waiting && done + failed < *entries { ", waiting" } else { "" };
+        let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
+        let text = format!("{name}: {done} of {entries}{failed}{waits}");
+        self.progress.update(|line| line.name = Some(text));
     }
 
     /// Reports a change of the streams.

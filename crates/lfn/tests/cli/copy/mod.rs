@@ -12,6 +12,7 @@ mod large_trees;
 mod local;
 mod open_files;
 mod output;
+mod queue;
 mod ranks;
 mod refused;
 mod ssh;

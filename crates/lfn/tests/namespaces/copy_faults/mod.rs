@@ -8,6 +8,7 @@
 mod clock;
 mod fault;
 mod proxy;
+mod queue;
 mod trial;
 
 pub use trial::as_limited_server;
@@ -19,9 +20,11 @@ use std::time::Instant;
 
 use fault::Fault;
 use parking_lot::Mutex;
+use queue::{QueueFault, QueueSeen, QueueTrial};
 use trial::{Seen, Trial};
 
 use crate::support::harness::{Needs, Test, Weight, tests_of};
+use crate::support::missing_program;
 use crate::support::skip::skip;
 
 /// Name of this module in the names of its tests and roles.
@@ -40,7 +43,11 @@ fn number(name: &str) -> Option<u64> {
 pub fn tests() -> Vec<Test> {
     let complete = files_with_final_names_are_complete as fn();
     let clock = lfn_uses_the_moved_clock as fn();
-    let waiting = [("files_with_final_names_are_complete", Needs::Nothing, complete)];
+    let queue = queue_delivers_every_file as fn();
+    let waiting = [
+        ("files_with_final_names_are_complete", Needs::Nothing, complete),
+        ("queue_delivers_every_file", Needs::Nothing, queue),
+    ];
     let mut tests = tests_of(MODULE, Weight::Waiting, &waiting);
     // A clock that moves during a slow handshake ends the handshake.
     tests.extend(tests_of(MODULE, Weight::Alone, &[("lfn_uses_the_moved_clock", Needs::Nothing, clock)]));
@@ -89,6 +96,45 @@ fn files_with_final_names_are_complete() {
         number("TEST_LFN_SEED").is_some() || (struck >= required && resumed > 0),
         "{struck} and {resumed} of {ran}"
     );
+}
+
+/// Trials of the queue in the normal test run.
+const QUEUE_SAMPLE: u64 = QueueFault::ALL.len() as u64;
+
+/// Three movers share a queue, and one of the servers or movers fails.
+fn queue_delivers_every_file() {
+    if let Some(missing) = missing_program(&["nats-server"]) {
+        return skip("queue_delivers_every_file", &missing);
+    }
+    let many = number("TEST_LFN_TRIALS").unwrap_or(QUEUE_SAMPLE);
+    let began = Instant::now();
+    let next = AtomicU64::new(0);
+    let results = Mutex::new(Results::default());
+    let work = || {
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if n >= many {
+                return;
+            }
+            let seed = number("TEST_LFN_SEED").unwrap_or(n);
+            let trial = QueueTrial::new(seed);
+            let kind = trial.fault.to_string();
+            let outcome = trial.run().map(|QueueSeen { struck, redeliveries }| {
+                let is_redelivered = redeliveries > 0;
+                Seen { struck, resumable: is_redelivered, resumed: is_redelivered }
+            });
+            results.lock().add(seed, kind, outcome);
+        }
+    };
+    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(work))));
+    let Results { kinds, failed } = results.into_inner();
+    println!("\n| fault | trials | all movers were under way | leases went to another mover |");
+    println!("| --- | --- | --- | --- |");
+    for (kind, Count { trials, struck, resumed, .. }) in &kinds {
+        println!("| {kind} | {trials} | {struck} | {resumed} |");
+    }
+    println!("{many} trials in {:.0} s, {} failed", began.elapsed().as_secs_f64(), failed.len());
+    assert!(failed.is_empty(), "seeds that failed: {}", failed.join("; "));
 }
 
 /// Without a moving clock the clock trials would test nothing.

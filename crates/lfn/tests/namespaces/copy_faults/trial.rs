@@ -43,10 +43,14 @@ pub struct Seen {
 }
 
 /// Generator of the trial's values (splitmix64, Steele, Lea and Flood 2014).
-struct Draw(u64);
+pub struct Draw(u64);
 
 impl Draw {
-    fn next(&mut self) -> u64 {
+    pub fn new(seed: u64) -> Self {
+        Draw(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -54,7 +58,7 @@ impl Draw {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, most: u64) -> u64 {
+    pub fn below(&mut self, most: u64) -> u64 {
         self.next() % most
     }
 }
@@ -472,7 +476,7 @@ impl Trial {
     }
 }
 
-fn read_tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub fn read_tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let (mut files, mut folders) = (BTreeMap::new(), vec![root.to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten() {
@@ -492,7 +496,7 @@ fn read_tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Waits for a command that must end by itself.
-fn finish(mut child: Child) -> Result<Output, String> {
+pub fn finish(mut child: Child) -> Result<Output, String> {
     let deadline = Instant::now() + PATIENCE;
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > deadline {
@@ -516,6 +520,6 @@ fn kept(output: &Output) -> u64 {
         .unwrap_or(0)
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().replace('\n', " / ")
 }

@@ -5,6 +5,7 @@ pub mod integrity;
 mod lists;
 pub mod overwrite;
 pub mod progress;
+pub mod queue;
 pub mod ranks;
 mod rules;
 pub mod streams;

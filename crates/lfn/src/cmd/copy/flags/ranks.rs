@@ -9,6 +9,9 @@ use lfn_session::wire::copy::ranks::{BlockAssignment, MAX_RANKS, RankRequest};
 
 use crate::exit::Failure;
 
+/// Default of `--patience` with ranks.
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(120);
+
 /// Flags of a copy that several hosts make together.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Several hosts")]
@@ -29,9 +32,10 @@ pub struct RankFlags {
     /// Rule by which ranks get blocks
     #[arg(long, value_name = "RULE", value_enum, default_value = "on-demand")]
     assign: AssignmentRule,
-    /// Wait this long for an absent rank, then give its blocks to the others or exit with 3
-    #[arg(long, value_name = "DURATION", default_value = "2min", value_parser = parse_unit_duration)]
-    patience: Duration,
+    /// Wait this long for an absent rank, then give its blocks to the others or exit with 3; with --queue: for an absent
+    /// server of the queue or for other movers, then exit with 3 [default: 2min, with --queue 10min]
+    #[arg(long, value_name = "DURATION", value_parser = parse_unit_duration)]
+    pub patience: Option<Duration>,
 }
 
 /// The rule by which ranks get blocks.
@@ -86,6 +90,13 @@ impl RankFlags {
             AssignmentRule::OnDemand => BlockAssignment::OnDemand,
             AssignmentRule::Staggered => BlockAssignment::Staggered,
         };
-        Ok(Some(RankRequest { rank, ranks, job, assignment, offset: self.offset, patience: self.patience }))
+        Ok(Some(RankRequest {
+            rank,
+            ranks,
+            job,
+            assignment,
+            offset: self.offset,
+            patience: self.patience.unwrap_or(DEFAULT_PATIENCE),
+        }))
     }
 }
