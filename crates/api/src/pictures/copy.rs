@@ -77,7 +77,7 @@ impl Parts {
         let total = rates(&|sample| sample.bytes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.0)));
         let time = Axis::exact("time since the start", Unit::Seconds, 0.0, seconds(end).max(1e-3));
         let title = format!("The {quantity} of all {kind}s and of each {kind}");
-        let mut panel = Panel::new(&title, time, Axis::from_zero(*quantity, Unit::BitsPerSecond, highest(&total)));
+        let mut panel = Panel::new(&title, time, Axis::from_zero(quantity, Unit::BitsPerSecond, highest(&total)));
         if total.is_empty() {
             panel.note = Some("the copy was too short for samples".into());
         }
