@@ -60,7 +60,7 @@ impl PartCourse {
         self.samples.push(PartSample { at, bytes });
     }
 
-    /// Returns the samples.
+    /// Returns the samples, the earliest first.
     pub fn samples(&self) -> &[PartSample] {
         &self.samples
     }

@@ -20,7 +20,7 @@ use super::base_dir::BaseDir;
 use super::client::{check_sources, random_seed};
 use super::control_loop::{ControlLoop, StreamDemand};
 use super::entry_listener::EntryListener;
-use super::rank_group::{OpenSources, RankGroups, serve_receiving_rank, serve_sending_rank};
+use super::rank_group::{DownloadSources, RankGroups, serve_receiving_rank, serve_sending_rank};
 use super::receiver::{Destination, Receiver, ReceiverOptions, ReceiverRanks, ReceiverTimeouts};
 use super::sender::{Expansion, ExpansionBudget, Listing, Sender, Source, expand};
 use super::stall::StallTimeouts;
@@ -212,12 +212,12 @@ fn open_sources(
     request: &CopyRequest,
     from: &[RemoteSource],
     selection: &Selection,
-) -> Result<OpenSources, TransferError> {
+) -> Result<DownloadSources, TransferError> {
     let sources = RequestedSources::of(session, from, selection)?.open(request.copy.as_deref(), &|| session.check())?;
     let listing = Listing::new(selection)
         .with_generated_time(request.copy.as_ref().map(|copy| copy.began))
         .with_options(&request.transfer_options);
-    Ok(OpenSources { sources, listing })
+    Ok(DownloadSources { sources, listing })
 }
 
 /// Returns the streams of a session that sends.
@@ -234,7 +234,7 @@ fn send(
 ) -> Result<(), TransferError> {
     let secret = request.stream_secret;
     let scope = session.scoped_id();
-    let OpenSources { sources, listing } = open_sources(session, request, from, selection)?;
+    let DownloadSources { sources, listing } = open_sources(session, request, from, selection)?;
     let mut sender = Sender::start(sources, listing, request.block, sending_streams(session, request))?;
     let (control, streams, stopping) = session.split_mut();
     let mut arrivals = |_: StreamDemand<'_>| {

@@ -59,10 +59,10 @@ pub struct RanksReport {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RankDirection {
-    /// The ranks sent.
+    /// The ranks sent to the server.
     #[default]
     Upload,
-    /// The ranks received.
+    /// The ranks received from the server.
     Download,
 }
 

@@ -8,6 +8,7 @@
 //! The data of a file is complete when every block is hashed, whether sent or not. The digest therefore always covers
 //! the complete source.
 
+mod filter;
 mod sharing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +19,8 @@ use lfn_session::wire::copy::blocks::{Block, Layout, LayoutError, Subtree};
 use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::digest::{BlockHash, Digest, HashTree};
 
-pub use self::sharing::BlockFilter;
-use self::sharing::Sharing;
+pub use self::filter::BlockFilter;
+use self::filter::Sharing;
 use super::pending_entries::PendingEntries;
 
 /// Maximum small files in one write. Reading more before the first byte leaves would keep the network idle.
@@ -325,7 +326,11 @@ impl<T: Clone> BlockScheduler<T> {
         while let Some(file) = self.next_to_send(filter) {
             let Some(Some(work)) = self.pending.get_mut(&file) else { break };
             let packs = work.layout.blocks() == 1;
-            let Some(block) = filter.first_block(work).and_then(|index| work.layout.block(index)) else { break };
+            let Some(block) =
+                filter.first_block(work.sharing, &work.layout, &work.send).and_then(|index| work.layout.block(index))
+            else {
+                break;
+            };
             let needed = BlockHeader::LENGTH + block.length as usize;
             if !pieces.is_empty() && (!packs || needed > left || pieces.len() == MAX_FILES_PER_WRITE) {
                 break;

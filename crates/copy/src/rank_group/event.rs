@@ -7,10 +7,11 @@ use std::sync::mpsc::SyncSender;
 use lfn_base::units::Bytes;
 use lfn_session::SessionId;
 use lfn_session::wire::Refusal;
+use lfn_session::wire::copy::CopyJob;
+use lfn_session::wire::copy::options::TransferOptions;
 use lfn_session::wire::copy::ranks::RankRequest;
 
 use super::mailbox::Mailbox;
-use super::settings::CommonOptions;
 use crate::role::StreamWorker;
 use crate::stream_set::StreamSet;
 
@@ -33,6 +34,13 @@ pub(super) struct Applicant<O> {
     pub(super) address: IpAddr,
     pub(super) streams: Arc<StreamSet>,
     pub(super) answer: SyncSender<Result<Seat<O>, Refusal>>,
+}
+
+/// Options that must be the same for all ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct CommonOptions {
+    pub(super) transfer: TransferOptions,
+    pub(super) job: CopyJob,
 }
 
 /// The place of a session in its group.

@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use lfn_session::wire::Refusal;
 
-pub(crate) use self::download::OpenSources;
+pub(crate) use self::download::DownloadSources;
 use self::error::RankError;
 pub use self::registry::RankGroups;
 pub(crate) use self::session::{serve_receiving_rank, serve_sending_rank};

@@ -11,12 +11,12 @@ use lfn_session::wire::copy::overwrite::OverwritePolicy;
 use lfn_session::wire::copy::ranks::{MAX_JOB_LENGTH, MAX_RANKS, RankRequest};
 use lfn_session::wire::copy::{CopyJob, CopyRequest, RemoteDestination};
 
-use super::download::{DownloadGroup, OpenSources};
+use super::download::{DownloadGroup, DownloadSources};
 use super::error::{MAX_BORDER_MEMORY, RankError};
-use super::event::{Applicant, Event, Seat};
+use super::event::{Applicant, CommonOptions, Event, Seat};
 use super::mailbox::Mailbox;
 use super::registry::{GroupKey, Groups, RankGroups, SeatedRank};
-use super::settings::{CommonOptions, GroupSettings};
+use super::settings::GroupSettings;
 use super::upload::UploadGroup;
 use crate::TransferError;
 use crate::control_loop::{ControlLoop, StreamDemand};
@@ -52,7 +52,7 @@ pub(crate) fn serve_receiving_rank(
     rank: &RankRequest,
     streams: StreamSet,
     prepare: impl Fn(&DataStream) -> Result<(), TransferError>,
-    sources: impl Fn(&ServerSession) -> Result<OpenSources, TransferError>,
+    sources: impl Fn(&ServerSession) -> Result<DownloadSources, TransferError>,
 ) -> Result<(), TransferError> {
     check(request, rank)?;
     let settings = settings(session, request, rank);

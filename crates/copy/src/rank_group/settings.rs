@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use lfn_base::units::Bytes;
 use lfn_session::server::metrics::RankCounters;
-use lfn_session::wire::copy::CopyJob;
-use lfn_session::wire::copy::options::TransferOptions;
 use lfn_session::wire::copy::ranks::RankRequest;
 
 use super::error::RankError;
-use super::event::Applicant;
+use super::event::{Applicant, CommonOptions};
 
 /// Settings of a group, from the request of its first rank.
 #[derive(Clone, Debug)]
@@ -19,13 +17,6 @@ pub(super) struct GroupSettings {
     pub(super) options: CommonOptions,
     /// Counters of the server.
     pub(super) counters: Arc<RankCounters>,
-}
-
-/// Options that must be the same for all ranks.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct CommonOptions {
-    pub(super) transfer: TransferOptions,
-    pub(super) job: CopyJob,
 }
 
 impl GroupSettings {

@@ -16,8 +16,9 @@ use super::open_files::Comparison;
 use super::read_error::ReadError;
 use super::shared::{Shared, wait};
 use super::source_file::ListedFile;
+use super::state::State;
 use crate::TransferError;
-use crate::proto::schedule::BlockTask;
+use crate::proto::schedule::{BlockFilter, BlockTask};
 use crate::proto::zeros::{hash_zeros, split_hole};
 use crate::stream_state::StreamState;
 use crate::work_meter::Activity;
@@ -111,7 +112,7 @@ impl Shared {
             }
             let mut tasks =
                 if stream_state.is_full(self.streams.len()) { Vec::new() } else { self.take_blocks(&mut state, room) };
-            if tasks.is_empty() && self.helper_share().is_none() {
+            if tasks.is_empty() && self.share.as_ref().is_none_or(|share| share.is_lead()) {
                 tasks.extend(state.scheduler.next_hash_block());
             }
             if !tasks.is_empty() {
@@ -119,6 +120,14 @@ impl Shared {
                 return Ok(Some(tasks));
             }
             wait(&self.work_available, &mut state);
+        }
+    }
+
+    /// Takes the next blocks that these streams may send.
+    fn take_blocks(&self, state: &mut State, room: usize) -> Vec<BlockTask<Arc<ListedFile>>> {
+        match &self.share {
+            None => state.scheduler.next_blocks(room, BlockFilter::ALL),
+            Some(share) => share.take_blocks(state, room),
         }
     }
 
@@ -227,7 +236,7 @@ impl Shared {
         };
         let headers = header * sent().count();
         stream_state.record_sent(sent());
-        self.record_taken(sent());
+        self.share.iter().for_each(|share| share.record_sent(sent()));
         let written = match hashed.first() {
             Some((task, _)) if from_pages => self.send_pages(stream, stream_state, task, &buffer[..header]),
             _ => {

@@ -25,6 +25,7 @@ mod list_entry;
 mod lister;
 mod listing;
 mod open_files;
+mod rank_share;
 mod read_error;
 mod self_copy;
 mod shared;

@@ -8,9 +8,9 @@ use lfn_session::wire::copy::options::Verify;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::destination_slot::DestinationSlot;
-use super::link::RankShare;
 use super::listing::Listing;
 use super::open_files::OpenFiles;
+use super::rank_share::RankShare;
 use super::stall_detector::StallDetector;
 use super::state::State;
 use crate::entry_listener::EntryListener;

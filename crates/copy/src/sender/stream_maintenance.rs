@@ -16,7 +16,7 @@ impl Shared {
             let Some(error) = error else { continue };
             let parts = closed.unacked_blocks(MAX_RANGES_PER_MESSAGE);
             let (stream, stalled) = (closed.number(), closed.is_stalled());
-            match self.helper_share() {
+            match self.share.as_deref().filter(|share| !share.is_lead()) {
                 Some(share) => share.return_blocks(&mut self.state.lock(), parts.into_iter().flatten()),
                 None => self.state.lock().report_lost(stream, parts, stalled),
             }

@@ -16,11 +16,11 @@ const PICTURE_SIZE: Size = DEFAULT_SIZE;
 
 /// A page with the result of one command.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
+pub struct HtmlPage {
     pub title: String,
     /// The result as the command prints it.
     pub summary: String,
-    pub tables: Vec<Table>,
+    pub tables: Vec<HtmlTable>,
     pub album: Album,
     /// The document of the result.
     pub json: String,
@@ -28,13 +28,13 @@ pub struct Page {
 
 /// A table. The first column is aligned to the left.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub struct HtmlTable {
     pub name: String,
     pub head: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
 }
 
-impl Page {
+impl HtmlPage {
     /// Returns the page as HTML.
     pub fn html(&self) -> String {
         let title = escaped(&self.title);
@@ -58,7 +58,7 @@ impl Page {
     }
 }
 
-impl Table {
+impl HtmlTable {
     fn add_to(&self, html: &mut String) {
         *html += &format!("<h2>{}</h2>\n<table>\n", escaped(&self.name));
         let head: String = self.head.iter().fold(String::new(), |mut cells, name| {
@@ -104,10 +104,10 @@ mod tests {
     #[test]
     fn texts_of_others_stay_texts() {
         let hostile = "</pre><script>alert('x')</script>\u{1b}[2J".to_owned();
-        let page = Page {
+        let page = HtmlPage {
             title: hostile.clone(),
             summary: hostile.clone(),
-            tables: vec![Table { name: hostile.clone(), head: vec!["a", "b"], rows: vec![vec![hostile.clone()]] }],
+            tables: vec![HtmlTable { name: hostile.clone(), head: vec!["a", "b"], rows: vec![vec![hostile.clone()]] }],
             album: Album::default(),
             json: hostile,
         };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lfn_results::report::{ErrorDocument, ErrorSchema};
 use serde::Serialize;
 
-use super::html::Page;
+use super::html::HtmlPage;
 use super::report_file::ReportFile;
 use crate::exit::Failure;
 
@@ -100,7 +100,7 @@ impl Output {
     }
 
     /// Writes the page to the report file, if it is a page, and otherwise the document.
-    pub fn write_page(&mut self, document: &impl Serialize, page: impl FnOnce() -> Page) -> Result<(), Failure> {
+    pub fn write_page(&mut self, document: &impl Serialize, page: impl FnOnce() -> HtmlPage) -> Result<(), Failure> {
         match self.report.take() {
             None => Ok(()),
             Some(file) if file.is_page() => file.write_page(&page()),

@@ -13,7 +13,7 @@ use lfn_session::atomic_file::{self, AtomicFile};
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::print::html::Page;
+use crate::print::html::HtmlPage;
 use crate::print::sanitize::SafeWriter;
 use crate::{print, typed};
 
@@ -79,7 +79,7 @@ impl ReportFile {
     }
 
     /// Writes a page to the file.
-    pub fn write_page(self, page: &Page) -> Result<(), Failure> {
+    pub fn write_page(self, page: &HtmlPage) -> Result<(), Failure> {
         set_report_written();
         let ReportFile::Named(mut file) = self else { return Ok(()) };
         let path = file.path().to_owned();
@@ -91,7 +91,7 @@ impl ReportFile {
     pub fn write(self, document: &impl Serialize) -> Result<(), Failure> {
         if self.is_page() {
             let json = serde_json::to_string_pretty(document).unwrap_or_default();
-            return self.write_page(&Page { title: "Failed".into(), json, ..Page::default() });
+            return self.write_page(&HtmlPage { title: "Failed".into(), json, ..HtmlPage::default() });
         }
         set_report_written();
         match self {

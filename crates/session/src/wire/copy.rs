@@ -122,7 +122,7 @@ pub enum SenderMessage {
     /// [`TransferOptions::delete`](crate::wire::copy::options::TransferOptions::delete) they are not deleted at the
     /// destination.
     Excluded { names: Vec<Name> },
-    /// Tells a receiving rank whether it plans the copy and holds the journal. The first message to a rank.
+    /// The first message to a receiving rank. The lead plans the copy and holds the journal.
     Appointed { is_lead: bool },
     /// The lead must open this file of several blocks, because other ranks will write into it.
     Open { file: u32 },

@@ -2,56 +2,11 @@
 
 use lfn_base::units::Bytes;
 
-use super::{BlockScheduler, FileWork};
+use super::BlockScheduler;
+use super::filter::{BlockFilter, Sharing};
 
 /// Maximum files that are looked at to find the next one to share. Most of them may be small.
 const MAX_LOOK_AHEAD: usize = 1024;
-
-/// Whether ranks that do not plan the copy can write a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Sharing {
-    #[default]
-    No,
-    /// The lead opens the file.
-    Requested,
-    /// The lead has opened the file.
-    Shared,
-}
-
-/// The blocks that one stream may send, if there are several receivers.
-#[derive(Clone, Copy, Debug)]
-pub struct BlockFilter<'a> {
-    /// Only blocks of files that [`BlockScheduler::set_shared`] has named.
-    pub shared_only: bool,
-    /// For each rank, whether its blocks may be sent: rank r of n has the blocks r, r + n, r + 2n, and so on. Empty if all
-    /// may be sent. A file of one block has no rank.
-    pub staggered: &'a [bool],
-}
-
-impl BlockFilter<'static> {
-    /// Every block may be sent.
-    pub const ALL: BlockFilter<'static> = BlockFilter { shared_only: false, staggered: &[] };
-}
-
-impl BlockFilter<'_> {
-    pub(super) fn is_all(&self) -> bool {
-        !self.shared_only && self.staggered.is_empty()
-    }
-
-    /// Returns the first block of a file that may be sent.
-    pub(super) fn first_block<T>(&self, work: &FileWork<T>) -> Option<u64> {
-        if self.shared_only && work.sharing != Sharing::Shared {
-            return None;
-        }
-        if self.staggered.is_empty() || work.layout.blocks() == 1 {
-            return Some(work.send.first_range()?.0);
-        }
-        let ranks = self.staggered.len() as u64;
-        let is_own = |index: &u64| self.staggered[(index % ranks) as usize];
-        // Of as many following blocks as there are ranks, each belongs to another rank.
-        work.send.ranges().find_map(|(first, last)| (first..=last.min(first + ranks - 1)).find(is_own))
-    }
-}
 
 impl<T: Clone> BlockScheduler<T> {
     /// Returns the first file with a block that the filter permits.
@@ -59,7 +14,8 @@ impl<T: Clone> BlockScheduler<T> {
         let candidates = if filter.shared_only { &self.sharing_to_send } else { &self.to_send };
         let has_block = |file: &u32| {
             let work = self.pending.get(file).and_then(Option::as_ref);
-            self.may_open(*file) && work.is_some_and(|work| filter.first_block(work).is_some())
+            self.may_open(*file)
+                && work.is_some_and(|work| filter.first_block(work.sharing, &work.layout, &work.send).is_some())
         };
         candidates.iter().copied().take_while(|file| *file < self.requested_up_to).find(has_block)
     }
@@ -112,7 +68,7 @@ mod tests {
         let mut schedule = schedule(&[1, 3, 1, 2]);
         let others = BlockFilter { shared_only: true, staggered: &[] };
         assert!(take(&mut schedule, others).is_empty());
-        assert_eq!(schedule.set_shared(1), None, "nobody requested the file");
+        assert_eq!(schedule.set_shared(1), None, "the file was not requested");
         assert_eq!((schedule.next_to_share(2), schedule.next_to_share(2)), (Some(1), Some(3)));
         assert_eq!(schedule.next_to_share(2), None);
         assert!(take(&mut schedule, others).is_empty(), "the lead has not opened a file");

@@ -10,19 +10,19 @@ use crate::stream_set::StreamSet;
 
 /// A rank while it is connected.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct ReceivingMember {
     pub(super) link: ReceiverLink,
     pub(super) streams: Arc<StreamSet>,
     pub(super) mailbox: Arc<Mailbox<SenderMessage>>,
 }
 
-impl Member {
+impl ReceivingMember {
     pub(super) fn new(link: ReceiverLink, streams: Arc<StreamSet>) -> Self {
-        Member { link, streams, mailbox: Arc::default() }
+        ReceivingMember { link, streams, mailbox: Arc::default() }
     }
 }
 
-impl AsRef<StreamSet> for Member {
+impl AsRef<StreamSet> for ReceivingMember {
     fn as_ref(&self) -> &StreamSet {
         &self.streams
     }

@@ -16,7 +16,7 @@ use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::ranks::{BlockAssignment, RankFigures};
 use lfn_session::wire::copy::{CopyTally, ReceiverMessage, SenderMessage, StoredBlock};
 
-use self::member::Member;
+use self::member::ReceivingMember;
 use super::error::RankError;
 use super::event::{Applicant, Event, Seat};
 use super::place::Place;
@@ -32,7 +32,7 @@ pub(super) type DownloadEvent = Event<ReceiverMessage, SenderMessage>;
 
 /// The sources of a download, open.
 #[derive(Debug)]
-pub(crate) struct OpenSources {
+pub(crate) struct DownloadSources {
     pub(crate) sources: Vec<Source>,
     pub(crate) listing: Listing,
 }
@@ -42,7 +42,7 @@ pub(super) struct DownloadGroup {
     settings: GroupSettings,
     events: Inbox<DownloadEvent>,
     sender: Sender,
-    places: Vec<Place<Member>>,
+    places: Vec<Place<ReceivingMember>>,
     /// The rank that plans the copy, once it is appointed.
     lead: Option<u16>,
     /// The files that the lead has opened for all ranks and has not settled.
@@ -52,7 +52,7 @@ pub(super) struct DownloadGroup {
     /// Time when the lead was appointed.
     sent_since: Option<Instant>,
     /// Ranks whose sessions ended, until the threads of their streams have ended too.
-    leaving: Vec<Member>,
+    leaving: Vec<ReceivingMember>,
     next_seat: u64,
     empty_since: Instant,
     status_at: Instant,
@@ -78,7 +78,7 @@ struct Finished {
 
 impl DownloadGroup {
     pub(super) fn start(
-        ranked: OpenSources,
+        ranked: DownloadSources,
         settings: GroupSettings,
         events: Inbox<DownloadEvent>,
     ) -> Result<Self, TransferError> {
@@ -176,11 +176,11 @@ impl DownloadGroup {
         self.places.get_mut(usize::from(rank)).is_some_and(|place| place.hear(seat, now))
     }
 
-    fn member(&self, rank: u16) -> Option<&Member> {
+    fn member(&self, rank: u16) -> Option<&ReceivingMember> {
         self.places.get(usize::from(rank))?.member.as_ref()
     }
 
-    fn members(&self) -> impl Iterator<Item = &Member> {
+    fn members(&self) -> impl Iterator<Item = &ReceivingMember> {
         self.places.iter().filter_map(|place| place.member.as_ref())
     }
 
@@ -198,7 +198,7 @@ impl DownloadGroup {
         self.settings.request.patience = self.settings.request.patience.max(applicant.request.patience);
         self.leave(rank, now)?;
         self.next_seat += 1;
-        let member = Member::new(self.sender.link(applicant.streams.clone()), applicant.streams.clone());
+        let member = ReceivingMember::new(self.sender.link(applicant.streams.clone()), applicant.streams.clone());
         let seat =
             Seat { number: self.next_seat, mailbox: member.mailbox.clone(), worker: member.link.stream_worker() };
         if self.lead.is_some() {
@@ -314,7 +314,7 @@ impl DownloadGroup {
     }
 
     /// Returns the connected ranks that write into the files of the lead.
-    fn helpers(&self) -> impl Iterator<Item = &Member> {
+    fn helpers(&self) -> impl Iterator<Item = &ReceivingMember> {
         let lead = self.lead;
         let others = self.places.iter().zip(0..).filter(move |(_, rank)| lead.is_some_and(|lead| lead != *rank));
         others.filter_map(|(place, _)| place.member.as_ref())
@@ -380,7 +380,7 @@ impl DownloadGroup {
             return;
         }
         let patience = self.settings.request.patience;
-        let is_away = |place: &Place<Member>| {
+        let is_away = |place: &Place<ReceivingMember>| {
             place.member.is_none() && now.saturating_duration_since(place.absent_since) >= patience
         };
         let away: Vec<bool> = self.places.iter().map(is_away).collect();

@@ -12,7 +12,7 @@ use lfn_session::wire::copy::{BlockHeader, MAX_STORED_BLOCKS, ReceiverMessage, S
 use lfn_session::{DEAD_PEER_TIMEOUT, DataStream};
 use parking_lot::{Condvar, Mutex};
 
-use super::shared_files::{SharedFile, SharedFiles};
+use super::shared_files::{LeadFile, SharedFiles};
 use crate::proto::file_assembly::{AssemblyError, MAX_ATTEMPTS};
 use crate::receiver::block_reader::BlockReader;
 use crate::receiver::inbox::POLL_INTERVAL;
@@ -141,7 +141,7 @@ impl BlockWriter {
     ///
     /// # Errors
     /// [`AssemblyError::Corrupt`] if the block was damaged too often.
-    fn request_again(&self, file: &SharedFile, block: Block) -> Result<(), TransferError> {
+    fn request_again(&self, file: &LeadFile, block: Block) -> Result<(), TransferError> {
         let mut state = self.state.lock();
         let count = state.damage_counts.entry((file.number, block.index)).or_default();
         *count += 1;

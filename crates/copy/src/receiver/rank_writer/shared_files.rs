@@ -42,14 +42,14 @@ pub(super) struct SharedFiles {
 
 #[derive(Debug, Default)]
 struct FileTable {
-    open: HashMap<u32, Arc<SharedFile>>,
+    open: HashMap<u32, Arc<LeadFile>>,
     /// Files that were open.
     closed: BlockSet,
 }
 
-/// One file.
+/// A file that the lead has opened.
 #[derive(Debug)]
-pub(super) struct SharedFile {
+pub(super) struct LeadFile {
     pub(super) number: u32,
     pub(super) layout: Layout,
     name: Name,
@@ -84,7 +84,7 @@ impl SharedFiles {
         if files.open.len() >= MAX_FILES || layout.blocks() < 2 {
             return Err(TransferError::SenderViolation(SenderViolation::UnexpectedRankMessage));
         }
-        let file = SharedFile { number, layout, name, inode, partial: Mutex::default() };
+        let file = LeadFile { number, layout, name, inode, partial: Mutex::default() };
         files.open.insert(number, Arc::new(file));
         self.changed.notify_all();
         Ok(())
@@ -106,7 +106,7 @@ impl SharedFiles {
         &self,
         number: u32,
         is_stopped: impl Fn() -> bool,
-    ) -> Result<Option<Arc<SharedFile>>, TransferError> {
+    ) -> Result<Option<Arc<LeadFile>>, TransferError> {
         let deadline = Instant::now() + ANNOUNCEMENT_TIMEOUT;
         let mut files = self.files.lock();
         loop {
@@ -129,7 +129,7 @@ impl SharedFiles {
     /// Returns the partial file of the lead, and opens it with the first block.
     pub(super) fn partial(
         &self,
-        file: &SharedFile,
+        file: &LeadFile,
         is_stopped: impl Fn() -> bool,
     ) -> Result<Arc<dyn SharedPartial>, TransferError> {
         let mut partial = file.partial.lock();
@@ -149,7 +149,7 @@ impl SharedFiles {
         }
     }
 
-    fn open(&self, file: &SharedFile) -> Result<Arc<dyn SharedPartial>, TransferError> {
+    fn open(&self, file: &LeadFile) -> Result<Arc<dyn SharedPartial>, TransferError> {
         let storage = self.storage()?;
         let path = || storage.display_name(&file.name);
         let opened = storage.open_shared(&file.name).map_err(|error| match error {

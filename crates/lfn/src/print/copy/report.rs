@@ -5,16 +5,16 @@ use lfn_api::pictures::Album;
 use lfn_base::units::show_duration;
 use lfn_session::wire::copy::ranks::{RankState, RankStatus};
 
-use crate::print::html::{Page, Table};
+use crate::print::html::{HtmlPage, HtmlTable};
 
 /// Returns the page of a copy with this summary.
-pub fn page(document: &FinishedCopy, summary: String, album: Album) -> Page {
+pub fn page(document: &FinishedCopy, summary: String, album: Album) -> HtmlPage {
     let mut tables = Vec::new();
     tables.extend(document.ranks.as_ref().map(ranks_table));
     if !document.stripes.is_empty() {
         tables.push(stripes_table(&document.stripes));
     }
-    Page {
+    HtmlPage {
         title: format!("Copy {} → {}", document.sources.join(" "), document.destination),
         summary,
         tables,
@@ -23,7 +23,7 @@ pub fn page(document: &FinishedCopy, summary: String, album: Album) -> Page {
     }
 }
 
-fn ranks_table(report: &RanksReport) -> Table {
+fn ranks_table(report: &RanksReport) -> HtmlTable {
     let all = report.bytes.0.max(1) as f64;
     let row = |status: &RankStatus| {
         let RankStatus { rank, state, address, bytes, goodput, reconnects, .. } = status;
@@ -46,10 +46,10 @@ fn ranks_table(report: &RanksReport) -> Table {
     let sum = [report.bytes.decimal(), "100 %".into(), report.goodput.to_string()];
     rows.push(["all".to_owned(), String::new()].into_iter().chain(sum).chain([String::new(), String::new()]).collect());
     let head = vec!["", "address", "payload", "share", "goodput", "reconnects", "state at the end"];
-    Table { name: "Ranks".into(), head, rows }
+    HtmlTable { name: "Ranks".into(), head, rows }
 }
 
-fn stripes_table(stripes: &[StripeFigures]) -> Table {
+fn stripes_table(stripes: &[StripeFigures]) -> HtmlTable {
     let row = |stripe: &StripeFigures| {
         let state = match stripe.state {
             StripeState::Connecting => "not connected",
@@ -69,5 +69,5 @@ fn stripes_table(stripes: &[StripeFigures]) -> Table {
     };
     let head =
         vec!["stripe", "bytes", "throughput", "streams", "outages", "time down", "retransmitted segments", "state"];
-    Table { name: "Stripes".into(), head, rows: stripes.iter().map(row).collect() }
+    HtmlTable { name: "Stripes".into(), head, rows: stripes.iter().map(row).collect() }
 }
