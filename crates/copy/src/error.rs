@@ -34,7 +34,7 @@ pub enum TransferError {
     #[error("{path}: no such file or directory")]
     NotFound { path: String },
     /// The destination of a rank is not on the file system of the other ranks.
-    #[error("{path}: the partial file of the other ranks is not here")]
+    #[error("{path}: this host does not see the partial file of the lead rank")]
     NotShared { path: String },
     /// The source, or one of its parent directories, is missing.
     #[error("{path}: no such file or directory")]
@@ -367,7 +367,8 @@ impl TransferError {
                 matches!(error, SessionError::Closed { .. } | SessionError::Timeout { .. } | SessionError::Io { .. })
                     || source.is_resumable()
             }
-            _ => false,
+            // With more space, the same command continues.
+            error => error.is_out_of_space(),
         }
     }
 

@@ -13,6 +13,8 @@ use crate::proto::header::Difference;
 pub enum QueueError {
     #[error("cannot start the client of the queue: {0}")]
     Thread(io::Error),
+    #[error("cannot create the id of the manifest: {0}")]
+    Random(io::Error),
     #[error("cannot read the credentials {}: {source}", .path.display())]
     Credentials { path: PathBuf, source: io::Error },
     #[error("cannot connect to {server}: {reason}")]
@@ -21,9 +23,9 @@ pub enum QueueError {
     Denied { server: String },
     #[error("{server} has no JetStream")]
     NoJetStream { server: String },
-    #[error("{server} did not answer for {}: {doing}: {reason}", show_duration(*.after))]
+    #[error("cannot {doing} at {server} for {}: {reason}", show_duration(*.after))]
     Away { server: String, after: Duration, doing: &'static str, reason: String },
-    #[error("{server} refused a request: {doing}: {reason}")]
+    #[error("{server} refuses to {doing}: {reason}")]
     Refused { server: String, doing: &'static str, reason: String },
     #[error("the queue {name} has an invalid {object}: {reason}")]
     Invalid { name: String, object: String, reason: String },
@@ -55,6 +57,7 @@ impl QueueError {
             QueueError::TooLarge { .. } => "use several queues, one for each part of the tree",
             QueueError::Credentials { .. } => "give the .creds file of the NATS user: --queue-credentials FILE",
             QueueError::Thread(_)
+            | QueueError::Random(_)
             | QueueError::Refused { .. }
             | QueueError::Invalid { .. }
             | QueueError::Interrupted => return None,

@@ -1,7 +1,7 @@
 //! A queue of entries that many movers share, on NATS JetStream.
 //!
 //! The manifest lists all entries, in parts. A message in a stream is the right to copy one part: its acknowledgement
-//! deadline is the lease, and its redelivery is the failover. A record in a key-value bucket marks a part as done.
+//! deadline is the lease. If the lease expires, the server delivers the message to another mover. A record in a key-value bucket marks a part as done.
 //! The manifest and the records decide when the copy is complete, not the messages: a missing message is published again.
 //!
 //! [`proto`] decides, without a clock and without I/O. [`Queue`] is the connection to the server. It blocks the calling

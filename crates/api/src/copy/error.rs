@@ -48,7 +48,7 @@ pub enum CopyError {
     Session(SessionError),
     #[error("{0} cannot be used by several ranks")]
     RankOption(&'static str),
-    #[error("several ranks copy between local files and one server, and this copy has another form")]
+    #[error("ranks copy between this host and one server, and these places are others")]
     RankDirection,
     #[error("--offset is the place of one file, but this copy has several sources")]
     RankPieces,
@@ -58,7 +58,7 @@ pub enum CopyError {
     Queue(#[from] QueueError),
     #[error("{0} cannot be used with --queue")]
     QueueOption(&'static str),
-    #[error("a queue can copy local files to one server, and nothing else yet")]
+    #[error("a queue copies local files to one server")]
     QueueDirection,
     #[error("{0} cannot be a source of a queue: give files and directories")]
     QueueGenerated(String),
@@ -92,7 +92,7 @@ impl CopyError {
             CopyError::Stripe(error) => error.hint(),
             CopyError::RateTooLow { .. } => Some("--rate 10gbit".to_owned()),
             CopyError::RankOption(_) => Some("omit it, or copy from one host".to_owned()),
-            CopyError::RankDirection => Some("start one copy for each file or directory".to_owned()),
+            CopyError::RankDirection => Some("name one server: far1:PATH".to_owned()),
             CopyError::RankPieceOfDownload => Some("omit it: the server assigns the blocks".to_owned()),
             CopyError::RankPieces => Some("give one file, and the destination".to_owned()),
             CopyError::Queue(error) => error.hint(),

@@ -1,4 +1,4 @@
-//! Several ranks that receive one copy into one destination: lost helpers, a lost lead, and ranks that break the protocol.
+//! Several ranks that receive one copy into one destination: lost ranks, a lost lead, and ranks that break the protocol.
 
 use std::fs;
 use std::path::PathBuf;
@@ -274,7 +274,7 @@ fn rank_with_another_destination_is_named() {
     let ended = setup.run_all(&ranks);
     let [lead, other] = <[Ended; 2]>::try_from(ended).unwrap();
     let error = other.unwrap_err();
-    assert!(error.to_string().ends_with("there: the partial file of the other ranks is not here"), "{error}");
+    assert!(error.to_string().ends_with("there: this host does not see the partial file of the lead rank"), "{error}");
     assert_eq!(lead.unwrap().digest.unwrap().0, digest_of(&data));
     assert_eq!(setup.received("there"), data);
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0, "nothing was created");
@@ -290,6 +290,20 @@ fn existing_destination_needs_overwrite() {
         assert_eq!((tally.files, tally.failed), (0, 1));
     }
     assert_eq!(setup.received("there"), b"mine");
+}
+
+#[test]
+fn same_command_after_the_end_copies_again() {
+    let setup = Setup::new();
+    setup.file("field", 50_000);
+    let ranks = setup.ranks(2);
+    // The other rank never comes, so the group waits for it after the end.
+    setup.run(&ranks[0], &AtomicBool::new(false)).unwrap();
+    fs::remove_file(setup.shared.path().join("there")).unwrap();
+    let data = setup.file("field", 60_000);
+    let again = setup.run(&ranks[0], &AtomicBool::new(false)).unwrap();
+    assert_eq!((again.moved(), again.digest.unwrap().0), (Bytes(60_000), digest_of(&data)));
+    assert_eq!(setup.received("there"), data);
 }
 
 /// Opens the session of a rank that follows no protocol.
@@ -320,7 +334,7 @@ fn invented_stored_blocks_are_ignored() {
             hostile.send(&ReceiverMessage::Stored { file, blocks }).unwrap();
             hostile.send(&ReceiverMessage::Resend { file, index: u64::MAX }).unwrap();
             hostile.send(&ReceiverMessage::Settled { files: Default::default() }).unwrap();
-            hostile.send(&ReceiverMessage::Opened { file, inode: None }).unwrap();
+            hostile.send(&ReceiverMessage::Opened { file, identity: Default::default() }).unwrap();
         }
         assert_eq!(lead.join().unwrap().unwrap().digest.unwrap().0, digest_of(&data));
     });

@@ -392,6 +392,20 @@ fn gaps_and_overlaps_of_pieces_are_refused() {
     assert!(huge[0].starts_with("no rank has the bytes from 4096 to 4611686018427387904"), "{huge:?}");
 }
 
+#[test]
+fn same_command_after_the_end_copies_again() {
+    let setup = Setup::new();
+    let (path, _) = setup.file("field", 50_000);
+    let mut rank = setup.rank(0, 2, &path);
+    rank.request.patience = Duration::from_millis(200);
+    setup.run(&rank, &AtomicBool::new(false)).unwrap();
+    fs::remove_file(setup.root.path().join("there")).unwrap();
+    let (_, data) = setup.file("field", 60_000);
+    let again = setup.run(&rank, &AtomicBool::new(false)).unwrap();
+    assert_eq!(again.moved(), Bytes(60_000));
+    assert_eq!(setup.received("there"), data);
+}
+
 /// Opens the session of a rank that follows no protocol.
 fn hostile_rank(setup: &Setup, rank: u16, ranks: u16) -> Control {
     let target = setup.served.target();

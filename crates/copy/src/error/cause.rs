@@ -237,7 +237,7 @@ pub enum SenderViolation {
     TooManyLostBlocks,
     #[error("reports more stored blocks than the ranks can have received")]
     TooManyStoredBlocks,
-    #[error("sends a message for ranks that does not fit here")]
+    #[error("sends a message for ranks that is not valid now")]
     UnexpectedRankMessage,
     #[error("sends more messages about entries than they can need")]
     TooManyMessages,

@@ -26,7 +26,7 @@ pub(super) enum RankError {
     #[error("rank {rank} belongs to the job {}, but the job {} is writing to this destination", name(.job), name(.known))]
     OtherJob { rank: u16, job: Option<String>, known: Option<String> },
     #[error("rank {rank} was started with another {what} than the ranks before it: {own} instead of {known}")]
-    OtherOption { rank: u16, what: &'static str, own: String, known: String },
+    OtherOption { rank: u16, what: String, own: String, known: String },
     #[error("rank {rank} is connected already, from {address}")]
     Duplicate { rank: u16, address: String },
     #[error("rank {rank} sends {name} with {own}, but rank {other} sends it with {known}")]

@@ -37,6 +37,7 @@ mod upload;
 use std::time::Duration;
 
 use lfn_session::wire::Refusal;
+use lfn_session::wire::copy::ranks::RankRequest;
 
 pub(crate) use self::download::DownloadSources;
 use self::error::RankError;
@@ -59,8 +60,16 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// Time without any rank after which a group ends. The next ranks resume from the journal.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Maximum time after the end of a copy in which a rank without the name of a job is taken for a rank of this copy.
+const LATE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Maximum wait for the threads of a lost rank's streams.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Returns the time for which a group waits after its end for ranks that have not seen the end.
+fn late_timeout(request: &RankRequest) -> Duration {
+    if request.job.is_some() { request.patience } else { request.patience.min(LATE_TIMEOUT) }
+}
 
 /// Reason why a group ends before its copy is complete.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::event::Applicant;
 use crate::stream_set::StreamSet;
 
 /// Time without a message after which another process may replace a rank. A rank sends a message each second.
-const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The place of a rank, whether it is connected or not.
 #[derive(Debug)]
@@ -81,6 +81,12 @@ impl<M: AsRef<StreamSet>> Place<M> {
             self.last_heard = now;
         }
         is_present
+    }
+
+    /// Returns whether the applicant belongs to the copy of this group, which has ended. Another run of the same command needs
+    /// a group of its own. `is_late` if a rank that has not seen the end can no longer be one of this copy.
+    pub(super) fn belongs_to_ended_copy<O>(&self, applicant: &Applicant<O>, is_late: bool) -> bool {
+        self.copy == Some(applicant.copy) || (!self.is_done && !is_late)
     }
 
     /// Checks that the applicant may have this place.

@@ -2,15 +2,20 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver as ChannelReceiver, sync_channel};
+use std::time::Duration;
 
+use lfn_session::SessionId;
+use lfn_session::dial::new_session_id;
 use lfn_session::wire::copy::ranks::RankFigures;
-use lfn_session::wire::copy::{ReceiverMessage, StoredBlock};
+use lfn_session::wire::copy::{ReceiverMessage, SharedFileId, StoredBlock};
 use parking_lot::{Condvar, Mutex};
 
 use super::assemble::Assembler;
 use super::inbox::POLL_INTERVAL;
 use super::report::Reports;
 use crate::rank_board::RankBoard;
+use crate::storage::Storage;
 use crate::stream_set::StreamSet;
 use crate::threads::spawn;
 use crate::{SenderViolation, TransferError};
@@ -18,10 +23,15 @@ use crate::{SenderViolation, TransferError};
 /// Maximum number of stored blocks and files to open that wait for the thread of the lead, each in 48 bytes.
 const MAX_WAITING: usize = 1 << 18;
 
+/// Maximum wait for the thread at the end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The part of a receiver that serves the other ranks. Its thread opens files and writes the journal.
 #[derive(Debug)]
 pub(super) struct LeadRank {
     desk: Arc<Desk>,
+    /// Disconnected when the thread has ended.
+    ended: ChannelReceiver<()>,
     board: RankBoard,
     /// The server has reported the final figures of all ranks.
     is_over: bool,
@@ -38,6 +48,23 @@ struct DeskState {
     jobs: VecDeque<Job>,
     waiting: usize,
     is_closed: bool,
+}
+
+/// The destination with the marker by which the other ranks recognise it.
+#[derive(Debug)]
+struct MarkedStorage {
+    storage: Arc<dyn Storage>,
+    marker: String,
+}
+
+impl MarkedStorage {
+    /// Creates a random marker.
+    fn create(storage: &Arc<dyn Storage>) -> Result<Self, TransferError> {
+        let SessionId(random) = new_session_id()?;
+        let marker = random.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        storage.create_marker(&marker)?;
+        Ok(MarkedStorage { storage: storage.clone(), marker })
+    }
 }
 
 #[derive(Debug)]
@@ -64,14 +91,20 @@ impl LeadRank {
     ) -> Result<Self, TransferError> {
         let desk = Arc::<Desk>::default();
         let inbox = desk.clone();
+        let (running, ended) = sync_channel::<()>(0);
         spawn("lead", move || {
+            let mut marked = None;
             while let Some(job) = inbox.next() {
-                if let Err(error) = run(job, &assembler, &reports, &streams) {
+                if let Err(error) = run(job, &assembler, &reports, &streams, &mut marked) {
                     streams.fail(error);
                 }
             }
+            if let Some(MarkedStorage { storage, marker }) = marked {
+                storage.remove_marker(&marker);
+            }
+            drop(running);
         })?;
-        Ok(LeadRank { desk, board, is_over: false })
+        Ok(LeadRank { desk, ended, board, is_over: false })
     }
 
     /// Opens a file for the other ranks.
@@ -99,6 +132,8 @@ impl Drop for LeadRank {
     fn drop(&mut self) {
         self.desk.state.lock().is_closed = true;
         self.desk.changed.notify_all();
+        // The thread removes the marker, unless its disk does not answer.
+        let _ = self.ended.recv_timeout(CLOSE_TIMEOUT);
     }
 }
 
@@ -130,7 +165,13 @@ impl Desk {
     }
 }
 
-fn run(job: Job, assembler: &Assembler, reports: &Reports, streams: &StreamSet) -> Result<(), TransferError> {
+fn run(
+    job: Job,
+    assembler: &Assembler,
+    reports: &Reports,
+    streams: &StreamSet,
+    marked: &mut Option<MarkedStorage>,
+) -> Result<(), TransferError> {
     match job {
         Job::Open(file) => {
             // The server requests only files that the planner has decided about.
@@ -139,8 +180,12 @@ fn run(job: Job, assembler: &Assembler, reports: &Reports, streams: &StreamSet) 
                 return Err(TransferError::SenderViolation(SenderViolation::UnexpectedRankMessage));
             }
             if let Some(partial) = assembler.open_for_ranks(&needed) {
+                if marked.is_none() {
+                    *marked = Some(MarkedStorage::create(&needed.target.storage)?);
+                }
                 let inode = partial.id().map(|(_, inode)| inode);
-                reports.message(ReceiverMessage::Opened { file, inode });
+                let marker = marked.as_ref().map(|marked| marked.marker.clone());
+                reports.message(ReceiverMessage::Opened { file, identity: SharedFileId { inode, marker } });
             }
         }
         Job::Store(file, blocks) => {

@@ -342,9 +342,26 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Opens the partial file of this name that another host holds open, to write blocks into it. Creates nothing.
     ///
     /// # Errors
-    /// [`TransferError::NotFound`] if there is no such file.
+    /// [`TransferError::NotFound`] if there is no such file, and [`TransferError::Unsupported`] by default.
     fn open_shared(&self, name: &Name) -> Result<Box<dyn SharedPartial>, TransferError> {
         Err(self.unsupported(name, "write into the files of another host"))
+    }
+
+    /// Creates an empty file with this random name at the top, by which other hosts recognise the storage.
+    fn create_marker(&self, marker: &str) -> Result<(), TransferError> {
+        let _ = marker;
+        Ok(())
+    }
+
+    /// Returns whether the file of [`Storage::create_marker`] is here.
+    fn has_marker(&self, marker: &str) -> bool {
+        let _ = marker;
+        false
+    }
+
+    /// Removes the file of [`Storage::create_marker`].
+    fn remove_marker(&self, marker: &str) {
+        let _ = marker;
     }
 
     /// Removes a directory if it is empty. Returns whether it is gone, in a dry run whether it would be. A directory

@@ -76,6 +76,10 @@ impl Storage for NullStorage {
         Ok(OpenedPartial { file: Arc::new(NullFile), kept: Vec::new() })
     }
 
+    fn has_marker(&self, _marker: &str) -> bool {
+        true
+    }
+
     fn open_shared(&self, _name: &Name) -> Result<Box<dyn SharedPartial>, TransferError> {
         Ok(Box::new(NullFile))
     }

@@ -35,6 +35,9 @@ pub enum Login {
 pub enum AddressError {
     #[error("'{0}' does not begin with nats:// or tls://")]
     Scheme(String),
+    /// The text may contain a part of a password, so the error does not show it.
+    #[error("a slash in a user name or password must be written as %2F")]
+    Login,
     #[error("{0}: the name of the queue is missing: {0}/NAME")]
     NoName(String),
     #[error("{0}: the host is missing")]
@@ -79,6 +82,9 @@ impl FromStr for QueueAddress {
         };
         // A password may contain a slash only in its escaped form, as in every URL.
         let (authority, name) = rest.split_once('/').unwrap_or((rest, ""));
+        if name.contains('@') {
+            return Err(AddressError::Login);
+        }
         let (user, place) = authority.rsplit_once('@').map_or((None, authority), |(user, place)| (Some(user), place));
         let (host, port) = split_port(place);
         if host.is_empty() {
@@ -189,6 +195,7 @@ mod tests {
             ("nats://me:secret@/q", "nats://: the host is missing"),
             ("nats://h:x/q", "'x' is no port: expected 1 to 65535"),
             ("nats://h:0/q", "'0' is no port: expected 1 to 65535"),
+            ("nats://me:12/secret@h/q", "a slash in a user name or password must be written as %2F"),
             ("nats://h/a.b", "'a.b' is no name of a queue: expected 1 to 64 of A-Z, a-z, 0-9, _ and -"),
         ] {
             assert_eq!(text.parse::<QueueAddress>().unwrap_err().to_string(), expected);

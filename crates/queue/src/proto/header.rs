@@ -6,7 +6,8 @@ use lfn_base::units::Bytes;
 use lfn_session::wire::copy::EntryFailure;
 use serde::{Deserialize, Serialize};
 
-/// Maximum parts of a manifest: one million files of more than 64 MB, or a thousand million small files.
+/// Maximum parts of a manifest: one million files of more than 64 MB, or at most a thousand million small files
+/// with short names.
 pub const MAX_PARTS: u32 = 1_000_000;
 
 /// Version of the manifest.

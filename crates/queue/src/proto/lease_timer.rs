@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-/// Part of a lease after which a renewal is due.
+/// Renewals in the time of one lease.
 const RENEWALS_PER_LEASE: u32 = 4;
 
 /// Action of the mover that holds a lease.

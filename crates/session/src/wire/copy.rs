@@ -132,9 +132,8 @@ pub enum SenderMessage {
         name: Name,
         /// Length of the complete file.
         bytes: Bytes,
-        /// Inode number of the partial file. `None` if nothing is written.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        inode: Option<u64>,
+        #[serde(flatten)]
+        identity: SharedFileId,
     },
     /// Other ranks have stored these blocks of a file.
     Stored { file: u32, blocks: Vec<StoredBlock> },
@@ -151,6 +150,17 @@ pub enum SenderMessage {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tally: Option<CopyTally>,
     },
+}
+
+/// Identity of a partial file that all ranks must see.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedFileId {
+    /// Inode number of the partial file. `None` if nothing is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inode: Option<u64>,
+    /// Name of a marker that the lead has created at the top of the destination. Random hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marker: Option<String>,
 }
 
 /// A block that a rank has verified and written.
@@ -306,9 +316,8 @@ pub enum ReceiverMessage {
     /// The lead has opened a file, on request of [`SenderMessage::Open`].
     Opened {
         file: u32,
-        /// Inode number of the partial file. `None` if nothing is written.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        inode: Option<u64>,
+        #[serde(flatten)]
+        identity: SharedFileId,
     },
     /// This rank has verified these blocks of a file and written them into the file of the lead.
     Stored { file: u32, blocks: Vec<StoredBlock> },

@@ -45,7 +45,7 @@ fn write(
     options: &QueueOptions,
 ) -> Result<Header, CopyError> {
     let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|error| QueueError::Thread(std::io::Error::other(error)))?;
+    getrandom::fill(&mut id).map_err(|error| QueueError::Random(std::io::Error::other(error)))?;
     let header = Header {
         id: data_encoding::HEXLOWER.encode(&id),
         lease_milliseconds: u64::try_from(options.lease.as_millis()).unwrap_or(u64::MAX),

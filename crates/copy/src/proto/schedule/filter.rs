@@ -17,7 +17,7 @@ pub(super) enum Sharing {
 /// The blocks that one stream may send, if there are several receivers.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockFilter<'a> {
-    /// Only blocks of files that [`BlockScheduler::set_shared`] has named.
+    /// Only blocks of files that the lead has opened.
     pub shared_only: bool,
     /// For each rank, whether its blocks may be sent: rank r of n has the blocks r, r + n, r + 2n, and so on. Empty if all
     /// may be sent. A file of one block has no rank.
@@ -44,7 +44,7 @@ impl BlockFilter<'_> {
         }
         let ranks = self.staggered.len() as u64;
         let is_own = |index: &u64| self.staggered[(index % ranks) as usize];
-        // Of as many following blocks as there are ranks, each belongs to another rank.
+        // Each of the next `ranks` blocks belongs to another rank.
         send.ranges().find_map(|(first, last)| (first..=last.min(first + ranks - 1)).find(is_own))
     }
 }

@@ -14,14 +14,16 @@ use lfn_session::server::metrics::RankTotals;
 use lfn_session::wire::Refusal;
 use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::ranks::{BlockAssignment, RankFigures};
-use lfn_session::wire::copy::{CopyTally, ReceiverMessage, SenderMessage, StoredBlock};
+use lfn_session::wire::copy::{CopyTally, ReceiverMessage, SenderMessage, SharedFileId, StoredBlock};
 
 use self::member::ReceivingMember;
 use super::error::RankError;
 use super::event::{Applicant, Event, Seat};
-use super::place::Place;
+use super::place::{Place, TAKEOVER_TIMEOUT};
 use super::settings::GroupSettings;
-use super::{CLOSE_TIMEOUT, EMPTY_TIMEOUT, EVENTS_PER_TURN, GroupError, KEEPALIVE_INTERVAL, STATUS_INTERVAL, TICK};
+use super::{
+    CLOSE_TIMEOUT, EMPTY_TIMEOUT, EVENTS_PER_TURN, GroupError, KEEPALIVE_INTERVAL, STATUS_INTERVAL, TICK, late_timeout,
+};
 use crate::TransferError;
 use crate::role::{CopyResult, Role};
 use crate::sender::{Listing, Sender, SharedFile, Source};
@@ -47,6 +49,8 @@ pub(super) struct DownloadGroup {
     lead: Option<u16>,
     /// The files that the lead has opened for all ranks and has not settled.
     opened: BTreeMap<u32, OpenedFile>,
+    /// At least one file was opened for all ranks.
+    opened_any: bool,
     end: Option<Finished>,
     started: Instant,
     /// Time when the lead was appointed.
@@ -54,6 +58,8 @@ pub(super) struct DownloadGroup {
     /// Ranks whose sessions ended, until the threads of their streams have ended too.
     leaving: Vec<ReceivingMember>,
     next_seat: u64,
+    /// The same command was started again after the end.
+    is_superseded: bool,
     empty_since: Instant,
     status_at: Instant,
     keepalive_at: Instant,
@@ -65,7 +71,7 @@ pub(super) struct DownloadGroup {
 #[derive(Debug)]
 struct OpenedFile {
     file: SharedFile,
-    inode: Option<u64>,
+    identity: SharedFileId,
 }
 
 /// The end of a complete copy.
@@ -91,11 +97,13 @@ impl DownloadGroup {
             sender,
             lead: None,
             opened: BTreeMap::new(),
+            opened_any: false,
             end: None,
             started: now,
             sent_since: None,
             leaving: Vec::new(),
             next_seat: 0,
+            is_superseded: false,
             empty_since: now,
             status_at: now,
             keepalive_at: now,
@@ -108,6 +116,11 @@ impl DownloadGroup {
         if let Err(error) = self.run_to_end() {
             let refusal = error.refusal();
             self.members().for_each(|member| member.streams.fail(SessionError::Refused(refusal.clone()).into()));
+            // A rank that is stopped now writes no more blocks after this time (`RankWriter`). Before, no other group may
+            // complete the file.
+            if self.opened_any {
+                std::thread::sleep(TAKEOVER_TIMEOUT);
+            }
         }
         let figures = self.figures(None, Instant::now());
         self.count(RankTotals { bytes: figures.bytes().0, ..RankTotals::default() });
@@ -134,7 +147,7 @@ impl DownloadGroup {
                 self.handle(event, now)?;
             }
             self.exchange(now)?;
-            if self.is_over(now) {
+            if self.is_superseded || self.is_over(now) {
                 return Ok(());
             }
         }
@@ -149,7 +162,7 @@ impl DownloadGroup {
         match &self.end {
             // A rank that comes late learns that the copy is complete.
             Some(end) if self.places.iter().any(|place| !place.is_done) => {
-                now.saturating_duration_since(end.at) >= self.settings.request.patience
+                now.saturating_duration_since(end.at) >= late_timeout(&self.settings.request)
             }
             Some(_) => true,
             None => now.saturating_duration_since(self.empty_since) >= EMPTY_TIMEOUT,
@@ -158,6 +171,11 @@ impl DownloadGroup {
 
     fn handle(&mut self, event: DownloadEvent, now: Instant) -> Result<(), GroupError> {
         match event {
+            // The closed channel lets the applicant start the next group.
+            Event::Join(applicant) if self.is_of_another_run(&applicant, now) => {
+                self.is_superseded = true;
+                Ok(())
+            }
             Event::Join(applicant) => {
                 let answer = applicant.answer.clone();
                 // The session may have ended meanwhile.
@@ -182,6 +200,14 @@ impl DownloadGroup {
 
     fn members(&self) -> impl Iterator<Item = &ReceivingMember> {
         self.places.iter().filter_map(|place| place.member.as_ref())
+    }
+
+    /// Returns whether the copy has ended and the applicant is no rank of it.
+    fn is_of_another_run(&self, applicant: &Applicant<SenderMessage>, now: Instant) -> bool {
+        let Some(end) = &self.end else { return false };
+        let is_late = now.saturating_duration_since(end.at) >= late_timeout(&self.settings.request);
+        let place = self.places.get(usize::from(applicant.request.rank));
+        place.is_none_or(|place| !place.belongs_to_ended_copy(applicant, is_late))
     }
 
     /// Gives an applicant its place.
@@ -239,7 +265,7 @@ impl DownloadGroup {
         if self.lead == Some(rank) {
             return self.on_lead_message(message, now);
         }
-        let Err(error) = self.on_helper_message(rank, message) else { return Ok(()) };
+        let Err(error) = self.on_writer_message(rank, message) else { return Ok(()) };
         // A violation of one rank does not end the others.
         if let Some(member) = self.member(rank) {
             member.streams.fail(error);
@@ -249,11 +275,12 @@ impl DownloadGroup {
 
     fn on_lead_message(&mut self, message: ReceiverMessage, now: Instant) -> Result<(), GroupError> {
         match message {
-            ReceiverMessage::Opened { file, inode } => {
+            ReceiverMessage::Opened { file, identity } => {
                 let Some(shared) = self.sender.set_opened(file) else { return Ok(()) };
-                let opened = OpenedFile { file: shared, inode };
-                self.helpers().for_each(|member| member.mailbox.send(opened.message(file)));
+                let opened = OpenedFile { file: shared, identity };
+                self.writers().for_each(|member| member.mailbox.send(opened.message(file)));
                 self.opened.insert(file, opened);
+                self.opened_any = true;
             }
             // Handled as messages about streams, or as proofs of life.
             ReceiverMessage::Received { .. } | ReceiverMessage::Broken { .. } | ReceiverMessage::Alive(_) => {}
@@ -290,11 +317,11 @@ impl DownloadGroup {
             is_open
         });
         if !closed.is_empty() {
-            self.helpers().for_each(|member| member.mailbox.send(SenderMessage::Closed { files: closed.clone() }));
+            self.writers().for_each(|member| member.mailbox.send(SenderMessage::Closed { files: closed.clone() }));
         }
     }
 
-    fn on_helper_message(&self, rank: u16, message: ReceiverMessage) -> Result<(), TransferError> {
+    fn on_writer_message(&self, rank: u16, message: ReceiverMessage) -> Result<(), TransferError> {
         let Some(member) = self.member(rank) else { return Ok(()) };
         match message {
             ReceiverMessage::Stored { file, blocks } => {
@@ -314,7 +341,7 @@ impl DownloadGroup {
     }
 
     /// Returns the connected ranks that write into the files of the lead.
-    fn helpers(&self) -> impl Iterator<Item = &ReceivingMember> {
+    fn writers(&self) -> impl Iterator<Item = &ReceivingMember> {
         let lead = self.lead;
         let others = self.places.iter().zip(0..).filter(move |(_, rank)| lead.is_some_and(|lead| lead != *rank));
         others.filter_map(|(place, _)| place.member.as_ref())
@@ -368,7 +395,7 @@ impl DownloadGroup {
         if mailbox.is_empty() {
             self.sender.take_messages(now).into_iter().for_each(|message| mailbox.send(message));
         }
-        if self.helpers().next().is_some() {
+        if self.writers().next().is_some() {
             let next = || self.sender.next_file_to_open();
             std::iter::from_fn(next).for_each(|file| mailbox.send(SenderMessage::Open { file }));
         }
@@ -437,7 +464,7 @@ impl DownloadGroup {
 impl OpenedFile {
     fn message(&self, file: u32) -> SenderMessage {
         let SharedFile { name, length } = self.file.clone();
-        SenderMessage::Opened { file, name, bytes: length, inode: self.inode }
+        SenderMessage::Opened { file, name, bytes: length, identity: self.identity.clone() }
     }
 }
 
@@ -445,7 +472,8 @@ impl Drop for DownloadGroup {
     /// Waits for the threads of the streams, which read the sources.
     fn drop(&mut self) {
         let deadline = Instant::now() + CLOSE_TIMEOUT;
-        while self.end.is_none() && self.members().any(|member| member.streams.len() > 0) && Instant::now() < deadline {
+        let has_streams = |group: &Self| group.members().chain(&group.leaving).any(|member| member.streams.len() > 0);
+        while self.end.is_none() && has_streams(self) && Instant::now() < deadline {
             std::thread::sleep(TICK);
         }
     }

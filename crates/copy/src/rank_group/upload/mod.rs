@@ -27,7 +27,9 @@ use super::error::RankError;
 use super::event::{Applicant, Event, Seat};
 use super::place::Place;
 use super::settings::GroupSettings;
-use super::{CLOSE_TIMEOUT, EMPTY_TIMEOUT, EVENTS_PER_TURN, GroupError, KEEPALIVE_INTERVAL, STATUS_INTERVAL, TICK};
+use super::{
+    CLOSE_TIMEOUT, EMPTY_TIMEOUT, EVENTS_PER_TURN, GroupError, KEEPALIVE_INTERVAL, STATUS_INTERVAL, TICK, late_timeout,
+};
 use crate::TransferError;
 use crate::entry_listener::EntryListener;
 use crate::proto::rank_schedule::RankSchedule;
@@ -66,6 +68,8 @@ pub(super) struct UploadGroup {
     /// Time when blocks were first assigned.
     assigned_since: Option<Instant>,
     next_seat: u64,
+    /// The same command was started again after the end.
+    is_superseded: bool,
     empty_since: Instant,
     status_at: Instant,
     keepalive_at: Instant,
@@ -125,6 +129,7 @@ impl UploadGroup {
             leaving: Vec::new(),
             assigned_since: None,
             next_seat: 0,
+            is_superseded: false,
             empty_since: now,
             status_at: now,
             keepalive_at: now,
@@ -172,7 +177,7 @@ impl UploadGroup {
             }
             let now = Instant::now();
             self.exchange(now)?;
-            if self.is_over(now) {
+            if self.is_superseded || self.is_over(now) {
                 return Ok(());
             }
         }
@@ -189,7 +194,7 @@ impl UploadGroup {
         match &self.end {
             // A rank that was given up may still come, and learns that the copy is complete.
             Some(end) if self.places.iter().any(|place| !place.is_done) => {
-                now.saturating_duration_since(end.at) >= self.settings.request.patience
+                now.saturating_duration_since(end.at) >= late_timeout(&self.settings.request)
             }
             Some(_) => true,
             None => empty >= EMPTY_TIMEOUT,
@@ -198,6 +203,11 @@ impl UploadGroup {
 
     fn handle(&mut self, event: UploadEvent) -> Result<(), GroupError> {
         match event {
+            // The closed channel lets the applicant start the next group.
+            Event::Join(applicant) if self.is_of_another_run(&applicant, Instant::now()) => {
+                self.is_superseded = true;
+                Ok(())
+            }
             Event::Join(applicant) => {
                 let answer = applicant.answer.clone();
                 let seat = self.seat(*applicant).map_err(Refusal::from);
@@ -232,6 +242,14 @@ impl UploadGroup {
 
     fn member_mut(&mut self, rank: u16) -> Option<&mut Member> {
         self.places.get_mut(usize::from(rank))?.member.as_mut()
+    }
+
+    /// Returns whether the copy has ended and the applicant is no rank of it.
+    fn is_of_another_run(&self, applicant: &Applicant<ReceiverMessage>, now: Instant) -> bool {
+        let Some(end) = &self.end else { return false };
+        let is_late = now.saturating_duration_since(end.at) >= late_timeout(&self.settings.request);
+        let place = self.places.get(usize::from(applicant.request.rank));
+        place.is_none_or(|place| !place.belongs_to_ended_copy(applicant, is_late))
     }
 
     /// Gives an applicant its place.
@@ -355,10 +373,12 @@ impl UploadGroup {
             member.own_numbers.remove(&file);
         }
         let failure = EntryFailure { file: Some(file), ..failure };
-        let message = match is_changed {
-            true => SenderMessage::Changed(failure),
-            false if self.schedule.is_held(file) => return Ok(()),
-            false => SenderMessage::Failed(failure),
+        let message = if is_changed {
+            SenderMessage::Changed(failure)
+        } else if self.schedule.is_held(file) {
+            return Ok(());
+        } else {
+            SenderMessage::Failed(failure)
         };
         Ok(self.receiver.on_message(message, now)?)
     }
@@ -460,7 +480,7 @@ impl UploadGroup {
         let mut left = self.schedule.unassigned_up_to(connected * MAX_OUTSTANDING);
         for rank in 0..self.settings.request.ranks {
             let Some(member) = self.places[usize::from(rank)].member.as_mut() else { continue };
-            // Of the last blocks, each rank gets an equal share, so that all end at the same time.
+            // Each rank gets an equal share of the last blocks, so that all end at the same time.
             let room = member.room(now).min(left.div_ceil(connected));
             if room == 0 {
                 continue;

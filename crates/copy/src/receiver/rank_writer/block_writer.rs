@@ -9,7 +9,7 @@ use lfn_base::units::Bytes;
 use lfn_session::wire::copy::blocks::Block;
 use lfn_session::wire::copy::options::Verify;
 use lfn_session::wire::copy::{BlockHeader, MAX_STORED_BLOCKS, ReceiverMessage, StoredBlock};
-use lfn_session::{DEAD_PEER_TIMEOUT, DataStream};
+use lfn_session::{DataStream, SessionError};
 use parking_lot::{Condvar, Mutex};
 
 use super::shared_files::{LeadFile, SharedFiles};
@@ -23,6 +23,15 @@ use crate::{SenderViolation, TransferError};
 
 /// Minimum time between two syncs of a file. Each sync reports all blocks that were written meanwhile.
 const SYNC_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Maximum time for which this process may have been stopped before it writes a block. The server waits longer before other
+/// ranks complete the file without this rank.
+const MAX_STOP: Duration = Duration::from_secs(2);
+
+/// Returns the error of a process that was stopped. Another session can continue.
+fn stopped_process() -> TransferError {
+    SessionError::Timeout { peer: "this process", after: MAX_STOP, while_doing: "while copying" }.into()
+}
 
 /// Writes blocks on the threads of the streams.
 #[derive(Debug)]
@@ -42,8 +51,10 @@ struct WriterState {
     messages: Vec<ReceiverMessage>,
     /// Damaged arrivals per file and block.
     damage_counts: HashMap<(u32, u64), u8>,
-    /// Time of the last message of the server.
-    last_heard: Instant,
+    /// Last time at which the control thread ran.
+    last_tick: Instant,
+    /// The process was stopped for longer than [`MAX_STOP`].
+    was_stopped: bool,
     is_closed: bool,
 }
 
@@ -59,15 +70,23 @@ impl BlockWriter {
             unsynced: BTreeMap::new(),
             messages: Vec::new(),
             damage_counts: HashMap::new(),
-            last_heard: Instant::now(),
+            last_tick: Instant::now(),
+            was_stopped: false,
             is_closed: false,
         };
         BlockWriter { files, streams, verify, block_size, state: Mutex::new(state), written: Condvar::new() }
     }
 
-    /// Records that the server has sent a message.
-    pub(super) fn hear(&self, now: Instant) {
-        self.state.lock().last_heard = now;
+    /// Records that the control thread runs. If it has not run for too long, this rank writes no more blocks in this session.
+    pub(super) fn tick(&self, now: Instant) {
+        let mut state = self.state.lock();
+        state.was_stopped |= now.saturating_duration_since(state.last_tick) > MAX_STOP;
+        state.last_tick = now;
+        let was_stopped = state.was_stopped;
+        drop(state);
+        if was_stopped {
+            self.streams.fail(stopped_process());
+        }
     }
 
     /// Returns the messages for the server.
@@ -121,10 +140,12 @@ impl BlockWriter {
             return self.request_again(&file, block);
         }
         let partial = self.files.partial(&file, &is_stopped)?;
-        // A process that was stopped for long must not write any more: the copy may be complete, and the file changed.
-        if self.state.lock().last_heard.elapsed() > DEAD_PEER_TIMEOUT {
-            return Err(TransferError::Interrupted);
+        // While this process was stopped, other ranks may have completed the file, and a user may have changed it.
+        let state = self.state.lock();
+        if state.was_stopped || state.last_tick.elapsed() > MAX_STOP {
+            return Err(stopped_process());
         }
+        drop(state);
         self.streams.measure(Activity::Disk, || partial.write_block(block, payload))?;
         let mut state = self.state.lock();
         state.damage_counts.remove(&(file.number, block.index));

@@ -83,6 +83,7 @@ impl Role for RankWriter {
     }
 
     fn take_messages(&mut self, now: Instant) -> Vec<ReceiverMessage> {
+        self.writer.tick(now);
         let streams = &self.writer.streams;
         let mut messages = self.writer.take_messages();
         for closed in streams.take_closed() {
@@ -97,10 +98,9 @@ impl Role for RankWriter {
         messages
     }
 
-    fn on_message(&mut self, message: SenderMessage, now: Instant) -> Result<(), TransferError> {
-        self.writer.hear(now);
+    fn on_message(&mut self, message: SenderMessage, _now: Instant) -> Result<(), TransferError> {
         match message {
-            SenderMessage::Opened { file, name, bytes, inode } => self.writer.files.add(file, name, bytes, inode),
+            SenderMessage::Opened { file, name, bytes, identity } => self.writer.files.add(file, name, bytes, identity),
             SenderMessage::Closed { files } => {
                 self.writer.files.close(&files);
                 Ok(())

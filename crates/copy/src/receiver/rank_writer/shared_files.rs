@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_base::units::Bytes;
+use lfn_session::wire::copy::SharedFileId;
 use lfn_session::wire::copy::blocks::Layout;
 use lfn_session::wire::copy::blockset::BlockSet;
 use lfn_session::wire::copy::entry::{Entry, EntryKind, Modified, Name};
@@ -53,7 +54,7 @@ pub(super) struct LeadFile {
     pub(super) number: u32,
     pub(super) layout: Layout,
     name: Name,
-    inode: Option<u64>,
+    identity: SharedFileId,
     partial: Mutex<Option<Arc<dyn SharedPartial>>>,
 }
 
@@ -73,7 +74,13 @@ impl SharedFiles {
     ///
     /// # Errors
     /// [`TransferError::Unrequested`] for a name that the request does not permit, and a violation for too many files.
-    pub(super) fn add(&self, number: u32, name: Name, bytes: Bytes, inode: Option<u64>) -> Result<(), TransferError> {
+    pub(super) fn add(
+        &self,
+        number: u32,
+        name: Name,
+        bytes: Bytes,
+        identity: SharedFileId,
+    ) -> Result<(), TransferError> {
         let kind = EntryKind::File { length: bytes };
         let entry = Entry::new(name.clone(), kind, 0, Modified::default());
         if !entry.is_ok_and(|entry| self.requested.lock().allows(&entry)) {
@@ -84,7 +91,7 @@ impl SharedFiles {
         if files.open.len() >= MAX_FILES || layout.blocks() < 2 {
             return Err(TransferError::SenderViolation(SenderViolation::UnexpectedRankMessage));
         }
-        let file = LeadFile { number, layout, name, inode, partial: Mutex::default() };
+        let file = LeadFile { number, layout, name, identity, partial: Mutex::default() };
         files.open.insert(number, Arc::new(file));
         self.changed.notify_all();
         Ok(())
@@ -153,10 +160,13 @@ impl SharedFiles {
         let storage = self.storage()?;
         let path = || storage.display_name(&file.name);
         let opened = storage.open_shared(&file.name).map_err(|error| match error {
-            error @ TransferError::Forbidden { .. } => error,
-            _ => TransferError::NotShared { path: path() },
+            TransferError::NotFound { .. } => TransferError::NotShared { path: path() },
+            error => error,
         })?;
-        if opened.inode() != file.inode {
+        // Two file systems may have the same inode number, but the marker is random.
+        let SharedFileId { inode, marker } = &file.identity;
+        let is_marked = marker.as_ref().is_none_or(|marker| storage.has_marker(marker));
+        if opened.inode() != *inode || (inode.is_some() && marker.is_none()) || !is_marked {
             return Err(TransferError::NotShared { path: path() });
         }
         Ok(opened.into())

@@ -40,7 +40,8 @@ use lfn_session::wire::copy::entry::{Entry, EntryKind, Modified, Name};
 use lfn_session::wire::copy::options::FsyncPolicy;
 use lfn_session::wire::copy::preserve::{Preserve, Unpreserved};
 use rustix::fs::{
-    AtFlags, CWD, Dir, Mode, OFlags, fstat, fsync, mkdirat, openat, readlinkat, symlinkat, unlinkat, utimensat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, fsync, mkdirat, openat, readlinkat, statat, symlinkat, unlinkat,
+    utimensat,
 };
 use rustix::io::Errno;
 
@@ -52,7 +53,7 @@ use self::foreign_writes::ForeignWrites;
 use self::journal::Journal;
 use self::location::{EntryLocation, link_open_file, open_readable};
 pub(crate) use self::names::partial_name;
-use self::names::{is_reserved_name, journal_name};
+use self::names::{is_reserved_name, journal_name, marker_name};
 use self::partial_file::{PartialFile, SharedState};
 use self::partial_lock::{belongs_to_other_owner, replace_entry, take_partial_name_soon};
 pub(crate) use self::partial_owner::PartialOwner;
@@ -329,6 +330,24 @@ impl Storage for LocalStorage {
         let location = self.tree.locate(&request.entry.name)?;
         let (file, kept) = PartialFile::open(location, self.shared.clone(), request)?;
         Ok(OpenedPartial { file: Arc::new(file), kept })
+    }
+
+    fn create_marker(&self, marker: &str) -> Result<(), TransferError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let created = openat(&self.tree.top().directory, marker_name(marker), flags, Mode::from_raw_mode(0o600));
+        let display_path = &self.tree.top().display_path;
+        created.map(drop).map_err(|error| self.tree.top().file_error("create a file in", display_path, error))
+    }
+
+    fn has_marker(&self, marker: &str) -> bool {
+        let is_valid = !marker.is_empty() && marker.len() <= 64 && marker.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_valid
+            && statat(&self.tree.top().directory, marker_name(marker), AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+    }
+
+    fn remove_marker(&self, marker: &str) {
+        let _ = unlinkat(&self.tree.top().directory, marker_name(marker), AtFlags::empty());
     }
 
     fn open_shared(&self, name: &Name) -> Result<Box<dyn SharedPartial>, TransferError> {

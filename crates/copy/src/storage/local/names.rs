@@ -14,6 +14,12 @@ pub(crate) fn partial_name(name: &OsStr) -> OsString {
     reserved_name(name, PARTIAL)
 }
 
+/// Returns `.lfn-MARKER.lfn-partial`, the name of the file by which other hosts recognise the directory. `lfn copy --clean`
+/// removes it if it is left.
+pub(super) fn marker_name(marker: &str) -> OsString {
+    partial_name(OsStr::new(&format!("lfn-{marker}")))
+}
+
 /// Returns `.NAME.lfn-journal`, the name of its journal.
 pub(super) fn journal_name(name: &OsStr) -> OsString {
     reserved_name(name, JOURNAL)

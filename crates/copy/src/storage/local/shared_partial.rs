@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use lfn_session::wire::copy::blocks::Block;
 use rustix::fs::{FileType, Mode, OFlags, fdatasync, fstat, openat};
+use rustix::io::Errno;
 
 use super::location::EntryLocation;
 use super::names::partial_name;
@@ -26,7 +27,10 @@ impl SharedPartialFile {
     pub(super) fn open(location: &EntryLocation, is_sparse: bool) -> Result<Self, TransferError> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = openat(&location.directory, partial_name(&location.name), flags, Mode::empty());
-        let file = File::from(opened.map_err(|error| location.error("open the partial file of", error))?);
+        let file = File::from(opened.map_err(|error| match error {
+            Errno::NOENT => TransferError::NotFound { path: location.display_path.clone() },
+            error => location.error("open the partial file of", error),
+        })?);
         let stat = fstat(&file).map_err(|error| location.error("read", error))?;
         let path = location.display_path.clone();
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink != 1 {

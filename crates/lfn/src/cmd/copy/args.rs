@@ -52,7 +52,7 @@ pub struct CopyArgs {
     pub(super) stripes: StripeFlags,
     #[command(flatten)]
     pub(super) ssh: SshFlags,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Server")]
     pub(super) trust: TrustArgs,
     #[command(flatten)]
     pub(super) waiting: QueueArgs,
@@ -60,7 +60,7 @@ pub struct CopyArgs {
     pub(super) output: OutputArgs<TextOrLinesOrPage>,
     #[command(flatten)]
     pub(super) plot: PlotArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Output")]
     pub(super) progress: ProgressFlags,
 }
 

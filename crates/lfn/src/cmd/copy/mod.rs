@@ -189,7 +189,7 @@ fn print_result(
         let exit = if failure.disk_full { Exit::Incomplete } else { Exit::Failed };
         return Err(Failure::msg(ends.describe(failure)).with_exit(exit));
     }
-    print_failures(outcome, ends);
+    print_failures(outcome, ends, document.ranks.is_some());
     print_skipped(outcome);
     if result.prepared.options.selection.preserve.owners {
         print_unused_account_sources();
@@ -273,7 +273,7 @@ fn event_listener(
 }
 
 /// Prints the entries that could not be copied, one line each.
-fn print_failures(outcome: &CopyOutcome, ends: &EndNames) {
+fn print_failures(outcome: &CopyOutcome, ends: &EndNames, has_ranks: bool) {
     for failure in &outcome.failures {
         print::error(format_args!("lfn: {}\n", ends.describe(failure)));
     }
@@ -283,8 +283,14 @@ fn print_failures(outcome: &CopyOutcome, ends: &EndNames) {
     let unreported = outcome.tally.failed.saturating_sub(outcome.failures.len() as u64);
     if unreported > 0 {
         // Entries in a directory that failed are not reported one by one.
-        let suffix = if outcome.failures.len() < MAX_FAILURES { " (in directories that failed)" } else { "" };
-        print::error(format_args!("lfn: {unreported} more entries failed{suffix}\n"));
+        let suffix = match outcome.failures.len() {
+            _ if has_ranks => ": other ranks name them",
+            MAX_FAILURES.. => "",
+            _ => " (in directories that failed)",
+        };
+        let more = if outcome.failures.is_empty() { "" } else { " more" };
+        let entries = if unreported == 1 { "entry" } else { "entries" };
+        print::error(format_args!("lfn: {unreported}{more} {entries} failed{suffix}\n"));
     }
 }
 

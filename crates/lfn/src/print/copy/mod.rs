@@ -79,7 +79,10 @@ impl CopyReport<'_> {
             Bytes(0) if document.ranks.is_some() => format!("nothing of {total} moved by this rank, in {time}"),
             Bytes(0) => format!("nothing of {total} sent, in {time}"),
             moved if moved < *bytes => {
-                format!("{} of {total} sent in {time}, goodput {}", moved.decimal(), moved.per(elapsed))
+                let is_download =
+                    document.ranks.as_ref().is_some_and(|ranks| ranks.direction == RankDirection::Download);
+                let verb = if is_download { "received" } else { "sent" };
+                format!("{} of {total} {verb} in {time}, goodput {}", moved.decimal(), moved.per(elapsed))
             }
             _ => format!("{total} in {time}, goodput {}", moved.per(elapsed)),
         };

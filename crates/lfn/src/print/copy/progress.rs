@@ -141,7 +141,7 @@ impl<'a> CopyProgress<'a> {
     /// Shows the state of the queue in the place of the name.
     pub fn show_queue(&self, queue: &QueueProgress) {
         let QueueProgress { name, entries, done, failed, is_waiting } = queue;
-        let waits = if *is_waiting && done + failed < *entries { ", waiting" } else { "" };
+        let waits = if *is_waiting && done.saturating_add(*failed) < *entries { ", waiting" } else { "" };
         let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
         let text = format!("{name}: {done} of {entries}{failed}{waits}");
         self.progress.update(|line| line.name = Some(text));

@@ -295,7 +295,7 @@ fn ranks_without_a_valid_place_are_refused() {
     let part_of_download = copy(&[], &["--rank", "0/2", "--offset", "5", &there, &part]);
     assert_refused(&part_of_download, 2, "--offset is the place of a part that this rank has, but a download writes");
     let local = copy(&[], &["--rank", "0/2", &part, &format!("{part}.copy")]);
-    assert_refused(&local, 2, "several ranks copy between local files and one server, and this copy has another form");
+    assert_refused(&local, 2, "ranks copy between this host and one server, and these places are others");
     let alone = copy(&kubernetes, &["--ranks=4", "--patience", "100ms", "--offset", "0", &part, &there]);
     assert_refused(&alone, 3, "rank 0 of 4 did not come for ");
 }

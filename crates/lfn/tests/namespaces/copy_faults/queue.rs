@@ -56,8 +56,8 @@ impl fmt::Display for QueueFault {
             QueueFault::MoverKilled => "queue: kill -9 of a mover",
             QueueFault::MoverFrozen => "queue: a mover frozen for a while",
             QueueFault::QueueServerKilled => "queue: kill -9 of its server, which comes back",
-            QueueFault::QueueServerRestarted => "queue: its server stopped and started again",
-            QueueFault::MessagesLost => "queue: its server loses the messages",
+            QueueFault::QueueServerRestarted => "queue: NATS server stopped and started again",
+            QueueFault::MessagesLost => "queue: NATS server loses the messages",
             QueueFault::ServerKilled => "queue: kill -9 of the server of the copy, which comes back",
         })
     }

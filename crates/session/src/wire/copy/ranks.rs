@@ -4,7 +4,7 @@
 //! sessions of one copy. Ranks that send list their entries as every sender does, but send only blocks that the server
 //! assigns to them ([`ReceiverMessage::Assign`]).
 //!
-//! Of the ranks that receive, the server appoints one as the lead ([`SenderMessage::Appointed`]). The lead is the receiver of an
+//! The server appoints one of the receiving ranks as the lead ([`SenderMessage::Appointed`]). The lead is the receiver of an
 //! ordinary copy. The others write blocks of large files into the files of the lead, on a file system that all of them
 //! share, and report each stored block.
 //!

@@ -242,3 +242,18 @@ fn other_copies_cannot_lock_a_file_during_a_replacement() {
     drop(small);
     assert!(exists(&storage, "x") && !home.path().join(partial).exists());
 }
+
+#[test]
+fn only_the_marked_directory_is_recognised() {
+    let [home, other] = [0, 1].map(|_| tempfile::tempdir().unwrap());
+    let storage = open(home.path());
+    storage.create_marker("0123abcd").unwrap();
+    assert!(open(home.path()).has_marker("0123abcd"));
+    assert!(!open(other.path()).has_marker("0123abcd"));
+    fs::create_dir(home.path().join(".lfn-11.lfn-partial")).unwrap();
+    for marker in ["", "0123abce", "11", "../0123abcd", "0123ABCD/"] {
+        assert!(!storage.has_marker(marker), "{marker}");
+    }
+    storage.remove_marker("0123abcd");
+    assert!(!storage.has_marker("0123abcd"));
+}

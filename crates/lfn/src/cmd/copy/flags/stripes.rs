@@ -4,6 +4,7 @@ use lfn_api::copy::{StreamOptions, Transport};
 
 /// Flags of the stripes.
 #[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Several links")]
 pub struct StripeFlags {
     /// Use several paths: from LOCAL, an address or interface of this host, to REMOTE, an address of the server;
     /// or find the paths with auto
