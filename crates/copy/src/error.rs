@@ -367,8 +367,7 @@ impl TransferError {
                 matches!(error, SessionError::Closed { .. } | SessionError::Timeout { .. } | SessionError::Io { .. })
                     || source.is_resumable()
             }
-            // With more space, the same command continues.
-            error => error.is_out_of_space(),
+            _ => false,
         }
     }
 

@@ -76,10 +76,10 @@ mod tests {
         for second in 0..10_000 {
             course.add(Duration::from_secs(second), || vec![Bytes(second), Bytes(2 * second)]);
         }
-        course.finish(Duration::from_millis(9_999_500), vec![Bytes(10_000); 2]);
+        course.finish(Duration::from_millis(9_999_500), vec![Bytes(10_000), Bytes(20_000)]);
         let samples = course.samples();
         assert!((MAX_SAMPLES / 2..=MAX_SAMPLES + 1).contains(&samples.len()), "{}", samples.len());
-        assert_eq!(samples.last().unwrap().bytes, [Bytes(10_000); 2]);
+        assert_eq!(samples.last().unwrap().bytes, [Bytes(10_000), Bytes(20_000)]);
         assert!(samples.windows(2).all(|pair| pair[0].at < pair[1].at && pair[0].bytes[1] < pair[1].bytes[1]));
     }
 

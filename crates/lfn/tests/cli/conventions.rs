@@ -74,6 +74,10 @@ fn report_extension_error_lists_the_supported_ones() {
         let report = ["--report", file.to_str().unwrap()];
         let emulate = ["emulate", "--rtt", "1ms", "--rate", "1mbit"];
         for command in [&PLAN[..], &["copy", "a", "b"], &["test", "far"], &emulate] {
+            // A copy also writes a page.
+            if command[0] == "copy" && says == ".html" {
+                continue;
+            }
             let output = run(&[command, &report].concat());
             assert_eq!(output.status.code(), Some(2), "{command:?}");
             let error = stderr(&output);

@@ -241,7 +241,7 @@ fn report_has_the_document() {
     let stored: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     assert_eq!(stored, document(&[], &[&file], 0));
     let output = trace(&["--report", "r.html"], &[&file]);
-    assert!(stderr(&output).contains(".html is not supported yet; supported: .json"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("unknown extension .html; supported: .json"), "{}", stderr(&output));
 }
 
 #[test]

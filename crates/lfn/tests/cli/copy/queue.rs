@@ -357,8 +357,8 @@ fn wrong_queues_are_refused() {
         refused(&[&["tree", "far:", "--queue", &queue], flags].concat(), 2, error);
     }
     for (places, error) in [
-        (&["far:tree", "here"][..], "a queue can copy local files to one server"),
-        (&["tree", "here"], "a queue can copy local files to one server"),
+        (&["far:tree", "here"][..], "a queue copies local files to one server"),
+        (&["tree", "here"], "a queue copies local files to one server"),
         (&["random:1kB", "far:"], "random:1000 cannot be a source of a queue"),
         (&["tree", "tree/sub/../../tree", "far:"], "may have the same names at the destination"),
         (&["tree", "tree/sub/", "far:"], "may have the same names at the destination"),
