@@ -14,8 +14,8 @@ pub(crate) fn partial_name(name: &OsStr) -> OsString {
     reserved_name(name, PARTIAL)
 }
 
-/// Returns `.lfn-MARKER.lfn-partial`, the name of the file by which other hosts recognise the directory. `lfn copy --clean`
-/// removes it if it is left.
+/// Returns `.lfn-MARKER.lfn-partial`, the name of the empty file by which other hosts recognise the directory. A lead that is
+/// killed leaves this file.
 pub(super) fn marker_name(marker: &str) -> OsString {
     partial_name(OsStr::new(&format!("lfn-{marker}")))
 }
