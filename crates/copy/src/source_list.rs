@@ -24,7 +24,7 @@ pub enum ListedSource {
     SkippedSpecial,
 }
 
-/// Lists one source.
+/// Lists one source, in the order of an ordinary copy.
 ///
 /// # Errors
 /// [`TransferError`] if the source cannot be read, or is generated.

@@ -11,7 +11,7 @@ use super::{ATTEMPTS, PATIENCE, Seen, Trial, finish, kept, text};
 use crate::copy_faults::fault::Fault;
 use crate::copy_faults::proxy::Proxy;
 
-/// Number of ranks.
+/// Number of ranks of each copy with a fault.
 const RANKS: u64 = 3;
 
 /// Time that a rank is stopped: longer than the time-out of its session.
