@@ -17,19 +17,30 @@ pub fn rfc3339(since: Duration) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
 }
 
-/// Parses `2026-12-31` (its first moment) or `2026-12-31T12:00:00Z` into the time since 1970; `None` for any other
-/// text.
+/// Parses `2026-12-31` (its first moment), `2026-12-31T12:00:00Z` or `2026-12-31T12:00:00.123Z` (1 to 9 digits) into the time
+/// since 1970; `None` for any other text.
 pub fn parse(text: &str) -> Option<Duration> {
     let (date, time) = match text.split_once(['T', ' ']) {
         Some((date, time)) => (date, Some(time.strip_suffix('Z')?)),
         None => (text, None),
+    };
+    let (time, fraction) = match time.and_then(|time| time.split_once('.')) {
+        Some((time, digits)) => (Some(time), parse_fraction(digits)?),
+        None => (time, Duration::ZERO),
     };
     let (year, month, day) = parse_numbers(date, '-', 4)?;
     let (hour, minute, second) = time.map_or(Some((0, 0, 0)), |time| parse_numbers(time, ':', 2))?;
     let date = Date::from_calendar_date(i32::from(year), Month::try_from(month).ok()?, day).ok()?;
     let time = Time::from_hms(u8::try_from(hour).ok()?, minute, second).ok()?;
     let seconds = PrimitiveDateTime::new(date, time).assume_utc().unix_timestamp();
-    u64::try_from(seconds).ok().map(Duration::from_secs)
+    u64::try_from(seconds).ok().map(|seconds| Duration::from_secs(seconds) + fraction)
+}
+
+/// Parses the digits after the decimal point of a second.
+fn parse_fraction(digits: &str) -> Option<Duration> {
+    let is_valid = (1..=9).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+    let nanos = is_valid.then(|| format!("{digits:0<9}"))?;
+    nanos.parse().ok().map(Duration::from_nanos)
 }
 
 /// Parses three numbers: the first with this number of digits, the others with two.
@@ -62,6 +73,9 @@ mod tests {
             assert_eq!(parse(&text), Some(Duration::from_secs(seconds)), "{text}");
         }
         assert_eq!(parse("2026-12-31"), parse("2026-12-31T00:00:00Z"));
+        let with_fraction = Duration::from_millis(1_795_329_723_456);
+        assert_eq!(parse(&rfc3339(with_fraction)), Some(with_fraction));
+        assert_eq!(parse("1970-01-01T00:00:00.5Z"), Some(Duration::from_millis(500)));
         for text in [
             "",
             "2026",
@@ -71,6 +85,9 @@ mod tests {
             "2026-12-31T24:00:00Z",
             "2026-12-31T12:00:00",
             "1969-12-31",
+            "2026-12-31T12:00:00.Z",
+            "2026-12-31T12:00:00.1234567890Z",
+            "2026-12-31T12:00:00.+1Z",
             "+026-01-01",
         ] {
             assert_eq!(parse(text), None, "{text}");

@@ -1,0 +1,2 @@
+//! lfn web
+#![forbid(unsafe_code)]
