@@ -16,6 +16,7 @@ mod error_kind;
 pub mod error_text;
 pub mod hosts;
 pub mod launcher;
+pub mod mesh;
 pub mod open_file_limit;
 pub mod pictures;
 pub mod plan;

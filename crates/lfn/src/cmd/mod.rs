@@ -10,6 +10,7 @@ pub mod emulate_request;
 pub mod hosts;
 mod interrupt;
 pub mod man;
+pub mod mesh;
 pub mod plan;
 pub mod reference;
 pub mod serve;
@@ -39,6 +40,7 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Trace(args) => trace::run(*args),
         Command::Show(args) => show::run(args),
         Command::Copy(args) => copy::run(*args),
+        Command::Mesh(args) => mesh::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Hosts(args) => hosts::run(args),
         Command::Token(args) => token::run(args),
