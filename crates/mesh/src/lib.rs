@@ -12,4 +12,5 @@
 #![forbid(unsafe_code)]
 
 pub mod entry;
+pub mod schedule;
 pub mod sites;
