@@ -63,8 +63,12 @@ impl MeshError {
     pub fn hint(&self) -> Option<String> {
         match self {
             MeshError::Sites { path, .. } => Some(format!("list all problems: lfn mesh check {}", path.display())),
-            MeshError::NoSuchAgent(_) => Some("`lfn mesh plan` lists the hosts; an agent has kind = \"agent\"".to_owned()),
-            MeshError::NoAddress(host) => Some(format!("set the address of {host} in the sites file, or give --ticket-host")),
+            MeshError::NoSuchAgent(_) => {
+                Some("`lfn mesh plan` lists the hosts; an agent has kind = \"agent\"".to_owned())
+            }
+            MeshError::NoAddress(host) => {
+                Some(format!("set the address of {host} in the sites file, or give --ticket-host"))
+            }
             MeshError::NotAHostOfTheMesh => Some("name the host of this machine: --host NAME".to_owned()),
             MeshError::NoTicket => Some("print the ticket at the hub: lfn mesh ticket SITES HOST".to_owned()),
             MeshError::Archive(error) => error.hint(),

@@ -15,8 +15,8 @@ use lfn_mesh::archive::Archive;
 use lfn_mesh::hub::{Hub, HubEvent, HubOptions, HubPlan, MeshSecret, agent_token_name};
 use lfn_mesh::sites::{HostKind, Sites};
 use lfn_session::identity::{self, ServerIdentity};
-use lfn_session::limits::{ResourceLimits, ServerLimits};
 use lfn_session::limits::connection_table::ConnectionLimits;
+use lfn_session::limits::{ResourceLimits, ServerLimits};
 use lfn_session::server::ServerEvent;
 use lfn_session::server::tokens::file::{FILE_NAME, TokenFile, TokenRecord};
 use lfn_session::{Rights, Ticket, split_host_port};
@@ -58,7 +58,9 @@ pub struct HubStart {
 pub enum HubLogEvent<'a> {
     Mesh(&'a HubEvent),
     /// The sites file changed.
-    PlanChanged { hosts: usize },
+    PlanChanged {
+        hosts: usize,
+    },
     /// The changed sites file cannot be used; the hub keeps its plan.
     PlanRefused(MeshError),
 }
@@ -145,12 +147,7 @@ impl Drop for RunningHub {
 }
 
 /// Returns the ticket with which the agent of a host dials the hub. `at` replaces the address of the sites file.
-pub fn agent_ticket(
-    sites: &Path,
-    state: &Path,
-    host: &str,
-    at: Option<&str>,
-) -> Result<Ticket, MeshError> {
+pub fn agent_ticket(sites: &Path, state: &Path, host: &str, at: Option<&str>) -> Result<Ticket, MeshError> {
     let plan = read_plan(sites)?;
     if plan.sites.host(host).is_none_or(|host| host.kind != HostKind::Agent) {
         return Err(MeshError::NoSuchAgent(host.to_owned()));

@@ -12,7 +12,9 @@ pub(super) enum ClockState {
     Unknown,
     Right,
     /// The clock differs by at least this much.
-    Off { by: Duration },
+    Off {
+        by: Duration,
+    },
 }
 
 /// Difference of the clocks at the last exchange. All times but `difference` are those of this host.

@@ -42,15 +42,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(shared: Arc<Shared>, state: AgentState, options: &AgentStart) -> Self {
-        Link {
-            shared,
-            state,
-            options: options.clone(),
-            server: None,
-            failure: None,
-            is_first: true,
-            clock_off: false,
-        }
+        Link { shared, state, options: options.clone(), server: None, failure: None, is_first: true, clock_off: false }
     }
 
     pub(super) fn run(mut self) {
@@ -194,8 +186,7 @@ impl Link {
         if self.server.is_some() || plan.sites.host(&plan.host).is_none_or(|host| host.dial_only) {
             return Ok(());
         }
-        let (server, servers) =
-            partner_server::start(self.state.directory(), plan, &self.options, &access.stamp_key)?;
+        let (server, servers) = partner_server::start(self.state.directory(), plan, &self.options, &access.stamp_key)?;
         self.shared.event(AgentEvent::Serving { port: servers.port });
         *self.shared.servers.lock() = Some(servers);
         self.server = Some(server);

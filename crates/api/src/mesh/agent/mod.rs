@@ -7,6 +7,7 @@
 mod clock_watch;
 mod event;
 mod link;
+mod load_entry;
 mod load_run;
 mod loads;
 mod partner_server;

@@ -6,10 +6,10 @@ use std::path::Path;
 use lfn_mesh::hub::client_token_name;
 use lfn_mesh::sync::{AccessList, AgentServers};
 use lfn_session::identity::write_secret;
+use lfn_session::limits::ServerLimits;
 use lfn_session::server::ServerEvent;
 use lfn_session::server::tokens::file::{FILE_NAME, TokenFile};
-use lfn_session::{DEFAULT_PORT, Fingerprint, Rights, split_host_port};
-use lfn_session::limits::ServerLimits;
+use lfn_session::{DEFAULT_PORT, Rights, Ticket, split_host_port};
 
 use super::{AgentPlan, AgentStart};
 use crate::mesh::MeshError;
@@ -21,11 +21,8 @@ const STAMP_OFFSET: u16 = 2;
 
 /// Writes the tokens of the clients that may test this agent. Sessions of other tokens end.
 pub(super) fn write_tokens(state: &Path, access: &AccessList) -> Result<(), MeshError> {
-    let tokens: BTreeMap<_, _> = access
-        .clients
-        .iter()
-        .map(|client| (client_token_name(&client.host), token_record(client.token)))
-        .collect();
+    let tokens: BTreeMap<_, _> =
+        access.clients.iter().map(|client| (client_token_name(&client.host), token_record(client.token))).collect();
     TokenFile::update(&state.join(FILE_NAME), |file| file.tokens = tokens)?;
     Ok(())
 }
@@ -54,7 +51,7 @@ pub(super) fn start(
     };
     let server = serve(&served, |_: &ServerEvent<'_>| ())?;
     let document = server.document();
-    let fingerprint: Fingerprint = server.ticket_fingerprint();
+    let fingerprint = document.ticket.parse::<Ticket>()?.fingerprint;
     let servers = AgentServers {
         fingerprint,
         port: document.listen.port(),

@@ -42,9 +42,9 @@ impl AgentState {
         };
         let before = saved.hub.as_deref().and_then(|ticket| ticket.parse::<Ticket>().ok());
         if let Some(given) = &hub {
-            let is_same = before.as_ref().is_some_and(|before| {
-                before.fingerprint == given.fingerprint && before.token.matches(&given.token)
-            });
+            let is_same = before
+                .as_ref()
+                .is_some_and(|before| before.fingerprint == given.fingerprint && before.token.matches(&given.token));
             if !is_same {
                 saved = Saved::default();
             }
