@@ -11,4 +11,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod entry;
+pub mod spool;
