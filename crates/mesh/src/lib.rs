@@ -13,4 +13,5 @@
 
 pub mod archive;
 pub mod entry;
+pub mod sites;
 pub mod spool;

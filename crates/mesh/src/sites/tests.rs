@@ -1,0 +1,236 @@
+//! Tests of the sites file: valid files, every kind of problem, and limits.
+
+use std::time::Duration;
+
+use lfn_base::units::{BitRate, Bytes};
+use proptest::prelude::*;
+
+use super::pairs::HostTable;
+use super::*;
+use crate::entry::EntryKind;
+
+const FULL: &str = r#"
+name = "vbns"
+[hub]
+address = "192.0.2.100:7324"
+keep-detail = "30d"
+[[site]]
+name = "ncar"
+place = "Boulder"
+budget = "300GB"
+contacts = [{ name = "J9", mail = "j9@ncar.example", role = "technical" }]
+host = [
+  { name = "aztec", address = "192.0.2.1:7323", interface = "oc3", rate = "155mbit" },
+  { name = "winterpark", address = "[2001:db8::1]:7323", interface = "oc3", kind = "serve" },
+]
+[[site]]
+name = "sdsc"
+address = "192.0.2.2"
+contacts = [{ name = "NOC", mail = "noc@sdsc.example", role = "security" }]
+[[site]]
+name = "home"
+dial-only = true
+[[operator]]
+name = "MCI"
+contacts = [{ name = "Engineering", mail = "eng@mci.example", role = "operator" }]
+[[bottleneck]]
+name = "oc3-sdsc"
+capacity = "135mbit"
+sites = ["sdsc"]
+pairs = [["ncar", "home"]]
+loads = 2
+[[circuit]]
+name = "ds3"
+between = ["ncar", "sdsc"]
+operator = "MCI"
+capacity = "135mbit"
+rtt = "40ms"
+bottleneck = "oc3-sdsc"
+[[group]]
+name = "centres"
+kind = "mesh"
+members = ["ncar", "sdsc"]
+[[test]]
+name = "goodput"
+kind = "load"
+group = "centres"
+interval = "6h"
+time = "12s"
+bytes = "1GB"
+streams = 4
+congestion = "cubic"
+[[test]]
+name = "delay"
+kind = "latency"
+interval = "1min"
+[[audience]]
+name = "notices"
+kind = "announce"
+roles = ["technical", "security"]
+mails = ["list@vbns.example"]
+[[maintenance]]
+circuit = "ds3"
+start = 2026-12-01T02:00:00Z
+duration = "2h"
+every = "7d"
+reason = "card"
+"#;
+
+#[test]
+fn a_complete_file_is_read() {
+    let sites = Sites::parse(FULL).unwrap();
+    let names: Vec<&str> = sites.hosts().map(|host| host.name.as_str()).collect();
+    assert_eq!(names, ["aztec", "winterpark", "sdsc", "home"]);
+    let aztec = sites.host("aztec").unwrap();
+    assert_eq!((aztec.kind, aztec.rate), (HostKind::Agent, Some(BitRate(155_000_000))));
+    assert_eq!((aztec.site.as_str(), aztec.address.as_deref()), ("ncar", Some("192.0.2.1:7323")));
+    assert_eq!(sites.site("ncar").unwrap().budget, Some(Bytes(300_000_000_000)));
+    let home = sites.host("home").unwrap();
+    assert_eq!((home.dial_only, &home.address, home.site.as_str()), (true, &None, "home"));
+    let goodput = sites.test("goodput").unwrap();
+    assert_eq!((goodput.kind, goodput.time), (EntryKind::Load, Duration::from_secs(12)));
+    assert_eq!((goodput.bytes, goodput.streams), (Some(Bytes(1_000_000_000)), Some(4)));
+    assert_eq!(sites.maintenance[0].length, Duration::from_secs(7200));
+    assert_eq!(sites.hub.keep_detail, Some(Duration::from_secs(30 * 86_400)));
+    assert_eq!(sites.bottleneck("oc3-sdsc").unwrap().loads, 2);
+    assert_eq!(sites.circuit("ds3").unwrap().operator.as_deref(), Some("MCI"));
+}
+
+#[test]
+fn a_site_means_its_hosts_in_pairs() {
+    let sites = Sites::parse(FULL).unwrap();
+    let table = HostTable::new(&sites);
+    let names = |test: &str| -> Vec<String> {
+        let pairs = table.pairs(sites.test(test).unwrap());
+        pairs.iter().map(|pair| format!("{}-{}", table.host(pair.from).name, table.host(pair.to).name)).collect()
+    };
+    // Hosts of one site are no pair.
+    assert_eq!(names("goodput"), ["aztec-sdsc", "sdsc-aztec", "winterpark-sdsc", "sdsc-winterpark"]);
+    assert_eq!(names("delay").len(), 10);
+    for test in &sites.tests {
+        assert_eq!(table.count(test), table.pairs(test).len() as u64, "{}", test.name);
+    }
+}
+
+/// A short valid file, to which tests add tables.
+const SHORT: &str =
+    "name = \"m\"\n[[site]]\nname = \"a\"\naddress = \"h1\"\n[[site]]\nname = \"b\"\naddress = \"h2\"\n";
+
+fn problems(text: &str) -> Vec<String> {
+    let errors = Sites::parse(text).unwrap_err();
+    for error in &errors.problems {
+        assert!(!error.problem.hint().is_empty());
+    }
+    errors.problems.iter().map(SitesError::to_string).collect()
+}
+
+#[test]
+fn every_problem_names_line_column_and_value() {
+    let load = |keys: &str| format!("[[test]]\nname = \"t\"\nkind = \"load\"\n{keys}");
+    let cases = [
+        ("speed = 3".to_owned(), "line 8, column 1: unknown key 'speed' in [[site]]"),
+        (
+            "[[site]]\nname = \"a\"\naddress = \"h3\"".to_owned(),
+            "line 9, column 8: site 'a' occurs twice: the first one is in line 3",
+        ),
+        ("[[site]]\nname = \"c\"\naddress = \"h1\"".to_owned(), "line 10, column 11: address 'h1' occurs twice"),
+        ("[[site]]\nname = \"c\"".to_owned(), "line 8, column 1: [[site]] has no 'address'"),
+        ("[[site]]\nname = \"c d\"\naddress = \"h3\"".to_owned(), "'c d' is not a valid name"),
+        ("[[site]]\nname = \"c\"\naddress = \"h:0\"".to_owned(), "'h:0' is not an address"),
+        ("host = [{ name = \"a\", address = \"h4\" }]".to_owned(), "host 'a' has the name of another site"),
+        ("kind = \"router\"".to_owned(), "'kind' in [[site]]: 'router' is not one of agent, serve, iperf3, stamp"),
+        ("kind = \"serve\"\ndial-only = true".to_owned(), "line 9, column 1: host 'b' is dial-only"),
+        ("rate = \"155\"".to_owned(), "'rate' in [[site]]: '155' has no unit"),
+        ("budget = 5".to_owned(), "'budget' in [[site]] is not a text in quotes"),
+        (
+            "contacts = [{ name = \"x\", mail = \"nomail\", role = \"technical\" }]".to_owned(),
+            "'nomail' is not a mail address",
+        ),
+        (load("interval = \"7h\""), "line 11, column 1: interval 7 h of load test 't' neither divides a day"),
+        (load(""), "[[test]] has no 'interval'"),
+        (load("interval = \"6h\"\ngroup = \"g\""), "line 12, column 9: unknown group 'g'"),
+        (load("interval = \"6h\"\ntime = \"2h\""), "'time' in [[test]] is 2 h: the range is 1 s to 1 h"),
+        (load("interval = \"6h\"\nstreams = 0"), "'streams' in [[test]] is 0: the range is 1 to 128"),
+        (
+            "[[test]]\nname = \"t\"\nkind = \"path\"\ninterval = \"1min\"\nbytes = \"1GB\"".to_owned(),
+            "line 12, column 1: 'bytes' is not for a test of kind path",
+        ),
+        (
+            "[[group]]\nname = \"g\"\nkind = \"mesh\"\nmembers = [\"a\", \"z\"]".to_owned(),
+            "line 11, column 17: unknown site or host 'z'",
+        ),
+        (
+            "[[group]]\nname = \"g\"\nkind = \"mesh\"\nmembers = []\ncenter = \"a\"".to_owned(),
+            "'center' is not for a group of kind mesh",
+        ),
+        (
+            "[[group]]\nname = \"g\"\nkind = \"list\"\npairs = [[\"a\", \"a\"]]".to_owned(),
+            "a pair joins 'a' with itself",
+        ),
+        ("[[bottleneck]]\nname = \"x\"\ncapacity = \"1gbit\"".to_owned(), "[[bottleneck]] names no traffic"),
+        ("[[bottleneck]]\nname = \"x\"\nsites = [\"a\"]".to_owned(), "[[bottleneck]] has no 'capacity'"),
+        (
+            "[[maintenance]]\nsite = \"a\"\nstart = 2026-12-01T02:00:00Z\nend = 2026-12-01T01:00:00Z".to_owned(),
+            "before its start at 2026-12-01T02:00:00.000Z",
+        ),
+        ("[[maintenance]]\nsite = \"a\"\nstart = 2026-12-01T02:00:00Z".to_owned(), "[[maintenance]] names no end"),
+        (
+            "[[maintenance]]\nstart = 2026-12-01T02:00:00Z\nduration = \"1h\"".to_owned(),
+            "[[maintenance]] names no place",
+        ),
+        (
+            "[[maintenance]]\nsite = \"a\"\nstart = 2026-12-01\nduration = \"2h\"\nevery = \"1h\"".to_owned(),
+            "a window of 2 h repeats after 1 h",
+        ),
+        ("[hub]\nticket = \"x\"".to_owned(), "unknown key 'ticket' in [hub]"),
+        ("name = ".to_owned(), "not TOML: "),
+    ];
+    for (added, says) in cases {
+        let found = problems(&format!("{SHORT}{added}\n"));
+        assert!(found.iter().any(|problem| problem.contains(says)), "{added}: {found:?}");
+    }
+}
+
+#[test]
+fn all_problems_of_a_file_are_listed() {
+    let text = format!("{SHORT}rat = 1\n[[test]]\nname = \"t\"\nkind = \"lod\"\ninterval = \"6\"\n[[tset]]\n");
+    let found = problems(&text);
+    assert_eq!(found.len(), 4, "{found:?}");
+    let many = "[[site]]\nname = 3\n".repeat(5000);
+    let errors = Sites::parse(&format!("name = \"m\"\n{many}")).unwrap_err();
+    assert_eq!(errors.problems.len(), 100);
+    assert!(errors.skipped >= 4900 && errors.to_string().contains("more"));
+}
+
+#[test]
+fn a_mesh_beyond_the_limits_is_refused() {
+    let site = |at: usize| format!("[[site]]\nname = \"s{at}\"\naddress = \"h{at}\"\n");
+    let many: String = (0..10_000).map(site).collect();
+    let text = format!("name = \"m\"\n{many}[[test]]\nname = \"t\"\nkind = \"load\"\ninterval = \"1d\"\n");
+    assert!(problems(&text)[0].contains("99990000 pairs of hosts: the maximum is 1000000"));
+    let few: String = (0..100).map(site).collect();
+    let text = format!("name = \"m\"\n{few}[[test]]\nname = \"t\"\nkind = \"load\"\ninterval = \"1min\"\n");
+    assert!(problems(&text)[0].contains("loads a day: the maximum is 1000000"));
+    assert!(problems(&"#".repeat(5 << 20))[0].contains("the maximum is 4194304"));
+    let deep = format!("name = {}", "[".repeat(100_000));
+    assert!(!problems(&deep).is_empty());
+}
+
+proptest! {
+    #[test]
+    fn any_text_ends_in_sites_or_in_problems(text in "[a-z0-9\\[\\]=\"{},.:\n -]{0,200}") {
+        if let Err(errors) = Sites::parse(&text) {
+            prop_assert!(!errors.problems.is_empty() && !errors.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_changed_file_ends_in_sites_or_in_problems(at in 0..FULL.len(), length in 0..30_usize, with in "[a-z0-9\\[\\]=\"{}\n -]{0,5}") {
+        let end = (at + length).min(FULL.len());
+        let text = format!("{}{with}{}", &FULL[..at], &FULL[end..]);
+        if let Err(errors) = Sites::parse(&text) {
+            prop_assert!(!errors.problems.is_empty());
+            prop_assert!(errors.problems.iter().all(|error| error.line >= 1 && error.column >= 1));
+        }
+    }
+}
