@@ -12,14 +12,20 @@
 
 #![forbid(unsafe_code)]
 
+mod chart;
 mod connections;
 mod error;
+mod format;
+mod html;
+mod metrics;
 mod options;
 mod reader;
 mod request;
 mod routes;
 mod server;
+mod text;
 mod tls;
+mod view;
 
 pub use error::WebError;
 pub use options::{CertificateFiles, Limits, MeshView, PageOptions};

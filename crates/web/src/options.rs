@@ -5,8 +5,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lfn_mesh::sites::Sites;
+
 /// Minimum length of a token, bytes. Guesses over the network are hopeless from 128 random bits on.
 pub(crate) const MIN_TOKEN_LENGTH: usize = 16;
+
+/// The mesh as the hub knows it now. Tests have a clock of their own.
+pub trait MeshView: Send + Sync {
+    /// Returns the current sites file.
+    fn sites(&self) -> Arc<Sites>;
+
+    /// Returns the time since 1970.
+    fn now(&self) -> Duration;
+}
 
 /// Settings of [`crate::PageServer`].
 #[derive(Debug, Clone)]

@@ -70,7 +70,11 @@ pub(super) fn time_ticks(since: Duration, until: Duration) -> Vec<TimeTick> {
     /// Steps in hours.
     const STEPS: [u64; 12] = [1, 2, 3, 6, 12, 24, 48, 120, 168, 336, 720, 1440];
     let (first, last) = (since.as_secs(), until.as_secs());
-    let step = STEPS.map(|hours| hours * HOUR).into_iter().find(|step| (last - first.min(last)) / step <= 8).unwrap_or(2880 * HOUR);
+    let step = STEPS
+        .map(|hours| hours * HOUR)
+        .into_iter()
+        .find(|step| (last - first.min(last)) / step <= 8)
+        .unwrap_or(2880 * HOUR);
     let start = first.div_ceil(step) * step;
     let times = (0..9).map(|place| start + place * step).take_while(|time| *time <= last);
     times.map(|time| TimeTick { time: Duration::from_secs(time), label: label(time, step) }).collect()

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::{Section, class, legend, mark, page, pair_link, pair_table, shapes, site_link};
 use crate::format;
-use crate::view::{Cell, Grid, GridSite, MatrixView, SiteCell, State};
+use crate::view::{Cell, Grid, MatrixView, MeshSite, SiteCell, State};
 
 /// Returns the page of the matrix.
 pub(crate) fn matrix_page(view: &MatrixView) -> String {
@@ -54,7 +54,7 @@ fn search(view: &MatrixView) -> Markup {
     }
 }
 
-fn host_grid(sites: &[GridSite], cells: &BTreeMap<(String, String), Cell>) -> Markup {
+fn host_grid(sites: &[MeshSite], cells: &BTreeMap<(String, String), Cell>) -> Markup {
     let hosts = || sites.iter().flat_map(|site| &site.hosts);
     let caption = "Newest result of each pair: rows send, columns receive";
     html! {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lfn_base::units::{BitRate, Ratio};
-use lfn_mesh::entry::{Entry, EntryKind, Outcome};
+use lfn_mesh::entry::{Entry, EntryKind};
 
-use super::mesh::Mesh;
+use super::mesh::{Mesh, MeshSite};
 use super::state::{State, loss_ratio, state_of};
 
 /// Hosts or sites up to which all pairs fit one table.
@@ -30,8 +30,6 @@ pub(crate) struct MatrixInput<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     pub state: State,
-    /// Outcome of the newest load, also if it is stale.
-    pub last: Option<Outcome>,
     pub goodput: Option<BitRate>,
     pub predicted: Option<BitRate>,
     pub base_rtt: Option<Duration>,
@@ -66,13 +64,6 @@ pub(crate) struct Pairs {
     pub total: usize,
 }
 
-/// A site of the matrix with its hosts.
-#[derive(Debug, Clone)]
-pub(crate) struct GridSite {
-    pub name: String,
-    pub hosts: Vec<String>,
-}
-
 /// The pairs between two sites.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SiteCell {
@@ -95,7 +86,7 @@ impl SiteCell {
 #[derive(Debug, Clone)]
 pub(crate) enum Grid {
     /// Every host with every host. Cells are absent for pairs without a measurement, and on the diagonal.
-    Hosts { sites: Vec<GridSite>, cells: BTreeMap<(String, String), Cell> },
+    Hosts { sites: Vec<MeshSite>, cells: BTreeMap<(String, String), Cell> },
     /// Every site with every site, by their positions.
     Sites { names: Vec<String>, cells: BTreeMap<(usize, usize), SiteCell> },
     /// Sites with the counts of their pairs, worst first: too many for a table of all with all.
@@ -173,7 +164,6 @@ fn cell(mesh: &Mesh, load: Option<&Entry>, latency: Option<&Entry>, now: Duratio
     let verdict = load.map(|load| load.error.as_ref().filter(|error| !error.is_empty()).unwrap_or(&load.verdict));
     Cell {
         state: state_of(mesh, load, latency, now),
-        last: load.or(latency).map(|entry| entry.outcome),
         goodput: load.and_then(|load| load.goodput),
         predicted: load.and_then(|load| load.predicted),
         base_rtt: either.and_then(|entry| entry.base_rtt).or(load.and_then(|load| load.base_rtt)),
@@ -201,9 +191,7 @@ fn search(mesh: &Mesh, rows: &[PairRow], query: &str) -> Pairs {
 }
 
 fn host_grid(mesh: &Mesh, rows: Vec<PairRow>) -> Grid {
-    let names = |site: &super::mesh::MeshSite| site.hosts.iter().map(|host| host.name.clone()).collect();
-    let sites = mesh.sites.iter().map(|site| GridSite { name: site.name.clone(), hosts: names(site) });
-    let sites = sites.filter(|site| !site.hosts.is_empty()).collect();
+    let sites = mesh.sites.iter().filter(|site| !site.hosts.is_empty()).cloned().collect();
     Grid::Hosts { sites, cells: rows.into_iter().map(|row| ((row.from, row.to), row.cell)).collect() }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lfn_mesh::entry::Entry;
-use lfn_mesh::sites::Sites;
+use lfn_mesh::sites::{Site, Sites};
 
 /// Age from which a measurement without a planned interval is stale.
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(2 * 86_400);
@@ -24,25 +24,11 @@ pub(crate) struct Mesh {
     intervals: BTreeMap<String, Duration>,
 }
 
-/// A site and its hosts.
+/// A site and the names of its hosts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MeshSite {
     pub name: String,
-    /// City or building; empty if unknown.
-    pub place: String,
-    pub hosts: Vec<MeshHost>,
-    pub contacts: Vec<Vec<String>>,
-    pub circuits: Vec<Vec<String>>,
-    pub maintenance: Vec<String>,
-}
-
-/// A host of a site.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct MeshHost {
-    pub name: String,
-    /// Program that runs on the host; empty if unknown.
-    pub kind: &'static str,
-    pub address: String,
+    pub hosts: Vec<String>,
 }
 
 impl Mesh {
@@ -50,16 +36,17 @@ impl Mesh {
     pub fn new(sites: &Sites, archived: &[String]) -> Self {
         let mut mesh = Mesh { name: sites.name.clone(), ..Mesh::default() };
         mesh.intervals = sites.tests.iter().map(|test| (test.name.clone(), test.interval)).collect();
-        mesh.sites = sites.sites.iter().map(|site| super::site::describe(sites, site)).collect();
+        let hosts = |site: &Site| site.hosts.iter().map(|host| host.name.clone()).collect();
+        mesh.sites = sites.sites.iter().map(|site| MeshSite { name: site.name.clone(), hosts: hosts(site) }).collect();
         for (place, site) in mesh.sites.iter().enumerate() {
-            mesh.places.extend(site.hosts.iter().map(|host| (host.name.clone(), place)));
+            mesh.places.extend(site.hosts.iter().map(|host| (host.clone(), place)));
         }
         let unlisted = archived.iter().filter(|name| !mesh.places.contains_key(*name));
-        let unlisted: Vec<_> = unlisted.map(|name| MeshHost { name: name.clone(), ..MeshHost::default() }).collect();
+        let unlisted: Vec<String> = unlisted.cloned().collect();
         if !unlisted.is_empty() {
             let place = mesh.sites.len();
-            mesh.places.extend(unlisted.iter().map(|host| (host.name.clone(), place)));
-            mesh.sites.push(MeshSite { name: UNLISTED.to_owned(), hosts: unlisted, ..MeshSite::default() });
+            mesh.places.extend(unlisted.iter().map(|host| (host.clone(), place)));
+            mesh.sites.push(MeshSite { name: UNLISTED.to_owned(), hosts: unlisted });
         }
         mesh
     }
@@ -76,10 +63,6 @@ impl Mesh {
     /// Returns the position of the site of a host.
     pub fn place_of(&self, host: &str) -> Option<usize> {
         self.places.get(host).copied()
-    }
-
-    pub fn site(&self, name: &str) -> Option<&MeshSite> {
-        self.sites.iter().find(|site| site.name == name)
     }
 
     /// Returns the planned interval of the test of an entry.

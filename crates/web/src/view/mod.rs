@@ -2,16 +2,14 @@
 
 mod matrix;
 mod mesh;
-mod metric;
 mod pair;
-mod plan;
 mod site;
 mod state;
+mod words;
 
-pub(crate) use matrix::{Cell, Grid, GridSite, MatrixInput, MatrixView, PairRow, Pairs, SiteCell};
-pub(crate) use mesh::{Mesh, MeshHost, MeshSite};
-pub(crate) use metric::{Metric, MetricInput, metrics};
-pub(crate) use pair::{ConditionChange, HopRow, PairInput, PairView, RoutePair, Sample};
-pub(crate) use plan::{PlanInput, PlanView};
-pub(crate) use site::{SiteInput, SiteView};
+pub(crate) use matrix::{Cell, Grid, MatrixInput, MatrixView, PairRow, Pairs, SiteCell};
+pub(crate) use mesh::{Mesh, MeshSite};
+pub(crate) use pair::{ConditionChange, Line, PairInput, PairView, Route, Sample};
+pub(crate) use site::SiteView;
 pub(crate) use state::{State, loss_ratio};
+pub(crate) use words::{figures, remarks, route_change};

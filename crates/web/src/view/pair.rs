@@ -208,7 +208,9 @@ fn route(paths: &[Entry]) -> Route {
     let missing = |hops: &[String], other: &[String]| -> Vec<String> {
         hops.iter().filter(|hop| !hop.is_empty() && !has(other, hop)).cloned().collect()
     };
-    let other = traced().skip(1).find(|path| !missing(&newest.hops, &path.hops).is_empty() || !missing(&path.hops, &newest.hops).is_empty());
+    let other = traced()
+        .skip(1)
+        .find(|path| !missing(&newest.hops, &path.hops).is_empty() || !missing(&path.hops, &newest.hops).is_empty());
     let hop = |address: &String| Hop {
         address: address.clone(),
         is_new: !address.is_empty() && other.is_some_and(|other| !has(&other.hops, address)),

@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    fn of_outcome(outcome: Outcome) -> Self {
+    pub fn of_outcome(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Good => State::Good,
             Outcome::Limited => State::Limited,
@@ -76,7 +76,8 @@ impl State {
 /// The load decides. A newer latency measurement that failed shows that the path is down now, and a fresh one stands in for a
 /// missing load.
 pub(crate) fn state_of(mesh: &Mesh, load: Option<&Entry>, latency: Option<&Entry>, now: Duration) -> State {
-    let state = |entry: &Entry| if is_stale(mesh, entry, now) { State::Stale } else { State::of_outcome(entry.outcome) };
+    let state =
+        |entry: &Entry| if is_stale(mesh, entry, now) { State::Stale } else { State::of_outcome(entry.outcome) };
     match (load, latency) {
         (None, None) => State::Empty,
         (Some(load), None) => state(load),
