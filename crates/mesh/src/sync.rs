@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use lfn_base::path::seconds;
-use lfn_session::{Fingerprint, SessionError, SessionId, TokenHash};
 use lfn_session::dial::{self, Target};
 use lfn_session::wire::Request;
 use lfn_session::wire::mesh::MeshRequest;
 use lfn_session::{Control, queue};
+use lfn_session::{Fingerprint, SessionError, SessionId, TokenHash};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -143,7 +143,6 @@ impl HubConnection {
         let session: SessionId = dial::new_session_id()?;
         let mut control = dial::open_control(target, session, Request::Mesh(MeshRequest {}))?;
         queue::wait_for_admission(&mut control, &target.queue, target.connect_timeout, None, || ())?;
-        control.allow_large_messages();
         Ok(HubConnection { control })
     }
 

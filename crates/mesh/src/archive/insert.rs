@@ -59,7 +59,17 @@ const DETAIL: &str =
 impl Archive {
     /// Stores the entries that are new, all or none. Returns when they are on disk. `now` is the time since 1970.
     pub fn insert(&mut self, entries: &[Entry], now: Duration) -> Result<InsertCount, ArchiveError> {
-        let result = insert_all(&mut self.connection, &mut self.dictionary, entries, now);
+        let counts = self.insert_batches([entries], now)?;
+        Ok(counts.into_iter().next().unwrap_or_default())
+    }
+
+    /// Stores several batches in one transaction, all or none, and counts each of them.
+    pub fn insert_batches<'e>(
+        &mut self,
+        batches: impl IntoIterator<Item = &'e [Entry]>,
+        now: Duration,
+    ) -> Result<Vec<InsertCount>, ArchiveError> {
+        let result = insert_all(&mut self.connection, &mut self.dictionary, batches, now);
         result.map_err(|error| {
             self.dictionary.clear();
             self.failed(error)
@@ -77,22 +87,26 @@ impl Archive {
     }
 }
 
-fn insert_all(
+fn insert_all<'e>(
     connection: &mut Connection,
     dictionary: &mut Dictionary,
-    entries: &[Entry],
+    batches: impl IntoIterator<Item = &'e [Entry]>,
     now: Duration,
-) -> rusqlite::Result<InsertCount> {
+) -> rusqlite::Result<Vec<InsertCount>> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut count = InsertCount::default();
-    for entry in entries {
-        match insert_one(&transaction, dictionary, entry, now)? {
-            true => count.stored += 1,
-            false => count.known += 1,
+    let mut counts = Vec::new();
+    for batch in batches {
+        let mut count = InsertCount::default();
+        for entry in batch {
+            match insert_one(&transaction, dictionary, entry, now)? {
+                true => count.stored += 1,
+                false => count.known += 1,
+            }
         }
+        counts.push(count);
     }
     transaction.commit()?;
-    Ok(count)
+    Ok(counts)
 }
 
 /// Returns whether the entry is new.

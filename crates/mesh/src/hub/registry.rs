@@ -59,7 +59,8 @@ impl Registry {
         let mut agents = self.agents.lock();
         agents.seen.insert(host.to_owned(), now);
         let servers = servers.or_else(|| agents.known.get(host).and_then(|agent| agent.servers));
-        let agent = RegisteredAgent { servers, address: peer.ip().to_canonical(), version: version.chars().take(40).collect() };
+        let agent =
+            RegisteredAgent { servers, address: peer.ip().to_canonical(), version: version.chars().take(40).collect() };
         if agents.known.get(host) == Some(&agent) {
             return Ok(false);
         }

@@ -1,9 +1,9 @@
 //! The only writer of the archive: a thread that stores the entries of all agents that wait in one transaction.
 
+use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use std::io;
 
 use crate::archive::{Archive, InsertCount};
 use crate::entry::Entry;
@@ -97,17 +97,14 @@ impl Writer {
             group.push(next);
         }
         let now = (self.clock)();
-        if group.len() > 1 {
-            let entries: Vec<Entry> = group.iter().flat_map(|batch| batch.entries.iter().cloned()).collect();
-            if self.archive.insert(&entries, now).is_err() {
-                // One of the batches may be at fault: each of them gets a result of its own below.
-            }
-        }
-        for batch in group {
-            // After a common transaction, this counts the entries of the batch as known; an agent needs no more.
-            let stored = self.archive.insert(&batch.entries, now).map_err(|error| error.to_string());
+        let stored = self.archive.insert_batches(group.iter().map(|batch| batch.entries.as_slice()), now);
+        let results: Vec<_> = match stored {
+            Ok(counts) => counts.into_iter().map(Ok).collect(),
+            Err(error) => group.iter().map(|_| Err(error.to_string())).collect(),
+        };
+        for (batch, result) in group.into_iter().zip(results) {
             // The agent may be gone. It sends the entries again, and they are known.
-            let _ = batch.reply.send(stored);
+            let _ = batch.reply.send(result);
         }
     }
 
