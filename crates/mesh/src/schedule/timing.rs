@@ -16,7 +16,7 @@ pub const LATEST_START: Duration = Duration::from_secs(1);
 /// Time for connections and parameters before the load sends data.
 pub const SETUP_TIME: Duration = Duration::from_secs(3);
 
-/// Time from the deadline of the load to the end of the slot, for data in flight.
+/// Time from the deadline of the load to the end of the slot, for the end of the sender and for data in flight.
 pub const CLOSING_TIME: Duration = Duration::from_secs(1);
 
 /// Time between two slots on one resource.
