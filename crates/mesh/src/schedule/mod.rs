@@ -21,7 +21,7 @@ pub mod timing;
 mod tests;
 
 pub use continuous::{ContinuousTest, continuous_tests, excluded_continuous};
-pub use due::{due, next_start};
+pub use due::{LoadStarter, due};
 pub use load::Excluded;
 pub use plan::{BudgetUse, DayPlan, NotFitting, NotFittingReason, Packing, ResourceLoad, Slot};
 pub use resources::Resource;

@@ -171,11 +171,13 @@ impl DayPlan {
         builder.build(resources, placing, excluded, packings)
     }
 
-    /// Returns the slots whose client is this host, in order.
-    pub fn slots_of_client<'p>(&'p self, host: &'p str) -> impl Iterator<Item = &'p Slot> {
-        let number = self.resources.hosts.get(host);
-        let slots = number.into_iter().flat_map(|number| &self.slots_of[*number]);
-        slots.map(|slot| &self.slots[*slot as usize]).filter(move |slot| &*slot.client == host)
+    /// Returns the slots of this client that start at `earliest` (since 1970) or later, in order.
+    pub fn client_slots<'p>(&'p self, host: &str, earliest: Duration) -> impl Iterator<Item = &'p Slot> + use<'p> {
+        let number = self.resources.hosts.get(host).copied();
+        let own = number.map_or(&[][..], |number| &self.slots_of[number][..]);
+        let first = own.partition_point(|slot| self.slots[*slot as usize].start < earliest);
+        let slots = own[first..].iter().map(|slot| &self.slots[*slot as usize]);
+        slots.filter(move |slot| self.resources.hosts.get(&*slot.client).copied() == number)
     }
 
     /// Reports whether a load of the mesh may have used a resource of the pair between two times since 1970. The times of the
