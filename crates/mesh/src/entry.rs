@@ -11,7 +11,10 @@ use lfn_base::units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+mod check;
 pub mod timestamp;
+
+pub use check::EntryError;
 
 /// Schema of an entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,10 +7,14 @@
 //! - [`entry`] has the log entry: one measurement in one direction with its conditions. [`compare`] compares two days. Both are pure.
 //! - [`archive`] stores entries in one SQLite file.
 //! - [`spool`] keeps the entries of an agent on disk until the hub acknowledges them.
-//! - [`sync`] has the messages between agent and hub.
+//! - [`sync`] has the messages between agent and hub, and [`hub`] the end of the hub.
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod entry;
+pub mod hub;
 pub mod schedule;
 pub mod sites;
+pub mod spool;
+pub mod sync;

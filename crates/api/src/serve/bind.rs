@@ -25,7 +25,12 @@ pub(super) fn bind(
     for address in options.addresses() {
         let config = config(options, root, SocketAddr::new(address, options.port))?;
         let log = Arc::clone(&on_event);
-        match Server::bind(config, service::new(), move |event: &ServerEvent<'_>| log(event)) {
+        let log = move |event: &ServerEvent<'_>| log(event);
+        let bound = match options.hub.clone() {
+            Some(hub) => Server::bind(config, service::of_hub(hub), log),
+            None => Server::bind(config, service::new(), log),
+        };
+        match bound {
             Ok(server) => return Ok(server),
             Err(error) => last = Some(error),
         }

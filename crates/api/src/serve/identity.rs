@@ -27,7 +27,7 @@ pub(super) fn identity_and_token(options: &ServeOptions) -> Result<(ServerIdenti
     let KeyStorage::Saved { new_token } = options.key else {
         return Ok((ServerIdentity::ephemeral()?, SavedToken { token: identity::new_token()?, expires }));
     };
-    let state = state_directory()?;
+    let state = state_of(options)?;
     let path = state.join("token.toml");
     let saved_token: Option<SavedToken> = match identity::read_secret(&path)? {
         Some(text) => Some(toml::from_str(&text).map_err(|_| ServeStartError::DamagedToken(path.clone()))?),
@@ -65,6 +65,11 @@ pub fn state_directory() -> Result<PathBuf, ServeStartError> {
 pub(super) fn token_file_of(options: &ServeOptions) -> Result<Option<PathBuf>, ServeStartError> {
     match options.key {
         KeyStorage::Ephemeral => Ok(None),
-        KeyStorage::Saved { .. } => token_file().map(Some),
+        KeyStorage::Saved { .. } => Ok(Some(state_of(options)?.join(tokens::file::FILE_NAME))),
     }
+}
+
+/// Returns the directory of the saved key and tokens of a server.
+fn state_of(options: &ServeOptions) -> Result<PathBuf, ServeStartError> {
+    options.state.clone().map_or_else(state_directory, Ok)
 }

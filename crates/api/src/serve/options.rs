@@ -2,8 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use lfn_mesh::hub::Hub;
 use lfn_session::limits::ServerLimits;
 use lfn_session::limits::access::Access;
 use lfn_session::limits::connection_table::ConnectionLimits;
@@ -21,6 +23,10 @@ pub struct ServeOptions {
     /// Directory that confines all copies. Without a directory only generated data can be copied.
     pub root: Option<PathBuf>,
     pub key: KeyStorage,
+    /// Directory of the saved key and tokens; `None` uses the state directory of the user.
+    pub state: Option<PathBuf>,
+    /// Serve the agents of a mesh, and nothing else.
+    pub hub: Option<Arc<Hub>>,
     /// Lifetime of a new token.
     pub ticket_lifetime: Option<Duration>,
     /// Accept all clients without a token. Only on loopback or an emulated path.
@@ -105,6 +111,8 @@ impl ServeOptions {
             ticket_host: None,
             root: None,
             key: KeyStorage::Ephemeral,
+            state: None,
+            hub: None,
             ticket_lifetime: None,
             insecure: false,
             insecure_anywhere: false,

@@ -12,7 +12,7 @@ use crate::limits::{QueuePosition, ResourceGrant, ResourceRequest};
 use crate::wire::copy::byte_string::ByteString;
 use crate::wire::copy::digest::Digest;
 use crate::wire::copy::{CopyJob, CopyRequest, CopyTally, RemoteDestination, RemoteSource};
-use crate::wire::{Refusal, Request, addresses, disk, facts, path};
+use crate::wire::{Refusal, Request, addresses, disk, facts, mesh, path};
 use crate::{Fingerprint, SessionError, SessionId};
 
 /// Packet counters of a reflector.
@@ -187,6 +187,7 @@ impl SessionInfo {
             Request::Facts(_) => ("facts", false),
             Request::Addresses(_) => ("addresses", false),
             Request::Disk(_) => ("disk", false),
+            Request::Mesh(_) => ("mesh", false),
         };
         SessionInfo {
             client,
@@ -214,6 +215,9 @@ fn requested_resources(request: &Request, own: Fingerprint) -> ResourceRequest {
         }
         Request::Disk(_) => {
             ResourceRequest { streams: 0, time: Some(disk::MAX_SESSION_TIME), ..ResourceRequest::default() }
+        }
+        Request::Mesh(_) => {
+            ResourceRequest { streams: 0, time: Some(mesh::MAX_SESSION_TIME), ..ResourceRequest::default() }
         }
         // The copy that uses the temporary token is counted.
         Request::IssueToken(_) => {

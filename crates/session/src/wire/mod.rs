@@ -11,6 +11,7 @@ pub mod copy;
 pub mod disk;
 pub mod facts;
 mod frame;
+pub mod mesh;
 pub mod path;
 pub mod queue;
 mod refusal;
@@ -82,4 +83,6 @@ pub enum Request {
     Addresses(addresses::AddressesRequest),
     /// Requests the rates of a disk of the server.
     Disk(disk::DiskRequest),
+    /// Exchanges results for the plan of a mesh.
+    Mesh(mesh::MeshRequest),
 }

@@ -1,0 +1,66 @@
+//! Decides which entries of an agent are stored: entries about the agent itself, within the bounds of the archive.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::entry::{Entry, EntryError, EntryKind};
+
+/// Entries later than this after the clock of the hub get a mark: the clock of the agent is ahead.
+const MAX_AHEAD: Duration = Duration::from_secs(5);
+
+/// Reasons why an entry is never stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum EntryRefusal {
+    #[error("not an entry: {0}")]
+    NotAnEntry(String),
+    #[error(transparent)]
+    Invalid(#[from] EntryError),
+    /// The agent reports for other hosts, or under another name.
+    #[error("agent {agent} must not report {from} to {to}")]
+    OtherHost { agent: String, from: String, to: String },
+}
+
+/// Parses and checks an entry of an agent.
+pub(super) fn check_entry(agent: &str, value: Value, now: Duration) -> Result<Entry, EntryRefusal> {
+    let mut entry: Entry =
+        serde_json::from_value(value).map_err(|error| EntryRefusal::NotAnEntry(error.to_string()))?;
+    entry.check()?;
+    let is_own = match entry.kind {
+        EntryKind::Counters => entry.from == agent && entry.to == agent,
+        _ => entry.from == agent || entry.to == agent,
+    };
+    if !is_own {
+        return Err(EntryRefusal::OtherHost { agent: agent.to_owned(), from: entry.from, to: entry.to });
+    }
+    entry.marks.clock |= entry.time > now.saturating_add(MAX_AHEAD);
+    entry.marks.imported = false;
+    Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_other_hosts_are_refused() {
+        let check = |entry: &Entry| check_entry("a", serde_json::to_value(entry).unwrap(), Duration::from_secs(100));
+        let entry = |kind, from: &str, to: &str| Entry::new(kind, from, to, Duration::from_secs(99));
+        assert!(check(&entry(EntryKind::Load, "a", "b")).is_ok());
+        assert!(check(&entry(EntryKind::Load, "b", "a")).is_ok());
+        assert!(check(&entry(EntryKind::Counters, "a", "a")).is_ok());
+        for other in [entry(EntryKind::Load, "b", "c"), entry(EntryKind::Counters, "a", "b")] {
+            assert!(matches!(check(&other), Err(EntryRefusal::OtherHost { .. })));
+        }
+        assert!(matches!(check_entry("a", Value::Null, Duration::ZERO), Err(EntryRefusal::NotAnEntry(_))));
+    }
+
+    #[test]
+    fn an_entry_ahead_of_the_hub_is_marked() {
+        let check = |seconds| {
+            let entry = Entry::new(EntryKind::Load, "a", "b", Duration::from_secs(seconds));
+            check_entry("a", serde_json::to_value(entry).unwrap(), Duration::from_secs(100)).unwrap().marks.clock
+        };
+        assert!(!check(104) && check(106));
+    }
+}

@@ -1,0 +1,323 @@
+//! The spool of an agent: entries on disk until the hub acknowledges them.
+//!
+//! Entries are appended to segments, which are files named by the number of their first entry. An entry is a frame: its length,
+//! a checksum and its JSON. [`Spool::append`] returns when the frame is on disk. After a crash, an incomplete frame at the end
+//! of the last segment is cut off: its entry was never reported as stored. Acknowledged segments are deleted.
+//!
+//! [`Spool::reserve`] allocates disk space before a measurement, so that a full disk prevents a measurement and never loses
+//! its entry.
+
+mod frame;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use lfn_session::atomic_file::AtomicFile;
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+
+use crate::entry::Entry;
+use frame::{FRAME_HEAD, Frame};
+
+/// Length of a segment after which the next one begins, bytes.
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// File that has the number of the last acknowledged entry.
+const ACKNOWLEDGED: &str = "acknowledged";
+
+/// Reasons why an entry cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum SpoolError {
+    #[error("{}: {source}", .path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{}: disk full", .0.display())]
+    Full(PathBuf),
+    #[error("the spool {} has its maximum size of {max} bytes: the hub has not acknowledged its entries", .path.display())]
+    TooLarge { path: PathBuf, max: u64 },
+    #[error("{} is in use by another agent", .0.display())]
+    InUse(PathBuf),
+    #[error("{} is damaged at byte {offset}", .path.display())]
+    Damaged { path: PathBuf, offset: u64 },
+    #[error("the entry is longer than {max} bytes", max = frame::MAX_FRAME)]
+    TooLong,
+}
+
+/// An entry in the spool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpooledEntry {
+    /// Number of the entry, from 1.
+    pub number: u64,
+    /// The entry as JSON.
+    pub json: String,
+}
+
+/// A file of consecutive entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Segment {
+    /// Number of the first entry.
+    first: u64,
+    path: PathBuf,
+    /// Length of the complete frames, bytes.
+    length: u64,
+    /// Number of entries.
+    entries: u64,
+}
+
+/// The entries of an agent on disk. One process at a time uses a spool.
+#[derive(Debug)]
+pub struct Spool {
+    directory: PathBuf,
+    max_bytes: u64,
+    /// Segments with entries that are not acknowledged, in order. New entries go to the last one.
+    segments: Vec<Segment>,
+    /// The last segment, open for writing.
+    open: Option<File>,
+    acknowledged: u64,
+    next: u64,
+    _lock: File,
+}
+
+impl Spool {
+    /// Opens or creates the spool in a directory. `max_bytes` limits its length on disk.
+    pub fn open(directory: &Path, max_bytes: u64) -> Result<Self, SpoolError> {
+        let failed = |source| SpoolError::Io { path: directory.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+        let lock = lock(directory)?;
+        let acknowledged = read_acknowledged(&directory.join(ACKNOWLEDGED))?;
+        let mut segments = Vec::new();
+        let mut names: Vec<(u64, PathBuf)> =
+            fs::read_dir(directory).map_err(failed)?.filter_map(|file| segment_name(&file.ok()?.path())).collect();
+        names.sort();
+        let count = names.len();
+        for (place, (first, path)) in names.into_iter().enumerate() {
+            segments.push(recover(first, path, place + 1 == count)?);
+        }
+        let after_last = segments.last().map_or(1, |segment: &Segment| segment.first + segment.entries);
+        let next = after_last.max(acknowledged + 1);
+        if after_last < next {
+            // A crash lost acknowledged entries. The numbers of the next entries continue in a new segment.
+            for segment in segments.drain(..) {
+                fs::remove_file(&segment.path).map_err(failed)?;
+            }
+        }
+        let mut spool =
+            Spool { directory: directory.to_owned(), max_bytes, segments, open: None, acknowledged, next, _lock: lock };
+        spool.delete_acknowledged()?;
+        Ok(spool)
+    }
+
+    /// Returns the number of entries that the hub has not acknowledged.
+    pub fn pending(&self) -> u64 {
+        self.next - 1 - self.acknowledged
+    }
+
+    /// Returns the number of entries that were ever appended.
+    pub fn appended(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// Returns the number of the last acknowledged entry; 0 before the first one.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// Appends an entry, and returns its number when it is on disk.
+    pub fn append(&mut self, entry: &Entry) -> Result<u64, SpoolError> {
+        let json = serde_json::to_vec(entry).map_err(|error| self.failed(io::Error::other(error)))?;
+        let bytes = frame::encode(&json).ok_or(SpoolError::TooLong)?;
+        self.check_size(bytes.len() as u64)?;
+        self.ready_segment()?;
+        let written = self.write(&bytes);
+        let number = self.next;
+        match (written, self.segments.last_mut()) {
+            (Ok(()), Some(segment)) => {
+                segment.length += bytes.len() as u64;
+                segment.entries += 1;
+                self.next += 1;
+                Ok(number)
+            }
+            (Ok(()), None) => Err(self.failed(io::Error::other("no segment"))),
+            (Err(error), _) => {
+                // The next entry must not follow a part of this one.
+                self.open = None;
+                self.truncate_last()?;
+                Err(self.failed(error))
+            }
+        }
+    }
+
+    /// Allocates disk space for an entry of this length before it is measured.
+    pub fn reserve(&mut self, bytes: u64) -> Result<(), SpoolError> {
+        self.check_size(bytes)?;
+        self.ready_segment()?;
+        let end = self.segments.last().map_or(0, |segment| segment.length);
+        let Some(file) = &self.open else { return Ok(()) };
+        let allocated = fallocate(file, FallocateFlags::KEEP_SIZE, end, bytes.max(1));
+        match allocated {
+            // Some file systems have no preallocation. An entry that does not fit is then reported by `append`.
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            other => other.map_err(|error| self.failed(error.into())),
+        }
+    }
+
+    /// Returns the first entries that are not acknowledged: at most `max_entries` of them, of about `max_bytes` together, and at
+    /// least one if there is one.
+    pub fn pending_entries(&self, max_entries: usize, max_bytes: usize) -> Result<Vec<SpooledEntry>, SpoolError> {
+        let mut entries: Vec<SpooledEntry> = Vec::new();
+        let mut total = 0;
+        for segment in &self.segments {
+            let mut reader = frame::Reader::open(&segment.path, segment.length)?;
+            let mut number = segment.first;
+            while let Some(Frame { json, .. }) = reader.next_frame()? {
+                if number > self.acknowledged {
+                    total += json.len();
+                    if entries.len() == max_entries || (total > max_bytes && !entries.is_empty()) {
+                        return Ok(entries);
+                    }
+                    let json = String::from_utf8(json)
+                        .map_err(|_| SpoolError::Damaged { path: segment.path.clone(), offset: reader.offset() })?;
+                    entries.push(SpooledEntry { number, json });
+                }
+                number += 1;
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Records that the hub has stored all entries up to `number`, and deletes what is no longer needed. Numbers beyond the last
+    /// entry count as the last one.
+    pub fn acknowledge(&mut self, number: u64) -> Result<(), SpoolError> {
+        let number = number.min(self.next - 1);
+        if number <= self.acknowledged {
+            return Ok(());
+        }
+        let path = self.directory.join(ACKNOWLEDGED);
+        let write = || -> io::Result<()> {
+            let mut file = AtomicFile::create_private(&path)?;
+            writeln!(file, "{number}")?;
+            file.commit()
+        };
+        write().map_err(|error| self.failed(error))?;
+        self.acknowledged = number;
+        self.delete_acknowledged()
+    }
+
+    /// Writes a frame and syncs it.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(file) = &mut self.open else { return Err(io::Error::other("no open segment")) };
+        file.write_all(bytes)?;
+        file.sync_data()
+    }
+
+    /// Opens the segment for the next entry.
+    fn ready_segment(&mut self) -> Result<(), SpoolError> {
+        let is_full = self.segments.last().is_none_or(|segment| segment.length >= SEGMENT_BYTES);
+        if is_full {
+            let path = self.directory.join(format!("{:020}.entries", self.next));
+            let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+            let file = created.map_err(|error| self.failed(error))?;
+            // The name of the new file must survive a crash, too.
+            File::open(&self.directory)
+                .and_then(|directory| directory.sync_all())
+                .map_err(|error| self.failed(error))?;
+            self.segments.push(Segment { first: self.next, path, length: 0, entries: 0 });
+            self.open = Some(file);
+        }
+        if self.open.is_none() {
+            self.truncate_last()?;
+        }
+        Ok(())
+    }
+
+    /// Opens the last segment at the end of its complete frames, and cuts off what follows.
+    fn truncate_last(&mut self) -> Result<(), SpoolError> {
+        let Some(segment) = self.segments.last() else { return Ok(()) };
+        let open = || -> io::Result<File> {
+            let mut file = OpenOptions::new().write(true).open(&segment.path)?;
+            file.set_len(segment.length)?;
+            file.seek(SeekFrom::End(0))?;
+            Ok(file)
+        };
+        self.open = Some(open().map_err(|error| self.failed(error))?);
+        Ok(())
+    }
+
+    fn delete_acknowledged(&mut self) -> Result<(), SpoolError> {
+        let done = |segment: &Segment| segment.first + segment.entries <= self.acknowledged + 1;
+        // The last segment is open; a short one is kept for the next entries.
+        while self.segments.first().is_some_and(done)
+            && (self.segments.len() > 1 || self.segments[0].length >= SEGMENT_BYTES)
+        {
+            let segment = self.segments.remove(0);
+            if self.segments.is_empty() {
+                self.open = None;
+            }
+            fs::remove_file(&segment.path).map_err(|source| SpoolError::Io { path: segment.path, source })?;
+        }
+        Ok(())
+    }
+
+    fn check_size(&self, bytes: u64) -> Result<(), SpoolError> {
+        let total: u64 = self.segments.iter().map(|segment| segment.length).sum();
+        if total + bytes > self.max_bytes {
+            return Err(SpoolError::TooLarge { path: self.directory.clone(), max: self.max_bytes });
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: io::Error) -> SpoolError {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SpoolError::Full(self.directory.clone()),
+            _ => SpoolError::Io { path: self.directory.clone(), source: error },
+        }
+    }
+}
+
+/// Locks the spool against other processes.
+fn lock(directory: &Path) -> Result<File, SpoolError> {
+    let path = directory.join("lock");
+    let failed = |source| SpoolError::Io { path: path.clone(), source };
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(SpoolError::InUse(directory.to_owned())),
+        locked => locked.map(|()| file).map_err(|error| failed(error.into())),
+    }
+}
+
+fn read_acknowledged(path: &Path) -> Result<u64, SpoolError> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(64).read_to_string(&mut text));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(source) => return Err(SpoolError::Io { path: path.to_owned(), source }),
+        Ok(_) => {}
+    }
+    text.trim().parse().map_err(|_| SpoolError::Damaged { path: path.to_owned(), offset: 0 })
+}
+
+/// Returns the number of the first entry of a segment, if the file is one.
+fn segment_name(path: &Path) -> Option<(u64, PathBuf)> {
+    let number = path.file_name()?.to_str()?.strip_suffix(".entries")?;
+    Some((number.parse().ok()?, path.to_owned()))
+}
+
+/// Counts the frames of a segment. The last segment may end in an incomplete frame; damage elsewhere is an error.
+fn recover(first: u64, path: PathBuf, is_last: bool) -> Result<Segment, SpoolError> {
+    let size = fs::metadata(&path).map_err(|source| SpoolError::Io { path: path.clone(), source })?.len();
+    let mut reader = frame::Reader::open(&path, size)?;
+    let mut segment = Segment { first, path, length: 0, entries: 0 };
+    loop {
+        match reader.next_frame() {
+            Ok(Some(frame)) => {
+                segment.length += FRAME_HEAD as u64 + frame.json.len() as u64;
+                segment.entries += 1;
+            }
+            Ok(None) => return Ok(segment),
+            Err(SpoolError::Damaged { .. }) if is_last => return Ok(segment),
+            Err(error) => return Err(error),
+        }
+    }
+}

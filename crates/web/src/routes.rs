@@ -1,0 +1,262 @@
+//! The addresses of the page.
+//!
+//! Every answer needs the token, except `/healthz`, which shows only that the server runs. There is no cookie, so a page of
+//! another site cannot make a browser use a stored permission. For the same reason the `Host` header is not checked: a browser
+//! sends the password to the origin where the user typed it, and a name that an attacker points to this address is another
+//! origin.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY, VARY, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::Response;
+use axum::routing::get;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use lfn_mesh::archive::ArchiveError;
+use tokio::time::timeout;
+
+use crate::html;
+use crate::metrics::{MetricsInput, metrics_text};
+use crate::options::{MeshView, PageOptions};
+use crate::reader::{PairEntries, Reader};
+use crate::request::{self, Format, PageToken};
+use crate::text;
+use crate::view::{MatrixInput, MatrixView, Mesh, PairInput, PairView, SiteView};
+
+/// Days of the lines of a pair.
+const DEFAULT_DAYS: u64 = 7;
+const MAX_DAYS: u64 = 400;
+
+/// Nothing is loaded from another origin, and no page runs an inline script.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
+     base-uri 'none'; frame-ancestors 'none'",
+);
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"lfn mesh\", charset=\"UTF-8\"");
+const HTML: &str = "text/html; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The page without its sockets.
+pub(crate) struct Site {
+    token: PageToken,
+    router: Router,
+    answer_time: Duration,
+}
+
+/// Sources of the views.
+struct Sources {
+    mesh: Arc<dyn MeshView>,
+    reader: Reader,
+}
+
+impl Site {
+    pub fn new(options: &PageOptions, mesh: Arc<dyn MeshView>) -> Arc<Self> {
+        let sources = Arc::new(Sources { mesh, reader: Reader::new(options.archive.clone()) });
+        let router = Router::new()
+            .route("/", get(matrix))
+            .route("/pair/{from}/{to}", get(pair))
+            .route("/site/{name}", get(site))
+            .route("/metrics", get(metrics))
+            .route("/style.css", get(|| async { asset("text/css; charset=utf-8", include_str!("assets/style.css")) }))
+            .route(
+                "/script.js",
+                get(|| async { asset("text/javascript; charset=utf-8", include_str!("assets/script.js")) }),
+            )
+            .route("/icon.svg", get(|| async { asset("image/svg+xml", include_str!("assets/icon.svg")) }))
+            .route("/healthz", get(|| async { answer(StatusCode::OK, TEXT, "ok\n") }))
+            .fallback(|asked: Asked| async move { missing(asked.format, "There is no such page.") })
+            .with_state(sources);
+        Arc::new(Site { token: PageToken::new(&options.token), router, answer_time: options.limits.answer_time })
+    }
+
+    /// Answers a request. Sets the flag if the request has the token.
+    pub async fn answer(&self, request: hyper::Request<Incoming>, is_authenticated: &AtomicBool) -> Response {
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let mut response = if !matches!(method, Method::GET | Method::HEAD) {
+            let mut response = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            response
+        } else if self.token.permits(request.headers()) {
+            is_authenticated.store(true, Ordering::Relaxed);
+            self.route(request).await
+        } else if uri.path() == "/healthz" {
+            self.route(request).await
+        } else {
+            unauthorized(request::format(&uri, request.headers()))
+        };
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        headers.insert(VARY, HeaderValue::from_static("Accept, Authorization"));
+        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        response
+    }
+
+    async fn route(&self, request: hyper::Request<Incoming>) -> Response {
+        let answered = TowerToHyperService::new(self.router.clone()).call(request);
+        match timeout(self.answer_time, answered).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => match error {},
+            Err(_) => answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, "the answer took too long\n"),
+        }
+    }
+}
+
+fn answer(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn asset(kind: &'static str, body: &'static str) -> Response {
+    let mut response = answer(StatusCode::OK, kind, body);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=300"));
+    response
+}
+
+fn message(status: StatusCode, format: Format, title: &str, sentence: &str) -> Response {
+    match format {
+        Format::Html => answer(status, HTML, html::message_page(title, sentence)),
+        Format::Text => answer(status, TEXT, crate::format::clean(format!("{title}: {sentence}\n"))),
+    }
+}
+
+fn unauthorized(format: Format) -> Response {
+    let sentence = "This page needs the token of the hub: as the password of any user, or as a bearer token.";
+    let mut response = message(StatusCode::UNAUTHORIZED, format, "Token needed", sentence);
+    response.headers_mut().insert(WWW_AUTHENTICATE, CHALLENGE);
+    response
+}
+
+fn missing(format: Format, sentence: &str) -> Response {
+    message(StatusCode::NOT_FOUND, format, "Not found", sentence)
+}
+
+/// The query and the format of a request.
+struct Asked {
+    uri: Uri,
+    format: Format,
+}
+
+impl<S: Sync> FromRequestParts<S> for Asked {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        Ok(Asked { uri: parts.uri.clone(), format: request::format(&parts.uri, &parts.headers) })
+    }
+}
+
+/// A view in the format of the request.
+enum Made {
+    Page(String),
+    Missing(String),
+}
+
+/// Makes a view on a thread for blocking work, and answers with it.
+async fn make(
+    sources: Arc<Sources>,
+    format: Format,
+    make: impl FnOnce(&Sources, Format) -> Result<Made, ArchiveError> + Send + 'static,
+) -> Response {
+    let kind = if format == Format::Html { HTML } else { TEXT };
+    match tokio::task::spawn_blocking(move || make(&sources, format)).await {
+        Ok(Ok(Made::Page(page))) => answer(StatusCode::OK, kind, page),
+        Ok(Ok(Made::Missing(sentence))) => missing(format, &sentence),
+        Ok(Err(error)) => {
+            message(StatusCode::INTERNAL_SERVER_ERROR, format, "The archive cannot be read", &format!("{error}."))
+        }
+        Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, format, "Error", "The page could not be made."),
+    }
+}
+
+async fn matrix(State(sources): State<Arc<Sources>>, asked: Asked) -> Response {
+    let query = request::parameter(&asked.uri, "q");
+    make(sources, asked.format, move |sources, format| {
+        let (latest, hosts) = sources.reader.latest()?;
+        let mesh = Mesh::new(&sources.mesh.sites(), &hosts);
+        let view = MatrixView::new(MatrixInput { mesh: &mesh, latest: &latest, query, now: sources.mesh.now() });
+        Ok(Made::Page(match format {
+            Format::Html => html::matrix_page(&view),
+            Format::Text => text::matrix_text(&view),
+        }))
+    })
+    .await
+}
+
+async fn pair(State(sources): State<Arc<Sources>>, Path((from, to)): Path<(String, String)>, asked: Asked) -> Response {
+    let days = request::parameter(&asked.uri, "days").and_then(|days| days.parse().ok()).unwrap_or(DEFAULT_DAYS);
+    let days = days.clamp(1, MAX_DAYS);
+    make(sources, asked.format, move |sources, format| {
+        let (now, hosts) = (sources.mesh.now(), sources.reader.hosts()?);
+        let mesh = Mesh::new(&sources.mesh.sites(), &hosts);
+        if let Some(unknown) = [&from, &to].into_iter().find(|host| mesh.place_of(host).is_none()) {
+            return Ok(Made::Missing(format!("There is no host {unknown}.")));
+        }
+        let since = now.saturating_sub(Duration::from_secs(days * 86_400));
+        let PairEntries { loads, latencies, newest, paths, reverse_paths } = sources.reader.pair(&from, &to, since)?;
+        let view = PairView::new(PairInput {
+            mesh: &mesh,
+            from: &from,
+            to: &to,
+            days,
+            now,
+            loads,
+            latencies,
+            newest,
+            paths,
+            reverse_paths,
+        });
+        Ok(Made::Page(match format {
+            Format::Html => html::pair_page(&view),
+            Format::Text => text::pair_text(&view),
+        }))
+    })
+    .await
+}
+
+async fn site(State(sources): State<Arc<Sources>>, Path(name): Path<String>, asked: Asked) -> Response {
+    make(sources, asked.format, move |sources, format| {
+        let (latest, hosts) = sources.reader.latest()?;
+        let sites = sources.mesh.sites();
+        let mesh = Mesh::new(&sites, &hosts);
+        let Some(view) = SiteView::new(&sites, &mesh, &name, &latest, sources.mesh.now()) else {
+            return Ok(Made::Missing(format!("There is no site {name}.")));
+        };
+        Ok(Made::Page(match format {
+            Format::Html => html::site_page(&view),
+            Format::Text => text::site_text(&view),
+        }))
+    })
+    .await
+}
+
+async fn metrics(State(sources): State<Arc<Sources>>) -> Response {
+    let read = tokio::task::spawn_blocking(move || {
+        let (latest, counts) = sources.reader.metrics()?;
+        Ok::<_, ArchiveError>(metrics_text(&MetricsInput {
+            latest: &latest,
+            entries: counts.entries,
+            bytes: counts.bytes,
+        }))
+    });
+    match read.await {
+        Ok(Ok(text)) => answer(StatusCode::OK, METRICS, text),
+        Ok(Err(error)) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, crate::format::clean(format!("{error}\n"))),
+        Err(_) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "no metrics\n"),
+    }
+}

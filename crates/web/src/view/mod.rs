@@ -1,0 +1,15 @@
+//! What a reader sees, computed from entries, the sites file and the time. Nothing here knows HTML.
+
+mod matrix;
+mod mesh;
+mod pair;
+mod site;
+mod state;
+mod words;
+
+pub(crate) use matrix::{Cell, Grid, MatrixInput, MatrixView, PairRow, Pairs, SiteCell};
+pub(crate) use mesh::{Mesh, MeshSite};
+pub(crate) use pair::{ConditionChange, Line, PairInput, PairView, Route, Sample};
+pub(crate) use site::SiteView;
+pub(crate) use state::{State, loss_ratio};
+pub(crate) use words::{figures, remarks, route_change};
