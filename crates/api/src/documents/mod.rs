@@ -9,6 +9,8 @@ mod demo;
 mod dry_run;
 mod emulate;
 mod hosts;
+mod mesh_check;
+mod mesh_plan;
 mod packet_log;
 mod plan;
 mod program;
@@ -40,6 +42,14 @@ pub use emulate::{
 };
 pub use hosts::{
     HostAddedDocument, HostAddedSchema, HostRemovedDocument, HostRemovedSchema, HostsDocument, HostsSchema,
+};
+pub use mesh_check::{
+    CheckedAudience, CheckedBottleneck, CheckedCircuit, ListedContact, ListedProblem, MeshCheckDocument,
+    MeshCheckSchema, MeshCounts, UpcomingWindow,
+};
+pub use mesh_plan::{
+    ListedSlot, MeshPlanDocument, MeshPlanSchema, PackedInterval, ResourceUse, SiteBudget, TestWithoutSlots,
+    UnplannedLoad,
 };
 pub use packet_log::{
     LoggedDirection, LoggedOutcome, PacketLogEnd, PacketLogLine, PacketLogSchema, PacketLogStart, PacketRecord,

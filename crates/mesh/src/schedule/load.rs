@@ -90,6 +90,11 @@ impl Loads {
     }
 }
 
+/// Returns the pairs of load tests that no host can measure.
+pub fn excluded_loads(sites: &Sites) -> Vec<Excluded> {
+    Loads::new(sites, &HostTable::new(sites), &Resources::new(sites)).excluded
+}
+
 /// Returns the maximum bytes of one load: those of the test, and those that the path carries in its time.
 fn max_bytes(test: &Test, resources: &Resources, pair: HostPair) -> Option<Bytes> {
     let by_rate = resources.rate_of(pair).map(|rate| rate.times(test.time));
