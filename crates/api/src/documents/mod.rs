@@ -9,6 +9,7 @@ mod demo;
 mod dry_run;
 mod emulate;
 mod hosts;
+mod mesh;
 mod mesh_check;
 mod mesh_plan;
 mod packet_log;
@@ -43,6 +44,7 @@ pub use emulate::{
 pub use hosts::{
     HostAddedDocument, HostAddedSchema, HostRemovedDocument, HostRemovedSchema, HostsDocument, HostsSchema,
 };
+pub use mesh::{AgentTicketDocument, AgentTicketSchema, BackupDocument, BackupSchema, HubDocument, HubSchema};
 pub use mesh_check::{
     CheckedAudience, CheckedBottleneck, CheckedCircuit, ListedContact, ListedProblem, MeshCheckDocument,
     MeshCheckSchema, MeshCounts, UpcomingWindow,

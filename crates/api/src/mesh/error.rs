@@ -8,6 +8,7 @@ use lfn_mesh::sites::SitesErrors;
 use lfn_mesh::spool::SpoolError;
 use lfn_session::SessionError;
 use lfn_session::identity::IdentityError;
+use lfn_web::WebError;
 
 use crate::error_kind::ErrorKind;
 use crate::serve::ServeStartError;
@@ -45,6 +46,8 @@ pub enum MeshError {
     Session(#[from] SessionError),
     #[error(transparent)]
     Ticket(#[from] lfn_session::TicketError),
+    #[error(transparent)]
+    Page(#[from] WebError),
     #[error("cannot start: {0}")]
     Io(#[from] io::Error),
 }

@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
+use data_encoding::HEXLOWER;
 use lfn_mesh::archive::Archive;
-use lfn_mesh::hub::{Hub, HubEvent, HubOptions, HubPlan, MeshSecret, agent_token_name};
+pub use lfn_mesh::hub::HubEvent;
+use lfn_mesh::hub::{Hub, HubOptions, HubPlan, MeshSecret, agent_token_name};
 use lfn_mesh::sites::{HostKind, Sites};
 use lfn_session::identity::{self, ServerIdentity};
 use lfn_session::limits::connection_table::ConnectionLimits;
@@ -21,6 +23,8 @@ use lfn_session::server::ServerEvent;
 use lfn_session::server::tokens::file::{FILE_NAME, TokenFile, TokenRecord};
 use lfn_session::{Rights, Ticket, split_host_port};
 use lfn_sys::clock;
+pub use lfn_web::CertificateFiles;
+use lfn_web::{Limits, MeshView, PageOptions, PageServer};
 
 use super::{HUB_PORT, MeshError, read_sites};
 use crate::hosts::SavedHosts;
@@ -51,6 +55,18 @@ pub struct HubStart {
     pub bind: Option<IpAddr>,
     /// Port to listen on for agents; `None` uses that of the sites file, or [`HUB_PORT`]. 0 uses any free port.
     pub port: Option<u16>,
+    pub page: PageStart,
+}
+
+/// Options of the page of a hub.
+#[derive(Debug, Clone)]
+pub struct PageStart {
+    /// Address of the page; port 0 uses any free port.
+    pub address: SocketAddr,
+    /// Certificate of HTTPS.
+    pub certificate: Option<CertificateFiles>,
+    /// Serve HTTP on an address that other hosts can reach.
+    pub insecure: bool,
 }
 
 /// An event of a running hub for its log.
@@ -70,6 +86,8 @@ pub enum HubLogEvent<'a> {
 pub struct RunningHub {
     /// Stops first: no session then uses the hub.
     server: Option<RunningServer>,
+    page: PageServer,
+    page_token: String,
     hub: Arc<Hub>,
     stop: Arc<AtomicBool>,
     reloader: Option<JoinHandle<()>>,
@@ -110,6 +128,16 @@ pub fn start(
     };
     let server = serve(&served, |_: &ServerEvent<'_>| ())?;
     let listen = server.document().listen;
+    let page_token = load_page_token(&options.state)?;
+    let page = PageOptions {
+        address: options.page.address,
+        token: page_token.clone(),
+        archive: options.archive.clone(),
+        certificate: options.page.certificate.clone(),
+        insecure: options.page.insecure,
+        limits: Limits::default(),
+    };
+    let page = PageServer::bind(page, Arc::new(PageMesh(hub.clone())))?;
     let stop = Arc::new(AtomicBool::new(false));
     let reload = Reloader {
         sites: options.sites.clone(),
@@ -120,13 +148,18 @@ pub fn start(
         modified: modified(&options.sites),
     };
     let reloader = thread::Builder::new().name("sites file".into()).spawn(move || reload.run(&*on_event))?;
-    Ok(RunningHub { server: Some(server), hub, stop, reloader: Some(reloader), listen })
+    Ok(RunningHub { server: Some(server), page, page_token, hub, stop, reloader: Some(reloader), listen })
 }
 
 impl RunningHub {
     /// Returns the address on which the hub listens for agents.
     pub fn listen(&self) -> SocketAddr {
         self.listen
+    }
+
+    /// Returns the address of the page, and the password that the page requires.
+    pub fn page(&self) -> (String, &str) {
+        (self.page.url(), &self.page_token)
     }
 
     /// Returns the hub.
@@ -192,6 +225,30 @@ fn load_secret(state: &Path) -> Result<MeshSecret, MeshError> {
     let secret = MeshSecret::from_bytes(bytes);
     identity::write_secret(&path, &secret.to_text())?;
     Ok(secret)
+}
+
+/// Reads the password of the page, and creates it at the first start.
+fn load_page_token(state: &Path) -> Result<String, MeshError> {
+    let path = state.join("page-token");
+    if let Some(text) = identity::read_secret(&path)? {
+        return Ok(text.trim().to_owned());
+    }
+    let token = HEXLOWER.encode(identity::new_token()?.as_bytes());
+    identity::write_secret(&path, &token)?;
+    Ok(token)
+}
+
+/// The mesh as the page sees it.
+struct PageMesh(Arc<Hub>);
+
+impl MeshView for PageMesh {
+    fn sites(&self) -> Arc<Sites> {
+        self.0.plan().sites.clone()
+    }
+
+    fn now(&self) -> Duration {
+        clock::since_1970()
+    }
 }
 
 /// Writes the tokens of all agents of the sites file, so that the server accepts them and no others.
