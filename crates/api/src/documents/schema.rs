@@ -169,6 +169,8 @@ fn all_schemas() -> Vec<DocumentSchema> {
             "Result of lfn hosts remove, lfn.hosts.remove/1",
             Forbidden,
         ),
+        schema::<MeshPlanDocument>("lfn.mesh.plan.1", "Result of lfn mesh plan, lfn.mesh.plan/1", Forbidden),
+        schema::<MeshCheckDocument>("lfn.mesh.check.1", "Result of lfn mesh check, lfn.mesh.check/1", Forbidden),
         schema::<DemoDocument>("lfn.demo.2", "Result of lfn demo, lfn.demo/2", ReadFromJson),
         schema::<TraceDocument>("lfn.trace.1", "Result of lfn trace, lfn.trace/1", Forbidden),
         schema::<TraceEvent>("lfn.trace.event.1", "A line of lfn trace --output ndjson, lfn.trace.event/1", Forbidden),
