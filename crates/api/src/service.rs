@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lfn_copy::RankGroups;
-use lfn_mesh::hub::Hub;
 use lfn_measure::{facts, path, tester};
+use lfn_mesh::hub::Hub;
 use lfn_session::SessionError;
 use lfn_session::server::ServerSession;
 use lfn_session::wire::{Refusal, RefusalCode, Request};
@@ -27,7 +27,8 @@ pub fn of_hub(
 
 /// Refuses tests and copies at a hub.
 fn only_a_hub() -> SessionError {
-    let refusal = Refusal::new(RefusalCode::Forbidden, "this server is the hub of a mesh: it serves no tests and no copies");
+    let refusal =
+        Refusal::new(RefusalCode::Forbidden, "this server is the hub of a mesh: it serves no tests and no copies");
     SessionError::Refused(refusal.hint("start a server for tests and copies on another port: lfn serve --port 7323"))
 }
 
