@@ -26,6 +26,7 @@ pub(crate) fn age(time: Duration, now: Duration) -> String {
     match now.saturating_sub(time).as_secs() {
         0 if time > now => "in the future".to_owned(),
         seconds if seconds < 60 => "less than 1 min".to_owned(),
+        seconds if seconds < 3600 => format!("{} min", seconds / 60),
         seconds => show_duration(Duration::from_secs(seconds / 60 * 60)),
     }
 }

@@ -43,10 +43,7 @@ pub(crate) fn matrix_text(view: &MatrixView) -> String {
                 let cell = |to: &&&String| match cells.get(&((*from).clone(), (**to).clone())) {
                     _ if from == *to => String::new(),
                     None => State::Empty.letter().to_owned(),
-                    Some(cell) => match cell.goodput {
-                        Some(goodput) => format!("{} {goodput}", cell.state.letter()),
-                        None => cell.state.letter().to_owned(),
-                    },
+                    Some(cell) => format!("{} {}", cell.state.letter(), cell.figure().unwrap_or_default()),
                 };
                 table.push([one_line(from)].into_iter().chain(hosts.iter().map(|to| cell(&to))));
             }

@@ -109,7 +109,7 @@ fn conditions(view: &PairView) -> Markup {
                 details {
                     summary { "Conditions of the newest load" }
                     table.list {
-                        caption { "Conditions of the newest load" }
+                        caption { span { "Conditions of the newest load" } }
                         thead { tr { th scope="col" { "Condition" } th scope="col" { "Value" } } }
                         tbody { @for (name, value) in &view.conditions { tr { th scope="row" { (name) } td { (value) } } } }
                     }
@@ -124,7 +124,7 @@ fn condition_change(change: &ConditionChange) -> Markup {
     html! {
         table.list {
             caption {
-                "The test changed at " time datetime=(datetime(change.time)) { (format::minute(change.time)) " UTC" }
+                span { "The test changed at " time datetime=(datetime(change.time)) { (format::minute(change.time)) " UTC" } }
             }
             thead { tr { th scope="col" { "Condition" } th scope="col" { "Before" } th scope="col" { "After" } } }
             tbody {
@@ -144,9 +144,9 @@ fn paths(view: &PairView) -> Markup {
             h2 id="paths" { "Paths" }
             @if length == 0 { p { "No path was traced." } }
             @else {
-                div.wide tabindex="0" role="region" aria-label="Paths" {
+                div.wide tabindex="0" role="region" aria-label="Table of paths" {
                     table.list {
-                        caption { "Hops of both directions; changed hops are marked “new”" }
+                        caption { span { "Hops of both directions; changed hops are marked “new”" } }
                         thead {
                             tr {
                                 th scope="col" { "TTL" }
@@ -183,9 +183,9 @@ fn entries(view: &PairView) -> Markup {
             h2 id="entries" { "Newest entries" }
             @if view.newest.is_empty() { p { "The archive has no entry of this pair." } }
             @else {
-                div.wide tabindex="0" role="region" aria-label="Newest entries" {
+                div.wide tabindex="0" role="region" aria-label="Table of entries" {
                     table.list {
-                        caption { "Newest entries" }
+                        caption { span { "Newest entries of each kind" } }
                         thead {
                             tr {
                                 th scope="col" { "Time (UTC)" } th scope="col" { "Kind" } th scope="col" { "Outcome" }
