@@ -14,6 +14,7 @@
 pub mod archive;
 pub mod entry;
 pub mod hub;
+pub mod schedule;
 pub mod sites;
 pub mod spool;
 pub mod sync;

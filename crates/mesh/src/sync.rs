@@ -1,6 +1,7 @@
 //! Messages between an agent and its hub, in a session that the agent opens.
 //!
-//! The agent sends [`SyncRequest`]s and the hub answers each with a [`SyncReply`], until the agent closes the session. The token
+//! The hub greets ([`HubGreeting`]). Then the agent sends [`SyncRequest`]s and the hub answers each with a [`SyncReply`], until
+//! the agent closes the session. The token
 //! of the session names the agent. All messages are JSON; a receiver ignores fields that it does not know.
 
 use std::time::Duration;
@@ -24,6 +25,13 @@ pub const MAX_BATCH_BYTES: usize = 1 << 20;
 
 /// Maximum wait for the answer of the hub, which may store entries of other agents first.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// First message of the hub.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HubGreeting {
+    /// Name of the agent, as its token has it.
+    pub host: String,
+}
 
 /// Servers of an agent, for the tests of other agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,6 +151,7 @@ impl HubConnection {
         let session: SessionId = dial::new_session_id()?;
         let mut control = dial::open_control(target, session, Request::Mesh(MeshRequest {}))?;
         queue::wait_for_admission(&mut control, &target.queue, target.connect_timeout, None, || ())?;
+        let HubGreeting { .. } = control.recv(target.connect_timeout, "before the greeting of the hub")?;
         Ok(HubConnection { control })
     }
 

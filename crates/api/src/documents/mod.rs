@@ -9,6 +9,7 @@ mod demo;
 mod dry_run;
 mod emulate;
 mod hosts;
+mod mesh;
 mod packet_log;
 mod plan;
 mod program;
@@ -41,6 +42,7 @@ pub use emulate::{
 pub use hosts::{
     HostAddedDocument, HostAddedSchema, HostRemovedDocument, HostRemovedSchema, HostsDocument, HostsSchema,
 };
+pub use mesh::{AgentTicketDocument, AgentTicketSchema, BackupDocument, BackupSchema, HubDocument, HubSchema};
 pub use packet_log::{
     LoggedDirection, LoggedOutcome, PacketLogEnd, PacketLogLine, PacketLogSchema, PacketLogStart, PacketRecord,
 };

@@ -88,6 +88,36 @@ impl Entry {
     }
 }
 
+impl Entry {
+    /// Cuts texts and lists of a measurement to the bounds of [`Entry::check`].
+    pub fn truncate(&mut self) {
+        truncate(&mut self.verdict, MAX_TEXT);
+        if let Some(error) = &mut self.error {
+            truncate(error, MAX_TEXT);
+        }
+        self.hops.truncate(MAX_HOPS);
+        self.findings.truncate(MAX_FINDINGS);
+        for finding in &mut self.findings {
+            truncate(&mut finding.summary, MAX_TEXT);
+            truncate(&mut finding.remedy, MAX_TEXT);
+        }
+        self.conditions.retain(|key, _| !key.contains('=') && key.len() <= MAX_CONDITION);
+        for value in self.conditions.values_mut() {
+            value.retain(|c| !c.is_control());
+            truncate(value, MAX_CONDITION);
+        }
+        while self.conditions.len() > MAX_CONDITIONS {
+            self.conditions.pop_last();
+        }
+    }
+}
+
+/// Cuts a text to a number of bytes, at the end of a character.
+fn truncate(text: &mut String, length: usize) {
+    let end = (0..=length.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or(0));
+}
+
 fn is_long(finding: &super::EntryFinding) -> bool {
     finding.name.len() > MAX_NAME || finding.summary.len() > MAX_TEXT || finding.remedy.len() > MAX_TEXT
 }

@@ -21,8 +21,8 @@ use crate::archive::{Archive, InsertCount};
 use crate::sites::pairs::HostTable;
 use crate::sites::{Host, HostKind, Sites, SitesErrors};
 use crate::sync::{
-    AccessList, AccessUpdate, MAX_BATCH_ENTRIES, NumberedEntry, PairClient, PairTarget, PlanUpdate, RefusedEntry,
-    SyncReply, SyncRequest,
+    AccessList, AccessUpdate, HubGreeting, MAX_BATCH_ENTRIES, NumberedEntry, PairClient, PairTarget, PlanUpdate,
+    RefusedEntry, SyncReply, SyncRequest,
 };
 
 /// Maximum wait for the next message of an agent.
@@ -151,6 +151,7 @@ impl Hub {
             SessionError::Refused(refusal.hint("print the ticket of an agent at the hub: lfn mesh ticket SITES HOST"))
         })?;
         self.check_agent(&agent).map_err(SessionError::Refused)?;
+        session.control.send(&HubGreeting { host: agent.clone() })?;
         loop {
             let received = session.control.recv(REQUEST_TIMEOUT, "while the hub waited for results");
             let request = match received {

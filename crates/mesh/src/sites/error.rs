@@ -43,8 +43,6 @@ pub enum Problem {
     DialOnlyTarget { host: String, kind: &'static str },
     #[error("interval {interval} of load test '{test}' neither divides a day nor is a whole number of days")]
     Interval { test: String, interval: String, nearest: String },
-    #[error("interval {interval} of load test '{test}' is shorter than one slot: {slot} are needed")]
-    ShortInterval { test: String, interval: String, slot: String },
     #[error("test '{test}' has no pair of hosts")]
     NoPairs { test: String },
     #[error("'{key}' is not for a test of kind {kind}")]
@@ -91,7 +89,6 @@ impl Problem {
                 "delete dial-only, or run an agent on this host: kind = \"agent\"".to_owned()
             }
             Problem::Interval { nearest, .. } => format!("use {nearest}"),
-            Problem::ShortInterval { slot, .. } => format!("use an interval of at least {slot}, or a shorter time"),
             Problem::NoPairs { .. } => "add members to the group of this test".to_owned(),
             Problem::KeyOfOtherKind { key, .. } | Problem::KeyOfOtherGroup { key, .. } => format!("delete '{key}'"),
             Problem::SelfPair { .. } => "use two different names".to_owned(),

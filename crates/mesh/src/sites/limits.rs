@@ -17,8 +17,8 @@ pub const MAX_LOADS_A_DAY: u64 = 1_000_000;
 /// Maximum loads at a time of a bottleneck.
 pub const MAX_CONCURRENT_LOADS: u64 = 100;
 
-/// Maximum bottlenecks that one pair of hosts passes.
-pub const MAX_BOTTLENECKS_A_PAIR: usize = 16;
+/// Maximum bottlenecks that name the same site, and that name the same pair.
+pub const MAX_BOTTLENECKS_A_PLACE: usize = 16;
 
 /// Maximum length of a name, bytes.
 pub(super) const MAX_NAME: usize = 63;

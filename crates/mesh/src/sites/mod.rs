@@ -2,6 +2,7 @@
 //!
 //! [`Sites::parse`] turns the text into [`Sites`], or into all problems with their positions. Nothing here reads a file.
 
+mod between;
 mod error;
 pub mod limits;
 mod maintenance;

@@ -1,11 +1,12 @@
 //! Reads a sites file: tables become items, and every name that an item uses is looked up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use toml::de::DeTable;
 
 use super::error::{Problem, SitesError, SitesErrors};
-use super::limits::{MAX_CONCURRENT_LOADS, MAX_FILE_BYTES, MAX_ITEMS};
+use super::limits::{MAX_BOTTLENECKS_A_PLACE, MAX_CONCURRENT_LOADS, MAX_FILE_BYTES, MAX_ITEMS};
 use super::maintenance::{Maintenance, MaintenanceScope};
 use super::model::{
     Audience, AudienceKind, Bottleneck, Circuit, Contact, Host, HostKind, HostPlace, HubSettings, Operator, Role, Site,
@@ -255,13 +256,23 @@ fn read_operators(root: &mut Table, known: &mut KnownNames, problems: &mut Probl
 
 fn read_bottlenecks(root: &mut Table, known: &mut KnownNames, problems: &mut Problems) -> Vec<Bottleneck> {
     let mut bottlenecks = Vec::new();
+    let mut uses = BTreeMap::new();
     for mut table in items(root, "bottleneck", "[[bottleneck]]", problems) {
         let name = table.required_name("name", problems);
         let capacity = table.required_rate("capacity", problems);
         let sites = table.names("sites", problems);
         let sites = known.site_names(sites, problems);
         let pairs = table.pairs("pairs", problems);
-        let pairs = pairs.into_iter().filter_map(|pair| known.member_pair(pair, problems)).collect();
+        let pairs: Vec<_> = pairs.into_iter().filter_map(|pair| known.member_pair(pair, problems)).collect();
+        let places = sites.iter().map(|site| [site.clone(), String::new()]).chain(pairs.iter().cloned().map(sorted));
+        for place in places.collect::<BTreeSet<_>>() {
+            let count = uses.entry(place).or_insert(0_usize);
+            *count += 1;
+            if *count == MAX_BOTTLENECKS_A_PLACE + 1 {
+                let (count, max) = (*count as u64, MAX_BOTTLENECKS_A_PLACE as u64);
+                problems.add(&table.span, Problem::TooMany { what: "bottlenecks of one site or pair", count, max });
+            }
+        }
         let loads = table.count("loads", 1..MAX_CONCURRENT_LOADS + 1, problems).unwrap_or(1);
         if !table.has("sites") && !table.has("pairs") {
             let expected = "sites = […] or pairs = […]";
@@ -276,6 +287,11 @@ fn read_bottlenecks(root: &mut Table, known: &mut KnownNames, problems: &mut Pro
         }
     }
     bottlenecks
+}
+
+fn sorted(mut pair: [String; 2]) -> [String; 2] {
+    pair.sort();
+    pair
 }
 
 fn read_circuits(root: &mut Table, known: &mut KnownNames, problems: &mut Problems) -> Vec<Circuit> {
@@ -360,11 +376,7 @@ fn read_maintenance(root: &mut Table, known: &KnownNames, problems: &mut Problem
     windows
 }
 
-fn check_end(
-    start: &Located<std::time::Duration>,
-    end: &Located<std::time::Duration>,
-    problems: &mut Problems,
-) -> Option<std::time::Duration> {
+fn check_end(start: &Located<Duration>, end: &Located<Duration>, problems: &mut Problems) -> Option<Duration> {
     let length = end.value.checked_sub(start.value).filter(|length| !length.is_zero());
     if length.is_none() {
         let show = lfn_base::date::rfc3339;
@@ -373,11 +385,7 @@ fn check_end(
     length
 }
 
-fn check_length(
-    table: &'static str,
-    length: Located<std::time::Duration>,
-    problems: &mut Problems,
-) -> Option<std::time::Duration> {
+fn check_length(table: &'static str, length: Located<Duration>, problems: &mut Problems) -> Option<Duration> {
     if !length.value.is_zero() {
         return Some(length.value);
     }

@@ -5,9 +5,12 @@ mod backup;
 mod check;
 mod export;
 mod hub;
+mod hub_flags;
 mod import;
 mod log;
 mod plan;
+mod running;
+mod ticket;
 mod up;
 
 use clap::Subcommand;
@@ -27,6 +30,7 @@ enum MeshAction {
     Check(Box<check::CheckArgs>),
     Up(Box<up::UpArgs>),
     Hub(Box<hub::HubArgs>),
+    Ticket(Box<ticket::TicketArgs>),
     Agent(Box<agent::AgentArgs>),
     Log(Box<log::LogArgs>),
     Import(Box<import::ImportArgs>),
@@ -41,6 +45,7 @@ pub fn run(args: MeshArgs) -> Result<Exit, Failure> {
         MeshAction::Check(args) => check::run(*args),
         MeshAction::Up(args) => up::run(*args),
         MeshAction::Hub(args) => hub::run(*args),
+        MeshAction::Ticket(args) => ticket::run(*args),
         MeshAction::Agent(args) => agent::run(*args),
         MeshAction::Log(args) => log::run(*args),
         MeshAction::Import(args) => import::run(*args),

@@ -5,7 +5,7 @@ mod file;
 mod iperf3;
 mod limits;
 mod log;
-mod notify;
+pub(in crate::cmd) mod notify;
 mod ready_server;
 mod run;
 mod stamp;

@@ -1,0 +1,38 @@
+//! Events of an agent for its log.
+
+use std::time::Duration;
+
+/// An event of an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AgentEvent {
+    /// The server for the tests of other agents listens.
+    Serving { port: u16 },
+    /// The server for the tests of other agents does not start.
+    NotServing { reason: String },
+    /// The hub has a new plan.
+    PlanReceived { host: String, tests: usize },
+    /// The plan of the hub cannot be used.
+    PlanRefused { reason: String },
+    /// The hub answers again, or for the first time.
+    Connected { pending: u64 },
+    /// The hub does not answer. The agent keeps its entries and measures on.
+    Disconnected { reason: String },
+    /// The hub answered, but could not store the entries.
+    NotStored { reason: String },
+    /// The hub will never store an entry.
+    EntryRefused { number: u64, reason: String },
+    /// A load begins.
+    LoadStarted { test: String, from: String, to: String },
+    /// A measurement has an entry.
+    Measured { test: String, from: String, to: String, figures: String },
+    /// A measurement failed. The entry has the reason.
+    MeasurementFailed { test: String, from: String, to: String, reason: String },
+    /// There is no measurement, because its entry could not be kept.
+    Skipped { reason: String },
+    /// An entry could not be kept.
+    NotKept { reason: String },
+    /// The clock differs from the clock of the hub by this much; no loads run.
+    ClockOff { by: Duration },
+    /// The clock is right again.
+    ClockRight,
+}

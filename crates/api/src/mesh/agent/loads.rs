@@ -1,0 +1,69 @@
+//! The loads of the schedule: starts each one in its slot, and ends it at the deadline of the slot.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use lfn_mesh::schedule::{Slot, due};
+use lfn_sys::clock;
+
+use super::clock_watch::ClockState;
+use super::{AgentEvent, AgentPlan, Shared, load_run};
+
+/// Interval at which the schedule is asked for the slot that starts now.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Runs the loads of this host until the agent stops.
+pub(super) fn run(shared: &Shared) {
+    let mut last: Option<Duration> = None;
+    while !shared.is_stopping() {
+        thread::sleep(TICK);
+        let Some(plan) = shared.plan() else { continue };
+        let now = clock::since_1970();
+        let day = plan.day_plan(now);
+        let Some(slot) = due(&day, &plan.host, last, now) else { continue };
+        last = Some(slot.start);
+        if matches!(shared.clock_state(), ClockState::Off { .. }) {
+            // The link reports the clock.
+            continue;
+        }
+        if let Err(error) = shared.reserve() {
+            shared.event(AgentEvent::Skipped { reason: error.to_string() });
+            continue;
+        }
+        run_slot(shared, &plan, slot);
+    }
+}
+
+fn run_slot(shared: &Shared, plan: &AgentPlan, slot: &Slot) {
+    let (test, from, to) = (slot.test.to_string(), slot.from.to_string(), slot.to.to_string());
+    shared.event(AgentEvent::LoadStarted { test: test.clone(), from: from.clone(), to: to.clone() });
+    let entry = with_deadline(shared, slot.deadline(), |stop| load_run::run(shared, plan, slot, stop));
+    let event = match (&entry.error, entry.goodput) {
+        (Some(reason), _) => AgentEvent::MeasurementFailed { test, from, to, reason: reason.clone() },
+        (None, Some(goodput)) => AgentEvent::Measured { test, from, to, figures: goodput.to_string() },
+        (None, None) => AgentEvent::Measured { test, from, to, figures: "no goodput".to_owned() },
+    };
+    shared.keep(plan, entry, clock::since_1970());
+    shared.event(event);
+}
+
+/// Sets the flag of `work` at a time since 1970, or when the agent stops. A clock that is set during the load does not move
+/// the deadline.
+fn with_deadline<T>(shared: &Shared, deadline: Duration, work: impl FnOnce(&Arc<AtomicBool>) -> T) -> T {
+    let stop = Arc::new(AtomicBool::new(false));
+    let is_over = AtomicBool::new(false);
+    let end = clock::since_boot() + deadline.saturating_sub(clock::since_1970());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) && clock::since_boot() < end && !shared.is_stopping() {
+                thread::sleep(TICK / 4);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let result = work(&stop);
+        is_over.store(true, Ordering::Relaxed);
+        result
+    })
+}

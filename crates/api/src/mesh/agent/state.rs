@@ -1,0 +1,115 @@
+//! State of an agent that outlives its process: the ticket of the hub, the plan and the access list.
+
+use std::path::{Path, PathBuf};
+
+use lfn_mesh::sites::Sites;
+use lfn_mesh::sync::{AccessList, AccessUpdate, PlanUpdate};
+use lfn_session::Ticket;
+use lfn_session::identity::{read_secret, write_secret};
+use serde::{Deserialize, Serialize};
+
+use super::AgentPlan;
+use crate::mesh::MeshError;
+
+/// File of the state.
+const FILE: &str = "agent.json";
+
+/// Contents of the file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Saved {
+    hub: Option<String>,
+    host: String,
+    plan: Option<PlanUpdate>,
+    access: Option<AccessUpdate>,
+}
+
+/// The saved state of an agent.
+#[derive(Debug)]
+pub(super) struct AgentState {
+    path: PathBuf,
+    hub: Ticket,
+    saved: Saved,
+}
+
+impl AgentState {
+    /// Reads the state. A given ticket replaces the saved one; the plan of another hub is forgotten.
+    pub(super) fn open(directory: &Path, hub: Option<Ticket>) -> Result<Self, MeshError> {
+        let path = directory.join(FILE);
+        let mut saved = match read_secret(&path)? {
+            Some(text) => serde_json::from_str(&text).map_err(|_| MeshError::DamagedState(path.clone()))?,
+            None => Saved::default(),
+        };
+        let before = saved.hub.as_deref().and_then(|ticket| ticket.parse::<Ticket>().ok());
+        if let Some(given) = &hub {
+            let is_same = before
+                .as_ref()
+                .is_some_and(|before| before.fingerprint == given.fingerprint && before.token.matches(&given.token));
+            if !is_same {
+                saved = Saved::default();
+            }
+        }
+        let hub = hub.or(before).ok_or(MeshError::NoTicket)?;
+        saved.hub = Some(hub.to_string());
+        let state = AgentState { path, hub, saved };
+        state.save()?;
+        Ok(state)
+    }
+
+    /// Returns the ticket of the hub.
+    pub(super) fn hub(&self) -> &Ticket {
+        &self.hub
+    }
+
+    /// Returns the directory of the state.
+    pub(super) fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("."))
+    }
+
+    /// Returns the plan of the last answer of the hub.
+    pub(super) fn saved_plan(&self) -> Option<AgentPlan> {
+        parse_plan(&self.saved.host, self.saved.plan.as_ref()?).ok()
+    }
+
+    /// Returns the access list of the last answer of the hub.
+    pub(super) fn saved_access(&self) -> AccessList {
+        self.saved.access.as_ref().map(|update| update.access.clone()).unwrap_or_default()
+    }
+
+    /// Returns the digest of the saved access list.
+    pub(super) fn access_digest(&self) -> Option<String> {
+        self.saved.access.as_ref().map(|update| update.digest.clone())
+    }
+
+    /// Returns the digest of the saved plan.
+    pub(super) fn plan_digest(&self) -> Option<String> {
+        self.saved.plan.as_ref().map(|update| update.digest.clone())
+    }
+
+    /// Saves the parts of an answer that are new.
+    pub(super) fn update(
+        &mut self,
+        host: &str,
+        plan: Option<PlanUpdate>,
+        access: Option<AccessUpdate>,
+    ) -> Result<(), MeshError> {
+        if plan.is_none() && access.is_none() && self.saved.host == host {
+            return Ok(());
+        }
+        host.clone_into(&mut self.saved.host);
+        self.saved.plan = plan.or_else(|| self.saved.plan.take());
+        self.saved.access = access.or_else(|| self.saved.access.take());
+        self.save()
+    }
+
+    fn save(&self) -> Result<(), MeshError> {
+        let text = serde_json::to_string(&self.saved).map_err(|_| MeshError::DamagedState(self.path.clone()))?;
+        Ok(write_secret(&self.path, &text)?)
+    }
+}
+
+/// Parses a plan of the hub for the agent of a host.
+pub(super) fn parse_plan(host: &str, update: &PlanUpdate) -> Result<AgentPlan, String> {
+    let sites = Sites::parse(&update.sites).map_err(|errors| errors.to_string())?;
+    Ok(AgentPlan { digest: update.digest.clone(), host: host.to_owned(), sites, day: Default::default() })
+}

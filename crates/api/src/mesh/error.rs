@@ -1,0 +1,102 @@
+//! Reasons why a hub or an agent does not start.
+
+use std::io;
+use std::path::PathBuf;
+
+use lfn_mesh::archive::ArchiveError;
+use lfn_mesh::sites::SitesErrors;
+use lfn_mesh::spool::SpoolError;
+use lfn_session::SessionError;
+use lfn_session::identity::IdentityError;
+use lfn_web::WebError;
+
+use crate::error_kind::ErrorKind;
+use crate::serve::ServeStartError;
+
+/// Reasons why a command of the mesh fails.
+#[derive(Debug, thiserror::Error)]
+pub enum MeshError {
+    #[error("cannot read {}: {source}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{} is longer than {max} bytes", .path.display())]
+    TooLong { path: PathBuf, max: usize },
+    #[error("{}: {}", .path.display(), first_line(.errors))]
+    Sites { path: PathBuf, errors: SitesErrors },
+    #[error("the sites file has no agent host {0}")]
+    NoSuchAgent(String),
+    #[error("{0} has no address in the sites file")]
+    NoAddress(String),
+    #[error("no host of the sites file has an address of this host")]
+    NotAHostOfTheMesh,
+    #[error("{} is damaged", .0.display())]
+    DamagedState(PathBuf),
+    #[error("the agent has no ticket of a hub")]
+    NoTicket,
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    #[error(transparent)]
+    Serve(#[from] ServeStartError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Ticket(#[from] lfn_session::TicketError),
+    #[error(transparent)]
+    Page(#[from] WebError),
+    #[error("cannot start: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Returns the first problem of a sites file, and the number of the others.
+fn first_line(errors: &SitesErrors) -> String {
+    let text = errors.to_string();
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default().to_owned();
+    match lines.count() {
+        0 => first,
+        others => format!("{first} (and {others} more problems)"),
+    }
+}
+
+impl MeshError {
+    /// Returns one action that may fix the error, if there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            MeshError::Sites { path, .. } => Some(format!("list all problems: lfn mesh check {}", path.display())),
+            MeshError::NoSuchAgent(_) => {
+                Some("`lfn mesh plan` lists the hosts; an agent has kind = \"agent\"".to_owned())
+            }
+            MeshError::NoAddress(host) => {
+                Some(format!("set the address of {host} in the sites file, or give --ticket-host"))
+            }
+            MeshError::NotAHostOfTheMesh => Some("name the host of this machine: --host NAME".to_owned()),
+            MeshError::NoTicket => Some("print the ticket at the hub: lfn mesh ticket SITES HOST".to_owned()),
+            MeshError::Archive(error) => error.hint(),
+            MeshError::Serve(error) => error.hint(),
+            MeshError::Identity(error) => error.hint(),
+            MeshError::Session(error) => error.hint(),
+            MeshError::Spool(SpoolError::Full(path)) => Some(format!("free space on the disk of {}", path.display())),
+            MeshError::Spool(SpoolError::InUse(_)) => Some("stop the other agent, or give another --state".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Returns the kind of the error, which decides the exit code of a command.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            MeshError::Read { .. }
+            | MeshError::TooLong { .. }
+            | MeshError::Sites { .. }
+            | MeshError::NoSuchAgent(_)
+            | MeshError::NoAddress(_)
+            | MeshError::NotAHostOfTheMesh
+            | MeshError::NoTicket
+            | MeshError::Ticket(_) => ErrorKind::Usage,
+            MeshError::Serve(error) => error.kind(),
+            _ => ErrorKind::Failed,
+        }
+    }
+}

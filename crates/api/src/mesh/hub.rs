@@ -1,0 +1,333 @@
+//! The hub of a mesh: a server for agents, the archive, and the tickets of agents.
+//!
+//! The state directory has the key of the server, the secret from which all tickets follow, and the servers of the agents.
+//! The sites file is read again when it changes. A file with problems is reported, and the hub keeps the plan that it has.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime};
+
+use data_encoding::HEXLOWER;
+use lfn_mesh::archive::Archive;
+pub use lfn_mesh::hub::HubEvent;
+use lfn_mesh::hub::{Hub, HubOptions, HubPlan, MeshSecret, agent_token_name};
+use lfn_mesh::sites::{HostKind, Sites};
+use lfn_session::identity::{self, ServerIdentity};
+use lfn_session::limits::connection_table::ConnectionLimits;
+use lfn_session::limits::{ResourceLimits, ServerLimits};
+use lfn_session::server::ServerEvent;
+use lfn_session::server::tokens::file::{FILE_NAME, TokenFile, TokenRecord};
+use lfn_session::{Rights, Ticket, split_host_port};
+use lfn_sys::clock;
+pub use lfn_web::CertificateFiles;
+use lfn_web::{Limits, MeshView, PageOptions, PageServer};
+
+use super::{HUB_PORT, MeshError, read_sites};
+use crate::hosts::SavedHosts;
+use crate::serve::{KeyStorage, RunningServer, ServeOptions, TicketHost, serve};
+
+/// Time after which details are deleted, unless the sites file has another one.
+const KEEP_DETAIL: Duration = Duration::from_secs(30 * 86_400);
+
+/// Interval at which the sites file is checked for changes.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Interval at which threads check whether the hub stops.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Maximum agents with a session at the same time.
+const MAX_SESSIONS: u32 = 256;
+
+/// Options of a hub.
+#[derive(Debug, Clone)]
+pub struct HubStart {
+    /// The sites file.
+    pub sites: PathBuf,
+    /// Directory of the key and the secret.
+    pub state: PathBuf,
+    /// File of the archive.
+    pub archive: PathBuf,
+    /// Address to listen on for agents; `None` listens on every address.
+    pub bind: Option<IpAddr>,
+    /// Port to listen on for agents; `None` uses that of the sites file, or [`HUB_PORT`]. 0 uses any free port.
+    pub port: Option<u16>,
+    pub page: PageStart,
+}
+
+/// Options of the page of a hub.
+#[derive(Debug, Clone)]
+pub struct PageStart {
+    /// Address of the page; port 0 uses any free port.
+    pub address: SocketAddr,
+    /// Certificate of HTTPS.
+    pub certificate: Option<CertificateFiles>,
+    /// Serve HTTP on an address that other hosts can reach.
+    pub insecure: bool,
+}
+
+/// An event of a running hub for its log.
+#[derive(Debug)]
+pub enum HubLogEvent<'a> {
+    Mesh(&'a HubEvent),
+    /// The sites file changed.
+    PlanChanged {
+        hosts: usize,
+    },
+    /// The changed sites file cannot be used; the hub keeps its plan.
+    PlanRefused(MeshError),
+}
+
+/// A hub on its own threads. Stops when it is dropped.
+#[derive(Debug)]
+pub struct RunningHub {
+    /// Stops first: no session then uses the hub.
+    server: Option<RunningServer>,
+    page: PageServer,
+    page_token: String,
+    hub: Arc<Hub>,
+    stop: Arc<AtomicBool>,
+    reloader: Option<JoinHandle<()>>,
+    listen: SocketAddr,
+}
+
+/// Starts a hub. `on_event` is called on the threads of the hub.
+pub fn start(
+    options: &HubStart,
+    on_event: impl Fn(&HubLogEvent<'_>) + Send + Sync + 'static,
+) -> Result<RunningHub, MeshError> {
+    let plan = read_plan(&options.sites)?;
+    let sites = plan.sites.clone();
+    let secret = load_secret(&options.state)?;
+    write_agent_tokens(&options.state, &secret, &sites)?;
+    let on_event = Arc::new(on_event);
+    let log = Arc::clone(&on_event);
+    let settings = HubOptions {
+        secret: secret.clone(),
+        registry: options.state.join("agents.json"),
+        tickets: saved_tickets(&sites),
+        keep_detail: sites.hub.keep_detail.unwrap_or(KEEP_DETAIL),
+        clock: clock::since_1970,
+        plan,
+    };
+    let archive = Archive::open(&options.archive)?;
+    let hub = Hub::start(settings, archive, move |event| log(&HubLogEvent::Mesh(event)))?;
+    let hub = Arc::new(hub);
+    let port = options.port.unwrap_or_else(|| hub_address(&sites).map_or(HUB_PORT, |(_, port)| port));
+    let served = ServeOptions {
+        bind: options.bind,
+        port,
+        key: KeyStorage::Saved { new_token: false },
+        state: Some(options.state.clone()),
+        hub: Some(hub.clone()),
+        connections: ConnectionLimits::default(),
+        ..ServeOptions::new(limits())
+    };
+    let server = serve(&served, |_: &ServerEvent<'_>| ())?;
+    let listen = server.document().listen;
+    let page_token = load_page_token(&options.state)?;
+    let page = PageOptions {
+        address: options.page.address,
+        token: page_token.clone(),
+        archive: options.archive.clone(),
+        certificate: options.page.certificate.clone(),
+        insecure: options.page.insecure,
+        limits: Limits::default(),
+    };
+    let page = PageServer::bind(page, Arc::new(PageMesh(hub.clone())))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let reload = Reloader {
+        sites: options.sites.clone(),
+        state: options.state.clone(),
+        secret,
+        hub: hub.clone(),
+        stop: stop.clone(),
+        modified: modified(&options.sites),
+    };
+    let reloader = thread::Builder::new().name("sites file".into()).spawn(move || reload.run(&*on_event))?;
+    Ok(RunningHub { server: Some(server), page, page_token, hub, stop, reloader: Some(reloader), listen })
+}
+
+impl RunningHub {
+    /// Returns the address on which the hub listens for agents.
+    pub fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// Returns the address of the page, and the password that the page requires.
+    pub fn page(&self) -> (String, &str) {
+        (self.page.url(), &self.page_token)
+    }
+
+    /// Returns the hub.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+}
+
+impl Drop for RunningHub {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.server = None;
+        if let Some(reloader) = self.reloader.take() {
+            // A panic has been reported on stderr.
+            let _ = reloader.join();
+        }
+    }
+}
+
+/// Returns the ticket with which the agent of a host dials the hub. `at` replaces the address of the sites file.
+pub fn agent_ticket(sites: &Path, state: &Path, host: &str, at: Option<&str>) -> Result<Ticket, MeshError> {
+    let plan = read_plan(sites)?;
+    if plan.sites.host(host).is_none_or(|host| host.kind != HostKind::Agent) {
+        return Err(MeshError::NoSuchAgent(host.to_owned()));
+    }
+    let secret = load_secret(state)?;
+    let (address, port) = match at {
+        Some(typed) => with_hub_port(typed)?,
+        None => hub_address(&plan.sites).unwrap_or_else(|| (TicketHost::find(None).host, HUB_PORT)),
+    };
+    let fingerprint = ServerIdentity::load_or_create(state)?.fingerprint();
+    Ok(Ticket { host: address, port, token: secret.agent_token(host), fingerprint })
+}
+
+/// Reads and checks a sites file.
+pub fn read_plan(path: &Path) -> Result<HubPlan, MeshError> {
+    let text = read_sites(path)?;
+    HubPlan::parse(text).map_err(|errors| MeshError::Sites { path: path.to_owned(), errors })
+}
+
+/// Returns the address of the hub in the sites file.
+fn hub_address(sites: &Sites) -> Option<(String, u16)> {
+    with_hub_port(sites.hub.address.as_deref()?).ok()
+}
+
+/// Splits an address. Without a port, the port is that of a hub.
+fn with_hub_port(typed: &str) -> Result<(String, u16), MeshError> {
+    let (host, port) = split_host_port(typed)?;
+    let has_port = typed != host && typed.trim_matches(['[', ']']) != host;
+    Ok((host, if has_port { port } else { HUB_PORT }))
+}
+
+/// Reads the secret of the hub, and creates it at the first start.
+fn load_secret(state: &Path) -> Result<MeshSecret, MeshError> {
+    let path = state.join("secret");
+    if let Some(text) = identity::read_secret(&path)? {
+        return MeshSecret::parse(&text).ok_or(MeshError::DamagedState(path));
+    }
+    let mut bytes = [0; 32];
+    for half in bytes.chunks_mut(16) {
+        half.copy_from_slice(identity::new_token()?.as_bytes());
+    }
+    let secret = MeshSecret::from_bytes(bytes);
+    identity::write_secret(&path, &secret.to_text())?;
+    Ok(secret)
+}
+
+/// Reads the password of the page, and creates it at the first start.
+fn load_page_token(state: &Path) -> Result<String, MeshError> {
+    let path = state.join("page-token");
+    if let Some(text) = identity::read_secret(&path)? {
+        return Ok(text.trim().to_owned());
+    }
+    let token = HEXLOWER.encode(identity::new_token()?.as_bytes());
+    identity::write_secret(&path, &token)?;
+    Ok(token)
+}
+
+/// The mesh as the page sees it.
+struct PageMesh(Arc<Hub>);
+
+impl MeshView for PageMesh {
+    fn sites(&self) -> Arc<Sites> {
+        self.0.plan().sites.clone()
+    }
+
+    fn now(&self) -> Duration {
+        clock::since_1970()
+    }
+}
+
+/// Writes the tokens of all agents of the sites file, so that the server accepts them and no others.
+fn write_agent_tokens(state: &Path, secret: &MeshSecret, sites: &Sites) -> Result<(), MeshError> {
+    let agents = sites.hosts().filter(|host| host.kind == HostKind::Agent);
+    let tokens: BTreeMap<String, TokenRecord> = agents
+        .map(|host| (agent_token_name(&host.name), token_record(secret.agent_token(&host.name).hash())))
+        .collect();
+    TokenFile::update(&state.join(FILE_NAME), |file| file.tokens = tokens)?;
+    Ok(())
+}
+
+/// Returns the record of a token for tests, without an end. Equal tokens have equal records, so that the file changes only
+/// when a host is added or removed.
+pub(super) fn token_record(hash: lfn_session::TokenHash) -> TokenRecord {
+    let rights = Rights { test: true, ..Rights::default() };
+    TokenRecord { hash, rights, root: None, rate: None, created: 0, expires: None }
+}
+
+/// Returns the saved tickets of the hosts that run `lfn serve`.
+fn saved_tickets(sites: &Sites) -> BTreeMap<String, Ticket> {
+    // Without saved hosts, tests with these hosts fail with a reason.
+    let Ok(saved) = SavedHosts::load() else { return BTreeMap::new() };
+    let servers = sites.hosts().filter(|host| host.kind == HostKind::Serve);
+    servers.filter_map(|host| Some((host.name.clone(), saved.get(&host.name).ok()??))).collect()
+}
+
+fn limits() -> ServerLimits {
+    let default = ServerLimits::default();
+    let total = ResourceLimits { sessions: MAX_SESSIONS, queue: 4096, ..default.total };
+    ServerLimits { total, client: total, clients: MAX_SESSIONS, ..default }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|file| file.modified()).ok()
+}
+
+/// Reads the sites file again when it changes.
+struct Reloader {
+    sites: PathBuf,
+    state: PathBuf,
+    secret: MeshSecret,
+    hub: Arc<Hub>,
+    stop: Arc<AtomicBool>,
+    modified: Option<SystemTime>,
+}
+
+impl Reloader {
+    fn run(mut self, on_event: &dyn Fn(&HubLogEvent<'_>)) {
+        let mut waited = Duration::ZERO;
+        while !self.stop.load(Ordering::Relaxed) {
+            thread::sleep(POLL_INTERVAL);
+            waited += POLL_INTERVAL;
+            if waited < RELOAD_INTERVAL {
+                continue;
+            }
+            waited = Duration::ZERO;
+            let modified = modified(&self.sites);
+            if modified.is_none() || modified == self.modified {
+                continue;
+            }
+            self.modified = modified;
+            match self.reload() {
+                Ok(None) => {}
+                Ok(Some(hosts)) => on_event(&HubLogEvent::PlanChanged { hosts }),
+                Err(error) => on_event(&HubLogEvent::PlanRefused(error)),
+            }
+        }
+    }
+
+    /// Returns the number of hosts, or `None` if the text is the same.
+    fn reload(&self) -> Result<Option<usize>, MeshError> {
+        let plan = read_plan(&self.sites)?;
+        if plan.digest == self.hub.plan().digest {
+            return Ok(None);
+        }
+        write_agent_tokens(&self.state, &self.secret, &plan.sites)?;
+        let hosts = plan.sites.hosts().count();
+        self.hub.set_plan(plan);
+        Ok(Some(hosts))
+    }
+}

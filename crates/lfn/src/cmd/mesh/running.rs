@@ -1,0 +1,83 @@
+//! A hub or an agent that runs until a signal: its log, and its end.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use lfn_api::mesh::agent::{AgentEvent, RunningAgent};
+use lfn_api::mesh::hub::{HubEvent, HubLogEvent};
+use lfn_base::units::show_duration;
+
+use crate::cmd::interrupt::Interrupt;
+use crate::exit::{Exit, Failure};
+use crate::print;
+
+/// Interval at which the signal is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Waits for a signal, and returns the exit code: a stopped daemon has not failed.
+pub(super) fn wait_for_signal() -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen()?;
+    interrupt.begin_load();
+    while !interrupt.stop.load(Ordering::Relaxed) {
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(Exit::Ok)
+}
+
+/// Prints the last counts of an agent and stops it.
+pub(super) fn stop_agent(agent: RunningAgent) {
+    let counts = agent.counts();
+    print::message(format_args!(
+        "agent: {} entries made, {} stored by the hub, {} in the spool\n",
+        counts.made,
+        counts.acknowledged,
+        counts.made - counts.acknowledged
+    ));
+}
+
+/// Prints an event of the hub.
+pub(super) fn log_hub(event: &HubLogEvent<'_>) {
+    let line = match event {
+        HubLogEvent::PlanChanged { hosts } => format!("the sites file changed: {hosts} hosts"),
+        HubLogEvent::PlanRefused(error) => format!("the changed sites file is not used: {error}"),
+        HubLogEvent::Mesh(HubEvent::AgentChanged { host, address, version }) => {
+            format!("agent {host} at {address}, lfn {version}")
+        }
+        HubLogEvent::Mesh(HubEvent::Stored { host, count }) => match count.known {
+            0 => format!("stored {} entries of {host}", count.stored),
+            known => format!("stored {} entries of {host}; {known} were stored before", count.stored),
+        },
+        HubLogEvent::Mesh(HubEvent::Refused { host, count, first }) => {
+            format!("refused {count} entries of {host}: {first}")
+        }
+        HubLogEvent::Mesh(HubEvent::NotStored { host, problem }) => {
+            format!("entries of {host} are not stored, and stay in its spool: {problem}")
+        }
+    };
+    print::message(format_args!("hub: {line}\n"));
+}
+
+/// Prints an event of an agent.
+pub(super) fn log_agent(event: &AgentEvent) {
+    let line = match event {
+        AgentEvent::Serving { port } => format!("serving tests of other agents on port {port}"),
+        AgentEvent::NotServing { reason } => format!("not serving tests: {reason}"),
+        AgentEvent::PlanReceived { host, tests } => format!("plan for {host} received: {tests} tests"),
+        AgentEvent::PlanRefused { reason } => format!("the plan of the hub is not used: {reason}"),
+        AgentEvent::Connected { pending } => format!("connected to the hub; {pending} entries in the spool"),
+        AgentEvent::Disconnected { reason } => format!("the hub is away, results stay in the spool: {reason}"),
+        AgentEvent::NotStored { reason } => format!("the hub did not store the entries: {reason}"),
+        AgentEvent::EntryRefused { number, reason } => format!("the hub refused entry {number}: {reason}"),
+        AgentEvent::LoadStarted { test, from, to } => format!("{test} {from} to {to} starts"),
+        AgentEvent::Measured { test, from, to, figures } => format!("{test} {from} to {to}: {figures}"),
+        AgentEvent::MeasurementFailed { test, from, to, reason } => format!("{test} {from} to {to} failed: {reason}"),
+        AgentEvent::Skipped { reason } => format!("no measurement: {reason}"),
+        AgentEvent::NotKept { reason } => format!("an entry was not kept: {reason}"),
+        AgentEvent::ClockOff { by } => {
+            format!("the clock of this host differs from that of the hub by {}: no loads run", show_duration(*by))
+        }
+        AgentEvent::ClockRight => "the clock of this host is right again".to_owned(),
+    };
+    print::message(format_args!("agent: {line}\n"));
+}
