@@ -197,10 +197,24 @@ fn unknown_pair_and_site_are_not_found() {
 }
 
 #[test]
+fn plan_shows_the_next_loads_and_those_that_do_not_fit() {
+    let sites = format!(
+        "{SITES}[[test]]\nname = \"all-day\"\nkind = \"load\"\ngroup = \"west\"\ninterval = \"1h\"\ntime = \"59min\"\n\
+         [[group]]\nname = \"west\"\nkind = \"list\"\npairs = [[\"NCAR\", \"SDSC\"]]\n"
+    );
+    let page = start_with(&sites, &[], Limits::default());
+    let (body, text) = (page_body(&page, "/plan"), page.text("/plan").body);
+    for word in ["goodput", "all-day", "c90-sdsc", "2026-11-20 "] {
+        assert!(body.contains(word) && text.contains(word), "{word}: {text}");
+    }
+    assert!(body.contains("Next loads") && body.contains("Loads that do not fit"), "{text}");
+}
+
+#[test]
 fn search_lists_the_pairs_of_a_host_or_site() {
     let page = start(&vbns_week());
     let body = page_body(&page, "/?q=sdsc");
-    let found = body.split("<caption>Pairs like").nth(1).unwrap().split("</table>").next().unwrap();
+    let found = body.split("<caption><span>Pairs like").nth(1).unwrap().split("</table>").next().unwrap();
     assert_eq!(found.matches("<th scope=\"row\">").count(), 10);
     assert!(page_body(&page, "/?q=nothing").contains("No pair has a host or a site like “nothing”."));
 }
@@ -219,7 +233,7 @@ fn large_mesh_has_no_table_of_all_hosts() {
     let page = start_with(&sites, &pairs.collect::<Vec<_>>(), Limits::default());
     let body = page_body(&page, "/");
     assert!(body.len() < 100_000, "{} bytes", body.len());
-    let first = body.split("Pairs, worst first</caption>").nth(1).unwrap().split("<tbody>").nth(1).unwrap();
+    let first = body.split("Pairs, worst first</span></caption>").nth(1).unwrap().split("<tbody>").nth(1).unwrap();
     assert!(first.starts_with("<tr><th scope=\"row\"><a href=\"/pair/s77/s78\">"), "{}", &first[..200]);
     assert!(body.contains("960 more sites are not listed.") && body.contains("960 more pairs are not listed."));
 }

@@ -77,7 +77,8 @@ impl Chart<'_> {
         }
         // Marked samples of the second line show more: the load of a test raises the median RTT, not the minimum.
         let marks = second.as_ref().map_or(&main.marks, |(line, _)| &line.marks);
-        let highest = second.iter().map(|(line, _)| line.highest()).fold(main.highest().max(main.predicted_max()), f64::max);
+        let highest =
+            second.iter().map(|(line, _)| line.highest()).fold(main.highest().max(main.predicted_max()), f64::max);
         let values = value_ticks(self.quantity, highest);
         let frame = Frame {
             since: self.since,

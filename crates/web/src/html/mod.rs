@@ -2,6 +2,7 @@
 
 mod matrix;
 mod pair;
+mod plan;
 mod site;
 
 use std::time::Duration;
@@ -10,6 +11,7 @@ use maud::{DOCTYPE, Markup, html};
 
 pub(crate) use matrix::matrix_page;
 pub(crate) use pair::pair_page;
+pub(crate) use plan::plan_page;
 pub(crate) use site::site_page;
 
 use crate::format;

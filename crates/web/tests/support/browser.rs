@@ -131,6 +131,19 @@ impl Browser {
         self.call("POST", "/actions", &json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": keys }] }));
     }
 
+    /// Waits until the browser shows an address of the page. Panics after ten seconds.
+    pub fn wait_for_address(&self, address: &str) {
+        let mut shown = Value::Null;
+        for _ in 0..200 {
+            shown = self.call("GET", "/url", &Value::Null);
+            if shown.as_str().is_some_and(|url| url.ends_with(address)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{shown} instead of {address}");
+    }
+
     /// Writes a picture of the whole page.
     pub fn picture(&self, to: &Path) {
         let picture = self.tools("Page.captureScreenshot", &json!({ "captureBeyondViewport": true }));
