@@ -223,10 +223,10 @@ pub(crate) fn plan_text(view: &PlanView) -> String {
     let _ = writeln!(text, "{} today, {} that do not fit\n", format::count(view.today, "load"), view.not_fitting.total);
     push_rows(&mut text, "loads that do not fit", ["test", "from", "to", "reason"], &view.not_fitting);
     push_rows(&mut text, "pairs that cannot be measured", ["test", "from", "to", "reason"], &view.excluded);
+    push_rows(&mut text, "tests", ["test", "kind", "pairs", "interval", "length"], &view.tests);
     push_rows(&mut text, "next loads", ["start", "end", "test", "from", "to", "client", "bytes"], &view.next);
     push_rows(&mut text, "use today, fullest first", ["kind", "name", "busy", "loads", "bytes"], &view.resources);
     push_rows(&mut text, "budgets today", ["site", "used", "permitted"], &view.budgets);
-    push_rows(&mut text, "tests", ["test", "kind", "pairs", "interval", "length"], &view.tests);
     format::clean(text)
 }
 

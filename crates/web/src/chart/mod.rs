@@ -21,10 +21,10 @@ use crate::view::Line;
 
 /// Size of a picture in its own units; the page scales the picture to its width.
 const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 220.0;
+const HEIGHT: f64 = 236.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 10.0;
-const TOP: f64 = 12.0;
+const TOP: f64 = 28.0;
 const BOTTOM: f64 = 26.0;
 /// Columns of pixels of a line.
 const COLUMNS: usize = (WIDTH - LEFT - RIGHT) as usize;
@@ -141,7 +141,7 @@ impl Chart<'_> {
                     path.grid d={ "M" (LEFT) " " (y) "H" (right) } {}
                     text x=(LEFT - 6.0) y=(y) dy="4" text-anchor="end" { (axis::number(tick / values.scale)) }
                 }
-                text.unit x="4" y=(TOP + 4.0) { (values.unit) }
+                text.unit x="4" y="16" { (values.unit) }
                 @for tick in time_ticks(self.since, self.until) {
                     @let x = number(frame.time_x(tick.time));
                     path.grid d={ "M" (x) " " (TOP) "V" (bottom) } {}

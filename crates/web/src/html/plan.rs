@@ -14,11 +14,11 @@ pub(crate) fn plan_page(view: &PlanView) -> String {
         p.summary { (format::count(view.today, "load")) " today, " (not_fitting.total) " that do not fit." }
         (rows("Loads that do not fit", ["Test", "From", "To", "Reason"], not_fitting))
         (rows("Pairs that cannot be measured", ["Test", "From", "To", "Reason"], excluded))
+        (rows("Tests", ["Test", "Kind", "Pairs", "Interval", "Length"], &view.tests))
         @if view.next.total == 0 { p { "No load is planned." } }
         (rows("Next loads", ["Start (UTC)", "End", "Test", "From", "To", "Client", "Bytes"], &view.next))
         (rows("Use today, fullest first", ["Kind", "Name", "Busy", "Loads", "Bytes"], &view.resources))
         (rows("Budgets today", ["Site", "Used", "Permitted"], &view.budgets))
-        (rows("Tests", ["Test", "Kind", "Pairs", "Interval", "Length"], &view.tests))
     };
     page("Plan", &view.mesh, Some(view.now), Section::Plan, &body)
 }

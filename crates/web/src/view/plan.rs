@@ -9,9 +9,9 @@ use lfn_mesh::sites::Sites;
 use crate::format;
 
 /// Next loads on the page.
-const MAX_SLOTS: usize = 60;
+const MAX_SLOTS: usize = 40;
 /// Hosts and bottlenecks on the page.
-const MAX_RESOURCES: usize = 60;
+const MAX_RESOURCES: usize = 40;
 /// Loads that do not fit on the page.
 const MAX_NOT_FITTING: usize = 200;
 
