@@ -16,6 +16,11 @@ pub(crate) fn minute(time: Duration) -> String {
     date::rfc3339(time).chars().take(16).collect::<String>().replace('T', " ")
 }
 
+/// Returns a time since 1970 to the second, in UTC.
+pub(crate) fn second(time: Duration) -> String {
+    date::rfc3339(time).chars().take(19).collect::<String>().replace('T', " ")
+}
+
 /// Returns the day of a time since 1970: `2026-11-28`, in UTC.
 pub(crate) fn day(time: Duration) -> String {
     date::rfc3339(time).chars().take(10).collect()
@@ -26,6 +31,7 @@ pub(crate) fn age(time: Duration, now: Duration) -> String {
     match now.saturating_sub(time).as_secs() {
         0 if time > now => "in the future".to_owned(),
         seconds if seconds < 60 => "less than 1 min".to_owned(),
+        seconds if seconds < 3600 => format!("{} min", seconds / 60),
         seconds => show_duration(Duration::from_secs(seconds / 60 * 60)),
     }
 }

@@ -30,10 +30,11 @@ use tokio::time::timeout;
 use crate::html;
 use crate::metrics::{MetricsInput, metrics_text};
 use crate::options::{MeshView, PageOptions};
+use crate::plans::Plans;
 use crate::reader::{PairEntries, Reader};
 use crate::request::{self, Format, PageToken};
 use crate::text;
-use crate::view::{MatrixInput, MatrixView, Mesh, PairInput, PairView, SiteView};
+use crate::view::{MatrixInput, MatrixView, Mesh, PairInput, PairView, PlanView, SiteView};
 
 /// Days of the lines of a pair.
 const DEFAULT_DAYS: u64 = 7;
@@ -60,15 +61,17 @@ pub(crate) struct Site {
 struct Sources {
     mesh: Arc<dyn MeshView>,
     reader: Reader,
+    plans: Plans,
 }
 
 impl Site {
     pub fn new(options: &PageOptions, mesh: Arc<dyn MeshView>) -> Arc<Self> {
-        let sources = Arc::new(Sources { mesh, reader: Reader::new(options.archive.clone()) });
+        let sources = Arc::new(Sources { mesh, reader: Reader::new(options.archive.clone()), plans: Plans::default() });
         let router = Router::new()
             .route("/", get(matrix))
             .route("/pair/{from}/{to}", get(pair))
             .route("/site/{name}", get(site))
+            .route("/plan", get(plan))
             .route("/metrics", get(metrics))
             .route("/style.css", get(|| async { asset("text/css; charset=utf-8", include_str!("assets/style.css")) }))
             .route(
@@ -240,6 +243,21 @@ async fn site(State(sources): State<Arc<Sources>>, Path(name): Path<String>, ask
         Ok(Made::Page(match format {
             Format::Html => html::site_page(&view),
             Format::Text => text::site_text(&view),
+        }))
+    })
+    .await
+}
+
+async fn plan(State(sources): State<Arc<Sources>>, asked: Asked) -> Response {
+    make(sources, asked.format, move |sources, format| {
+        let (sites, now) = (sources.mesh.sites(), sources.mesh.now());
+        let today = sources.plans.of_day(&sites, now);
+        let tomorrow = PlanView::needs_tomorrow(&today, now)
+            .then(|| sources.plans.of_day(&sites, now + Duration::from_secs(86_400)));
+        let view = PlanView::new(&sites, &today, tomorrow.as_deref(), now);
+        Ok(Made::Page(match format {
+            Format::Html => html::plan_page(&view),
+            Format::Text => text::plan_text(&view),
         }))
     })
     .await

@@ -3,6 +3,7 @@
 mod matrix;
 mod mesh;
 mod pair;
+mod plan;
 mod site;
 mod state;
 mod words;
@@ -10,6 +11,7 @@ mod words;
 pub(crate) use matrix::{Cell, Grid, MatrixInput, MatrixView, PairRow, Pairs, SiteCell};
 pub(crate) use mesh::{Mesh, MeshSite};
 pub(crate) use pair::{ConditionChange, Line, PairInput, PairView, Route, Sample};
+pub(crate) use plan::{PlanView, Rows};
 pub(crate) use site::SiteView;
 pub(crate) use state::{State, loss_ratio};
 pub(crate) use words::{figures, remarks, route_change};
