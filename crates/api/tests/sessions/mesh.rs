@@ -165,8 +165,7 @@ fn refusal_of(ticket: Ticket, request: Request) -> String {
     let target = Target::new(ticket).unwrap();
     let mut control = dial::open_control(&target, dial::new_session_id().unwrap(), request).unwrap();
     let admitted = queue::wait_for_admission(&mut control, &target.queue, target.connect_timeout, None, || ());
-    let received =
-        admitted.and_then(|()| control.recv::<serde_json::Value>(target.connect_timeout, "before a refusal"));
+    let received = admitted.and_then(|_| control.recv::<serde_json::Value>(target.connect_timeout, "before a refusal"));
     received.unwrap_err().to_string()
 }
 
