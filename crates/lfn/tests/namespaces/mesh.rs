@@ -294,6 +294,7 @@ fn full_disks() {
         fs::remove_dir_all(&moved).unwrap();
         mesh.start_hub();
         mesh.start_agent(2);
+        mesh.agents[2].as_mut().unwrap().says("connected to the hub");
         let ballast = place.join("ballast");
         fill(&ballast);
         let agent = mesh.agents[2].as_mut().unwrap();
