@@ -211,7 +211,8 @@ async fn pair(State(sources): State<Arc<Sources>>, Path((from, to)): Path<(Strin
             return Ok(Made::Missing(format!("There is no host {unknown}.")));
         }
         let since = now.saturating_sub(Duration::from_secs(days * 86_400));
-        let PairEntries { loads, latencies, newest, paths, reverse_paths } = sources.reader.pair(&from, &to, since)?;
+        let PairEntries { loads, latencies, change, newest, paths, reverse_paths } =
+            sources.reader.pair(&from, &to, since)?;
         let view = PairView::new(PairInput {
             mesh: &mesh,
             from: &from,
@@ -220,6 +221,7 @@ async fn pair(State(sources): State<Arc<Sources>>, Path((from, to)): Path<(Strin
             now,
             loads,
             latencies,
+            change,
             newest,
             paths,
             reverse_paths,

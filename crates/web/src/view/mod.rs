@@ -10,7 +10,7 @@ mod words;
 
 pub(crate) use matrix::{Cell, Grid, MatrixInput, MatrixView, PairRow, Pairs, SiteCell};
 pub(crate) use mesh::{Mesh, MeshSite};
-pub(crate) use pair::{ConditionChange, Line, PairInput, PairView, Route, Sample};
+pub(crate) use pair::{ConditionChange, Line, PairInput, PairView, Route, Sample, newest_change};
 pub(crate) use plan::{PlanView, Rows};
 pub(crate) use site::SiteView;
 pub(crate) use state::{State, loss_ratio};
