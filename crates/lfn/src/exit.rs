@@ -190,8 +190,8 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
         TestVerbError,
         DoctorError,
         EvidenceError,
-        TraceError,
-        MeshError
+        MeshError,
+        TraceError
     );
     (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))
 }

@@ -12,7 +12,9 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
+pub mod compare;
 pub mod entry;
+pub mod from_result;
 pub mod hub;
 pub mod schedule;
 pub mod sites;

@@ -10,6 +10,8 @@ mod dry_run;
 mod emulate;
 mod hosts;
 mod mesh;
+mod mesh_check;
+mod mesh_plan;
 mod packet_log;
 mod plan;
 mod program;
@@ -43,6 +45,14 @@ pub use hosts::{
     HostAddedDocument, HostAddedSchema, HostRemovedDocument, HostRemovedSchema, HostsDocument, HostsSchema,
 };
 pub use mesh::{AgentTicketDocument, AgentTicketSchema, BackupDocument, BackupSchema, HubDocument, HubSchema};
+pub use mesh_check::{
+    CheckedAudience, CheckedBottleneck, CheckedCircuit, ListedContact, ListedProblem, MeshCheckDocument,
+    MeshCheckSchema, MeshCounts, UpcomingWindow,
+};
+pub use mesh_plan::{
+    ListedSlot, MeshPlanDocument, MeshPlanSchema, PackedInterval, ResourceUse, SiteBudget, TestWithoutSlots,
+    UnplannedLoad,
+};
 pub use packet_log::{
     LoggedDirection, LoggedOutcome, PacketLogEnd, PacketLogLine, PacketLogSchema, PacketLogStart, PacketRecord,
 };

@@ -22,6 +22,8 @@ pub enum MeshError {
     TooLong { path: PathBuf, max: usize },
     #[error("{}: {}", .path.display(), first_line(.errors))]
     Sites { path: PathBuf, errors: SitesErrors },
+    #[error("the sites file has no host {0}")]
+    NoSuchHost(String),
     #[error("the sites file has no agent host {0}")]
     NoSuchAgent(String),
     #[error("{0} has no address in the sites file")]
@@ -66,6 +68,7 @@ impl MeshError {
     pub fn hint(&self) -> Option<String> {
         match self {
             MeshError::Sites { path, .. } => Some(format!("list all problems: lfn mesh check {}", path.display())),
+            MeshError::NoSuchHost(_) => Some("use a name of a host of the sites file".to_owned()),
             MeshError::NoSuchAgent(_) => {
                 Some("`lfn mesh plan` lists the hosts; an agent has kind = \"agent\"".to_owned())
             }
@@ -90,6 +93,7 @@ impl MeshError {
             MeshError::Read { .. }
             | MeshError::TooLong { .. }
             | MeshError::Sites { .. }
+            | MeshError::NoSuchHost(_)
             | MeshError::NoSuchAgent(_)
             | MeshError::NoAddress(_)
             | MeshError::NotAHostOfTheMesh

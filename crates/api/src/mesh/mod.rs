@@ -1,15 +1,19 @@
 //! The verbs of `lfn mesh`.
 //!
 //! [`hub`] starts the server of the agents, the archive and the page. [`agent`] runs the agent of one host. Both return when
-//! they run, and stop when they are dropped.
+//! they run, and stop when they are dropped. [`check`] and [`plan`] read a sites file only.
 
 pub mod agent;
+mod check;
 mod error;
 pub mod hub;
+mod plan;
 mod sites_file;
 
+pub use check::{CheckOptions, check};
 pub use error::MeshError;
-pub use sites_file::read_sites;
+pub use plan::{PlanOptions, plan};
+pub use sites_file::{load_sites, read_sites};
 
 use std::path::PathBuf;
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use lfn_mesh::sites::Sites;
 use lfn_mesh::sites::limits::MAX_FILE_BYTES;
 
 use super::MeshError;
@@ -18,4 +19,10 @@ pub fn read_sites(path: &Path) -> Result<String, MeshError> {
         return Err(MeshError::TooLong { path: path.to_owned(), max: MAX_FILE_BYTES });
     }
     Ok(text)
+}
+
+/// Reads and parses a sites file.
+pub fn load_sites(path: &Path) -> Result<Sites, MeshError> {
+    let text = read_sites(path)?;
+    Sites::parse(&text).map_err(|errors| MeshError::Sites { path: path.to_owned(), errors })
 }

@@ -10,6 +10,7 @@ pub mod emulate;
 pub mod findings;
 pub mod html;
 pub mod label_columns;
+pub mod mesh;
 pub mod output;
 pub mod pictures;
 pub mod plan;

@@ -25,6 +25,7 @@ mod killed_server;
 mod library;
 mod load;
 mod lockstep;
+mod mesh;
 mod other_programs;
 mod path;
 #[path = "../support/mod.rs"]
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         load::tests(),
         lockstep::tests(),
         udp::tests(),
+        mesh::tests(),
         path::tests(),
         emulate_attached::tests(),
         emulate_control::tests(),
@@ -101,6 +103,7 @@ fn act(role: &str) {
         "emulate_settings" => emulate_settings::act(role),
         "load" => load::act(role),
         "other_programs" => other_programs::act(role),
+        "mesh" => mesh::act(role),
         "path" => path::act(role),
         "trace_live" => trace_live::act(role),
         "copy_stripes" => copy_stripes::act(role),

@@ -7,7 +7,7 @@ use super::load::Excluded;
 use super::roles::{can_run, sender_is_client};
 use crate::entry::EntryKind;
 use crate::sites::pairs::HostTable;
-use crate::sites::{HostKind, Sites};
+use crate::sites::{HostKind, Sites, Test};
 
 /// A measurement that a host repeats at its interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +63,38 @@ pub fn continuous_tests(sites: &Sites, host: &str) -> Vec<ContinuousTest> {
         }
     }
     found
+}
+
+/// A test without slots, with the number of its measurements in one interval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContinuousCount {
+    pub test: String,
+    pub kind: EntryKind,
+    pub interval: Duration,
+    pub measurements: usize,
+}
+
+/// Returns the number of measurements of each test without slots, in the order of the file.
+pub fn continuous_counts(sites: &Sites) -> Vec<ContinuousCount> {
+    let table = HostTable::new(sites);
+    let count = |test: &Test| match test.kind {
+        EntryKind::Counters => {
+            table.hosts_of(test).into_iter().filter(|host| table.host(*host).kind == HostKind::Agent).count()
+        }
+        kind => {
+            let pairs = table.pairs(test).into_iter();
+            pairs.filter(|pair| can_run(table.host(pair.from), table.host(pair.to), kind)).count()
+        }
+    };
+    let tests = sites.tests.iter().filter(|test| test.kind != EntryKind::Load);
+    tests
+        .map(|test| ContinuousCount {
+            test: test.name.clone(),
+            kind: test.kind,
+            interval: test.interval,
+            measurements: count(test),
+        })
+        .collect()
 }
 
 /// Returns the pairs of tests without slots that no host can measure.

@@ -14,6 +14,8 @@ use crate::sites::{Sites, Test};
 /// One load that repeats every interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
+    /// Position in the order of the file: by test, then by pair.
+    pub rank: usize,
     /// Number of the test in the file.
     pub test: usize,
     pub pair: HostPair,
@@ -62,6 +64,7 @@ impl Loads {
                 match sender_is_client(from, to, EntryKind::Load) {
                     Ok(sender_is_client) => {
                         let load = Load {
+                            rank: all.loads.len(),
                             test: number,
                             pair,
                             sender_is_client,
@@ -85,6 +88,11 @@ impl Loads {
         }
         all
     }
+}
+
+/// Returns the pairs of load tests that no host can measure.
+pub fn excluded_loads(sites: &Sites) -> Vec<Excluded> {
+    Loads::new(sites, &HostTable::new(sites), &Resources::new(sites)).excluded
 }
 
 /// Returns the maximum bytes of one load: those of the test, and those that the path carries in its time.

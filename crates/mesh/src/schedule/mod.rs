@@ -20,9 +20,9 @@ pub mod timing;
 #[cfg(test)]
 mod tests;
 
-pub use continuous::{ContinuousTest, continuous_tests, excluded_continuous};
-pub use due::{due, next_start};
-pub use load::Excluded;
+pub use continuous::{ContinuousCount, ContinuousTest, continuous_counts, continuous_tests, excluded_continuous};
+pub use due::{LoadStarter, due};
+pub use load::{Excluded, excluded_loads};
 pub use plan::{BudgetUse, DayPlan, NotFitting, NotFittingReason, Packing, ResourceLoad, Slot};
 pub use resources::Resource;
 pub use roles::ExclusionReason;

@@ -72,9 +72,9 @@ pub fn place<'a>(sites: &Sites, resources: &Resources, packed: &[(Vec<&'a Load>,
         classes
             .iter()
             .flat_map(|class| &class.loads)
-            .filter_map(|load| refused_by_budget.get(&load_key(load)).map(|refusal| (*load, refusal.clone()))),
+            .filter_map(|load| refused_by_budget.get(&load.rank).map(|refusal| (*load, refusal.clone()))),
     );
-    refused.sort_by_key(|(load, _)| load_key(load));
+    refused.sort_by_key(|(load, _)| load.rank);
     // Bytes of loads without a slot are not used.
     for (load, refusal) in &refused {
         if !matches!(refusal, Refusal::Budget { .. } | Refusal::UnlimitedBytes { .. }) {
@@ -82,11 +82,6 @@ pub fn place<'a>(sites: &Sites, resources: &Resources, packed: &[(Vec<&'a Load>,
         }
     }
     Placing { placed: chosen.placed, refused, budgets: budgets.0.into_values().collect() }
-}
-
-/// Order of the file: test, then pair.
-fn load_key(load: &Load) -> (usize, crate::sites::pairs::HostPair) {
-    (load.test, load.pair)
 }
 
 /// Returns a number that differs between meshes.
@@ -132,18 +127,18 @@ struct Attempt<'a> {
     refused: Vec<(&'a Load, Refusal)>,
 }
 
-/// Refused loads by test and pair.
-type RefusedLoads = BTreeMap<(usize, crate::sites::pairs::HostPair), Refusal>;
+/// Refused loads by their rank.
+type RefusedLoads = BTreeMap<usize, Refusal>;
 
 /// Finds the loads that fit the budgets, in the order of the file, and returns the others.
 fn admit(classes: &[Class], resources: &Resources, budgets: &mut Budgets) -> RefusedLoads {
     let mut loads: Vec<(&Load, u64)> =
         classes.iter().flat_map(|class| class.loads.iter().map(|load| (*load, class.windows()))).collect();
-    loads.sort_by_key(|(load, _)| load_key(load));
+    loads.sort_by_key(|(load, _)| load.rank);
     let mut refused = BTreeMap::new();
     for (load, windows) in loads {
         if let Err(refusal) = budgets.admit(load, windows, resources) {
-            refused.insert(load_key(load), refusal);
+            refused.insert(load.rank, refusal);
         }
     }
     refused
@@ -159,7 +154,7 @@ fn place_all<'a>(
     let mut attempt = Attempt { placed: Vec::new(), refused: Vec::new() };
     for class in classes {
         let offset = offset(class);
-        for load in class.loads.iter().filter(|load| !skipped.contains_key(&load_key(load))) {
+        for load in class.loads.iter().filter(|load| !skipped.contains_key(&load.rank)) {
             match find_starts(&mut timelines, load, class, offset) {
                 Ok(starts) => {
                     for start in starts {

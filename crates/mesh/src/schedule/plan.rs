@@ -132,7 +132,7 @@ pub struct Packing {
 pub struct DayPlan {
     /// Start of the day: time since 1970.
     pub day: Duration,
-    /// Slots by start, then by client. Every slot ends on this day.
+    /// Slots by start, then in the order of the file. Every slot ends on this day.
     pub slots: Vec<Slot>,
     pub not_fitting: Vec<NotFitting>,
     /// Pairs that a load test names but that cannot be measured on any day.
@@ -171,11 +171,13 @@ impl DayPlan {
         builder.build(resources, placing, excluded, packings)
     }
 
-    /// Returns the slots whose client is this host, in order.
-    pub fn slots_of_client<'p>(&'p self, host: &'p str) -> impl Iterator<Item = &'p Slot> {
-        let number = self.resources.hosts.get(host);
-        let slots = number.into_iter().flat_map(|number| &self.slots_of[*number]);
-        slots.map(|slot| &self.slots[*slot as usize]).filter(move |slot| &*slot.client == host)
+    /// Returns the slots of this client that start at `earliest` (since 1970) or later, in order.
+    pub fn client_slots<'p>(&'p self, host: &str, earliest: Duration) -> impl Iterator<Item = &'p Slot> + use<'p> {
+        let number = self.resources.hosts.get(host).copied();
+        let own = number.map_or(&[][..], |number| &self.slots_of[number][..]);
+        let first = own.partition_point(|slot| self.slots[*slot as usize].start < earliest);
+        let slots = own[first..].iter().map(|slot| &self.slots[*slot as usize]);
+        slots.filter(move |slot| self.resources.hosts.get(&*slot.client).copied() == number)
     }
 
     /// Reports whether a load of the mesh may have used a resource of the pair between two times since 1970. The times of the
@@ -224,7 +226,7 @@ impl Builder<'_> {
         packings: Vec<Packing>,
     ) -> DayPlan {
         let mut placed = placing.placed;
-        placed.sort_by_key(|placed| (placed.start, placed.load.pair, placed.load.test));
+        placed.sort_by_key(|placed| (placed.start, placed.load.rank));
         let names: Vec<Arc<str>> = self.sites.hosts().map(|host| Arc::from(host.name.as_str())).collect();
         let tests: Vec<Arc<str>> = self.sites.tests.iter().map(|test| Arc::from(test.name.as_str())).collect();
         let slots: Vec<Slot> = placed.iter().map(|placed| self.slot(placed, &names, &tests)).collect();
@@ -242,7 +244,7 @@ impl Builder<'_> {
                 lanes: resources.lanes[number],
                 slots: slots_of[number].len() as u64,
                 busy: Duration::from_secs(busy[number].div_ceil(resources.lanes[number])),
-                bytes: slots_of[number].iter().map(|slot| slots[*slot as usize].bytes).sum_of_known(),
+                bytes: sum_of_known(slots_of[number].iter().map(|slot| slots[*slot as usize].bytes)),
             })
             .collect();
         let not_fitting =
@@ -305,14 +307,7 @@ impl Builder<'_> {
     }
 }
 
-/// Sum of figures of which some may be unknown.
-trait SumOfKnown {
-    /// Returns the sum, or `None` if one figure is unknown.
-    fn sum_of_known(self) -> Option<Bytes>;
-}
-
-impl<I: Iterator<Item = Option<Bytes>>> SumOfKnown for I {
-    fn sum_of_known(mut self) -> Option<Bytes> {
-        self.try_fold(Bytes(0), |sum, bytes| Some(Bytes(sum.0.saturating_add(bytes?.0))))
-    }
+/// Returns the sum, or `None` if one figure is unknown.
+fn sum_of_known(mut figures: impl Iterator<Item = Option<Bytes>>) -> Option<Bytes> {
+    figures.try_fold(Bytes(0), |sum, bytes| Some(Bytes(sum.0.saturating_add(bytes?.0))))
 }

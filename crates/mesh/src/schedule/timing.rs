@@ -13,10 +13,14 @@ pub const MAX_CLOCK_ERROR: Duration = Duration::from_secs(1);
 /// Time after the start of a slot within which its load may still start.
 pub const LATEST_START: Duration = Duration::from_secs(1);
 
+/// Time after the start of an agent in which it starts no load. An agent that failed and came back with another clock error
+/// does not repeat its slot.
+pub const START_PAUSE: Duration = Duration::from_secs(2 * MAX_CLOCK_ERROR.as_secs());
+
 /// Time for connections and parameters before the load sends data.
 pub const SETUP_TIME: Duration = Duration::from_secs(3);
 
-/// Time from the deadline of the load to the end of the slot, for data in flight.
+/// Time from the deadline of the load to the end of the slot, for the end of the sender and for data in flight.
 pub const CLOSING_TIME: Duration = Duration::from_secs(1);
 
 /// Time between two slots on one resource.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lfn_base::units::BitRate;
 
-use super::{MaintenanceScope, Sites};
+use super::Sites;
 
 impl Sites {
     /// Returns the capacity of the path between two hosts: the smallest of the rates of both hosts, of the circuits between their
@@ -30,19 +30,6 @@ impl Sites {
 
     /// Reports whether a maintenance window covers the path between two hosts at a time since 1970.
     pub fn is_in_maintenance(&self, from: &str, to: &str, time: Duration) -> bool {
-        let (Some(from), Some(to)) = (self.host(from), self.host(to)) else { return false };
-        let is_of = |name: &str, host: &super::Host| host.site == name || host.name == name;
-        self.maintenance.iter().filter(|maintenance| maintenance.overlaps(time, time)).any(|maintenance| {
-            match &maintenance.scope {
-                MaintenanceScope::Site(site) => is_of(site, from) || is_of(site, to),
-                MaintenanceScope::Circuit(name) => self.circuit(name).is_some_and(|circuit| {
-                    let [first, second] = &circuit.between;
-                    (is_of(first, from) && is_of(second, to)) || (is_of(first, to) && is_of(second, from))
-                }),
-                MaintenanceScope::Pair([first, second]) => {
-                    (is_of(first, from) && is_of(second, to)) || (is_of(first, to) && is_of(second, from))
-                }
-            }
-        })
+        self.maintenance_of(from, to, time, time).is_some()
     }
 }

@@ -11,6 +11,8 @@ mod names;
 pub mod pairs;
 mod parse;
 mod parse_tests;
+mod people;
+mod planned_work;
 mod reader;
 mod size;
 
@@ -24,3 +26,5 @@ pub use model::{
     Operator, Role, Site, Sites, Test,
 };
 pub use parse_tests::kind_name;
+pub use people::Person;
+pub use planned_work::PlannedWindow;

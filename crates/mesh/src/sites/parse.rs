@@ -109,7 +109,11 @@ fn read_sites(root: &mut Table, known: &mut KnownNames, problems: &mut Problems)
     }
     // Hosts are compared with all sites, also with later ones.
     for HostOfSite { name, site } in hosts {
-        known.hosts.claim(&name, problems);
+        // A duplicate site is one problem, not a duplicate host as well.
+        let is_duplicate_site = name.value == site && known.hosts.has(&name.value);
+        if !is_duplicate_site {
+            known.hosts.claim(&name, problems);
+        }
         if name.value != site && known.sites.has(&name.value) {
             problems.add(&name.span, Problem::NameOfOtherSite { host: name.value });
         }

@@ -376,7 +376,9 @@ impl<'a, 't> Table<'a, 't> {
     }
 
     /// Records the keys that are unknown.
-    pub fn finish(self, problems: &mut Problems) {
+    pub fn finish(mut self, problems: &mut Problems) {
+        self.known.sort_unstable();
+        self.known.dedup();
         for key in self.table.keys() {
             if !self.known.contains(&key.get_ref().as_ref()) {
                 let key_text: String = key.get_ref().chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();

@@ -234,3 +234,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn contacts_and_audiences_follow_roles_and_sites() {
+    let sites = Sites::parse(FULL).unwrap();
+    let mails = |people: Vec<Person>| people.into_iter().map(|person| person.mail).collect::<Vec<_>>();
+    assert_eq!(mails(sites.circuit_contacts(sites.circuit("ds3").unwrap())), ["eng@mci.example", "j9@ncar.example"]);
+    let bottleneck = sites.bottleneck("oc3-sdsc").unwrap();
+    assert_eq!(mails(sites.bottleneck_contacts(bottleneck)), ["eng@mci.example", "j9@ncar.example"]);
+    assert_eq!(mails(sites.audience_members(&sites.audiences[0])), ["j9@ncar.example", "noc@sdsc.example"]);
+    let everybody = Audience { roles: Vec::new(), ..sites.audiences[0].clone() };
+    assert_eq!(sites.audience_members(&everybody).len(), 3);
+}
+
+#[test]
+fn maintenance_concerns_the_pairs_of_its_circuit() {
+    let sites = Sites::parse(FULL).unwrap();
+    let start = Duration::from_secs(1_796_090_400);
+    let during = |first: &str, second: &str| sites.maintenance_of(first, second, start, start).is_some();
+    // The bottleneck of the circuit has the traffic of sdsc, and that of ncar and home.
+    assert!(during("aztec", "sdsc") && during("home", "sdsc") && during("home", "winterpark"));
+    assert!(!during("aztec", "winterpark") && !during("aztec", "nowhere"));
+    let hour = Duration::from_secs(3600);
+    assert!(sites.maintenance_of("aztec", "sdsc", start - hour, start - hour / 2).is_none());
+    let windows = sites.next_windows(start + 3 * hour);
+    assert_eq!((windows.len(), windows[0].window.start), (1, start + 7 * 24 * hour));
+}

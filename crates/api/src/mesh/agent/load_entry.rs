@@ -5,6 +5,9 @@ use lfn_mesh::entry::{Entry, EntryFinding, Outcome};
 use lfn_results::diagnose::VerdictLimit;
 use lfn_results::report::TestDocument;
 
+/// Verdict of a load whose limit is unknown because the capacity is.
+const UNKNOWN_CAPACITY: &str = "the limit is unknown: the sites file has no capacity of this path";
+
 /// Adds the figures of the only run of a document.
 pub(super) fn fill(entry: &mut Entry, document: &TestDocument) {
     entry.detail = serde_json::to_value(document).ok();
@@ -15,7 +18,11 @@ pub(super) fn fill(entry: &mut Entry, document: &TestDocument) {
     entry.predicted = run.diagnosis.predicted.as_ref().map(|predicted| predicted.goodput);
     entry.base_rtt = Some(run.base_rtt).filter(|rtt| !rtt.is_zero());
     entry.retransmits = run.retransmits;
-    entry.verdict.clone_from(&run.diagnosis.verdict.summary);
+    entry.verdict = match run.diagnosis.verdict.limit {
+        // The text of the test names a flag of `lfn test`.
+        VerdictLimit::Unknown if entry.capacity.is_none() => UNKNOWN_CAPACITY.to_owned(),
+        _ => run.diagnosis.verdict.summary.clone(),
+    };
     entry.findings = run
         .diagnosis
         .findings

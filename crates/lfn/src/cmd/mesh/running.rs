@@ -45,7 +45,8 @@ pub(super) fn log_hub(event: &HubLogEvent<'_>) {
             format!("agent {host} at {address}, lfn {version}")
         }
         HubLogEvent::Mesh(HubEvent::Stored { host, count }) => match count.known {
-            0 => format!("stored {} entries of {host}", count.stored),
+            // The ordinary case: the page shows the entries.
+            0 => return,
             known => format!("stored {} entries of {host}; {known} were stored before", count.stored),
         },
         HubLogEvent::Mesh(HubEvent::Refused { host, count, first }) => {

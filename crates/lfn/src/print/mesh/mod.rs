@@ -1,0 +1,5 @@
+//! Printers of `lfn mesh`.
+
+pub mod check;
+pub mod plan;
+mod table;
