@@ -16,6 +16,11 @@ pub(crate) fn minute(time: Duration) -> String {
     date::rfc3339(time).chars().take(16).collect::<String>().replace('T', " ")
 }
 
+/// Returns the day of a time since 1970: `2026-11-28`, in UTC.
+pub(crate) fn day(time: Duration) -> String {
+    date::rfc3339(time).chars().take(10).collect()
+}
+
 /// Returns a time since 1970 to the second, in UTC.
 pub(crate) fn second(time: Duration) -> String {
     date::rfc3339(time).chars().take(19).collect::<String>().replace('T', " ")

@@ -17,6 +17,9 @@ const MAX_PATHS: usize = 200;
 /// Maximum points of a line. They are the newest ones: one sample a minute for 90 days.
 const MAX_POINTS: usize = 130_000;
 
+/// Maximum entries of one direction and day.
+const MAX_DAY: usize = 10_000;
+
 /// Connections to the archive that are not in use.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -97,6 +100,27 @@ impl Reader {
                 paths: archive.entries(paths(pair))?,
                 reverse_paths: archive.entries(paths(reverse))?,
             })
+        })
+    }
+
+    /// Returns the entries of both directions of a pair on a day, with texts.
+    pub fn day(&self, from: &str, to: &str, day: Duration) -> Result<Vec<Entry>, ArchiveError> {
+        self.with(|archive| {
+            let until = Some(day + Duration::from_secs(86_400));
+            let mut entries = Vec::new();
+            for (from, to) in [(from, to), (to, from)] {
+                let filter = EntryFilter {
+                    from: Some(from),
+                    to: Some(to),
+                    since: Some(day),
+                    until,
+                    limit: Some(MAX_DAY),
+                    texts: true,
+                    ..EntryFilter::default()
+                };
+                entries.extend(archive.entries(filter)?);
+            }
+            Ok(entries)
         })
     }
 }

@@ -7,6 +7,7 @@ use lfn_base::units::{BitRate, Ratio};
 use lfn_mesh::entry::point::Point;
 use lfn_mesh::entry::{Entry, EntryFinding, EntryKind, Marks};
 
+use super::days::DaysView;
 use super::matrix::{Cell, pair_rows};
 use super::mesh::Mesh;
 use super::state::{is_stale, loss_of};
@@ -34,6 +35,7 @@ pub(crate) struct PairInput<'a> {
     /// The newest paths of this direction, and of the other one.
     pub paths: Vec<Entry>,
     pub reverse_paths: Vec<Entry>,
+    pub days_compared: Option<DaysView>,
 }
 
 /// One point of a line.
@@ -119,11 +121,26 @@ pub(crate) struct PairView {
     pub routes: [Route; 2],
     /// Newest entries first.
     pub newest: Vec<Entry>,
+    /// The comparison of two days, if it was requested.
+    pub days_compared: Option<DaysView>,
 }
 
 impl PairView {
     pub fn new(input: PairInput<'_>) -> Self {
-        let PairInput { mesh, from, to, days, now, loads, latencies, change, mut newest, paths, reverse_paths } = input;
+        let PairInput {
+            mesh,
+            from,
+            to,
+            days,
+            now,
+            loads,
+            latencies,
+            change,
+            mut newest,
+            paths,
+            reverse_paths,
+            days_compared,
+        } = input;
         newest.sort_by_key(|entry| std::cmp::Reverse(entry.time));
         let first = |kind| newest.iter().find(|entry| entry.kind == kind).cloned();
         let (load, latency) = (first(EntryKind::Load), first(EntryKind::Latency));
@@ -157,6 +174,7 @@ impl PairView {
             load,
             latency,
             newest,
+            days_compared,
         }
     }
 }
