@@ -24,7 +24,9 @@ use axum::routing::get;
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
+use lfn_base::date;
 use lfn_mesh::archive::ArchiveError;
+use lfn_mesh::compare::DayLog;
 use tokio::time::timeout;
 
 use crate::html;
@@ -34,7 +36,7 @@ use crate::plans::Plans;
 use crate::reader::{PairEntries, Reader};
 use crate::request::{self, Format, PageToken};
 use crate::text;
-use crate::view::{MatrixInput, MatrixView, Mesh, PairInput, PairView, PlanView, SiteView};
+use crate::view::{DaysView, MatrixInput, MatrixView, Mesh, PairInput, PairView, PlanView, SiteView};
 
 /// Days of the lines of a pair.
 const DEFAULT_DAYS: u64 = 7;
@@ -204,6 +206,8 @@ async fn matrix(State(sources): State<Arc<Sources>>, asked: Asked) -> Response {
 async fn pair(State(sources): State<Arc<Sources>>, Path((from, to)): Path<(String, String)>, asked: Asked) -> Response {
     let days = request::parameter(&asked.uri, "days").and_then(|days| days.parse().ok()).unwrap_or(DEFAULT_DAYS);
     let days = days.clamp(1, MAX_DAYS);
+    let date = |name| request::parameter(&asked.uri, name).and_then(|text| date::parse(&text)).map(DayLog::day_of);
+    let compared = date("day").zip(date("against"));
     make(sources, asked.format, move |sources, format| {
         let (now, hosts) = (sources.mesh.now(), sources.reader.hosts()?);
         let mesh = Mesh::new(&sources.mesh.sites(), &hosts);
@@ -211,7 +215,16 @@ async fn pair(State(sources): State<Arc<Sources>>, Path((from, to)): Path<(Strin
             return Ok(Made::Missing(format!("There is no host {unknown}.")));
         }
         let since = now.saturating_sub(Duration::from_secs(days * 86_400));
-        let PairEntries { loads, latencies, newest, paths, reverse_paths } = sources.reader.pair(&from, &to, since)?;
+        let PairEntries { loads, latencies, change, newest, paths, reverse_paths } =
+            sources.reader.pair(&from, &to, since)?;
+        let days_compared = match compared {
+            Some((day, against)) => {
+                let log =
+                    |day| Ok::<_, ArchiveError>(DayLog::of(&sources.reader.day(&from, &to, day)?, &from, &to, day));
+                Some(DaysView::new(&log(day)?, &log(against)?))
+            }
+            None => None,
+        };
         let view = PairView::new(PairInput {
             mesh: &mesh,
             from: &from,
@@ -220,9 +233,11 @@ async fn pair(State(sources): State<Arc<Sources>>, Path((from, to)): Path<(Strin
             now,
             loads,
             latencies,
+            change,
             newest,
             paths,
             reverse_paths,
+            days_compared,
         });
         Ok(Made::Page(match format {
             Format::Html => html::pair_page(&view),

@@ -134,6 +134,7 @@ pub(crate) fn pair_text(view: &PairView) -> String {
         }
     }
     push_conditions(&mut text, view);
+    push_days(&mut text, view);
     push_paths(&mut text, view);
     text.push_str("\nnewest entries\n");
     let mut table = Table::new(
@@ -175,6 +176,17 @@ fn push_conditions(text: &mut String, view: &PairView) {
         for (name, value) in &view.conditions {
             let _ = writeln!(text, "  {}: {}", one_line(name), one_line(value));
         }
+    }
+}
+
+fn push_days(text: &mut String, view: &PairView) {
+    let Some(days) = &view.days_compared else { return };
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\n{} against {}: {}\n", days.first, days.second, one_line(&days.summary));
+    for direction in &days.directions {
+        push_table(text, &one_line(&direction.caption()), ["", &days.first, &days.second], &direction.figures);
+        let names = ["difference", &days.first, &days.second, "part", "explains the change"];
+        push_table(text, "differences", names, &direction.differences);
     }
 }
 

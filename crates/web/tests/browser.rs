@@ -1,6 +1,8 @@
 //! The pages in Chromium: no violation of accessibility rules in light, dark and print, at 200 % zoom and at 320 pixels,
 //! and without script. `LFN_PICTURES=DIR` keeps pictures of all pages.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 #[path = "../../lfn/tests/support/skip.rs"]
 #[allow(dead_code, reason = "this program uses a part of the module")]
 mod skip;
@@ -20,9 +22,10 @@ const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";
 const LEFT: &str = "\u{e012}";
 
-const PAGES: [(&str, &str); 5] = [
+const PAGES: [(&str, &str); 6] = [
     ("matrix", "/"),
     ("pair", "/pair/aztec/c90-psc"),
+    ("days", "/pair/aztec/c90-psc?day=2026-11-18&against=2026-11-20"),
     ("site", "/site/NCAR"),
     ("plan", "/plan"),
     ("search", "/?q=sdsc"),

@@ -1,5 +1,7 @@
 //! The page over HTTP: permission, headers, formats, states, escaping, limits and sizes.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod support;
 
 use std::io::{Read, Write};
@@ -178,6 +180,17 @@ fn pair_page_explains_the_newest_load() {
     }
     let text = page.text("/pair/aztec/c90-psc").body;
     assert!(text.contains("receiver.window_scale: 7 before, absent after"), "{text}");
+}
+
+#[test]
+fn two_days_are_compared_on_request() {
+    let page = start(&vbns_week());
+    let address = "/pair/aztec/c90-psc?day=2026-11-18&against=2026-11-20";
+    let (body, text) = (page_body(&page, address), page.text(address).body);
+    for word in ["Median goodput (range)", "receiver.window_scale", "2026-11-18", "2026-11-20"] {
+        assert!(body.contains(word) && text.contains(word), "{word}: {text}");
+    }
+    assert!(!page_body(&page, "/pair/aztec/c90-psc?day=x&against=2026-11-20").contains("Median goodput (range)"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use lfn_mesh::entry::Entry;
 use maud::{Markup, html};
 
+use super::site::table;
 use super::{Section, datetime, mark_and_word, page, pair_link, shapes, site_link};
 use crate::chart::{Chart, Quantity};
 use crate::format;
@@ -19,6 +20,7 @@ pub(crate) fn pair_page(view: &PairView) -> String {
         (lines(view))
         (findings(view))
         (conditions(view))
+        (days_compared(view))
         (paths(view))
         (entries(view))
     };
@@ -142,6 +144,34 @@ fn condition_change(change: &ConditionChange) -> Markup {
                             td { (shown(&changed.before)) } td { (shown(&changed.after)) }
                         }
                     }
+                }
+            }
+        }
+    }
+}
+
+fn days_compared(view: &PairView) -> Markup {
+    let [day, against] = view.compared_days();
+    html! {
+        section aria-labelledby="days" {
+            h2 id="days" { "Two days" }
+            form.search method="get" action=(pair_link(&view.from, &view.to)) {
+                label for="day" { "Day" }
+                input id="day" name="day" type="date" value=(day);
+                label for="against" { "against" }
+                input id="against" name="against" type="date" value=(against);
+                button type="submit" { "Compare" }
+            }
+            @if let Some(days) = &view.days_compared {
+                p.verdict role="status" { (days.summary) }
+                @for direction in &days.directions {
+                    h3 { (direction.from) " → " (direction.to) }
+                    (table(&direction.caption(), ["", &days.first, &days.second], &direction.figures))
+                    (table(
+                        &format!("Differences, {} → {}", direction.from, direction.to),
+                        ["Difference", &days.first, &days.second, "Part", "Explains the change"],
+                        &direction.differences,
+                    ))
                 }
             }
         }
