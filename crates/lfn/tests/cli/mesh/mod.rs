@@ -1,3 +1,4 @@
 //! Tests of `lfn mesh`.
 
+mod hub;
 mod plan;
