@@ -44,8 +44,20 @@ struct Up {
 impl Up {
     fn start(directory: &Path, flags: &[&str]) -> Self {
         let report = directory.join("hub.json");
-        let mut command = mesh(directory, &["up", "sites.toml", "--host", "near1", "--hub-state", "hub", "--state", "agent"]);
-        command.args(["--bind", "127.0.0.1", "--port", "0", "--page", "127.0.0.1:0", "--test-port", "0", "--report", "hub.json"]);
+        let mut command =
+            mesh(directory, &["up", "sites.toml", "--host", "near1", "--hub-state", "hub", "--state", "agent"]);
+        command.args([
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--page",
+            "127.0.0.1:0",
+            "--test-port",
+            "0",
+            "--report",
+            "hub.json",
+        ]);
         command.args(flags).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Process(command.spawn().unwrap());
         let mut document = Value::Null;
@@ -135,8 +147,10 @@ fn assert_prometheus_scrapes(directory: &Path, up: &Up) {
 #[test]
 fn hub_prints_its_page_and_stops_on_a_signal() {
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("sites.toml"), "name = \"one\"\n[[site]]\nname = \"a\"\naddress = \"127.0.0.1\"\n").unwrap();
-    let flags = ["hub", "sites.toml", "--hub-state", "hub", "--bind", "127.0.0.1", "--port", "0", "--page", "127.0.0.1:0"];
+    fs::write(directory.path().join("sites.toml"), "name = \"one\"\n[[site]]\nname = \"a\"\naddress = \"127.0.0.1\"\n")
+        .unwrap();
+    let flags =
+        ["hub", "sites.toml", "--hub-state", "hub", "--bind", "127.0.0.1", "--port", "0", "--page", "127.0.0.1:0"];
     let mut command = mesh(directory.path(), &flags);
     let out = directory.path().join("out");
     let child = command.stdout(fs::File::create(&out).unwrap()).stderr(Stdio::null()).spawn().unwrap();
@@ -151,14 +165,19 @@ fn hub_prints_its_page_and_stops_on_a_signal() {
 #[test]
 fn tickets_and_backups_have_clear_errors() {
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("sites.toml"), "name = \"one\"\n[[site]]\nname = \"a\"\naddress = \"127.0.0.1\"\n").unwrap();
+    fs::write(directory.path().join("sites.toml"), "name = \"one\"\n[[site]]\nname = \"a\"\naddress = \"127.0.0.1\"\n")
+        .unwrap();
     let cases: [(&[&str], i32, &str); 6] = [
         (&["ticket", "sites.toml", "b", "--hub-state", "hub"], 2, "the sites file has no agent host b"),
         (&["ticket", "none.toml", "a"], 2, "cannot read none.toml"),
         (&["hub", "none.toml"], 2, "cannot read none.toml"),
         (&["agent", "--state", "agent"], 2, "the agent has no ticket of a hub"),
         (&["backup", "copy.sqlite", "--archive", "none.sqlite"], 1, "there is no archive at none.sqlite"),
-        (&["hub", "sites.toml", "--hub-state", "hub", "--port", "0", "--page", "0.0.0.0:0"], 1, "unencrypted on 0.0.0.0"),
+        (
+            &["hub", "sites.toml", "--hub-state", "hub", "--port", "0", "--page", "0.0.0.0:0"],
+            1,
+            "unencrypted on 0.0.0.0",
+        ),
     ];
     for (words, code, says) in cases {
         let output = mesh(directory.path(), words).output().unwrap();
