@@ -91,6 +91,8 @@ impl Home {
         }
         fs::write(path.join("runs/field.nc"), &content[..100_000]).unwrap();
         symlink(lfn_path(), path.join(".bin/lfn")).unwrap();
+        let mesh = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/mesh/vbns.toml");
+        fs::copy(mesh, path.join("vbns.toml")).unwrap();
         Home { directory }
     }
 

@@ -206,12 +206,12 @@ fn read_address(table: &mut Table, key: &'static str, problems: &mut Problems) -
 
 fn is_address(text: &str) -> bool {
     let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0) && !port.starts_with('+');
-    if text.parse::<std::net::IpAddr>().is_ok() {
+    if text.parse::<core::net::IpAddr>().is_ok() {
         return true;
     }
     if let Some(rest) = text.strip_prefix('[') {
         let Some((address, port)) = rest.split_once(']') else { return false };
-        let is_valid = address.parse::<std::net::Ipv6Addr>().is_ok();
+        let is_valid = address.parse::<core::net::Ipv6Addr>().is_ok();
         return is_valid && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port));
     }
     let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));

@@ -30,7 +30,7 @@ pub struct Problems<'t> {
 }
 
 impl<'t> Problems<'t> {
-    /// Starts without problems.
+    /// Starts with a text without known problems.
     pub fn new(text: &'t str) -> Self {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let lines = std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect();
@@ -74,7 +74,7 @@ pub struct Table<'a, 't> {
 }
 
 impl<'a, 't> Table<'a, 't> {
-    /// Wraps a table.
+    /// Begins to read a table.
     pub fn new(name: &'static str, span: Span, table: &'a DeTable<'t>) -> Self {
         Table { name, span, table, known: Vec::new() }
     }
