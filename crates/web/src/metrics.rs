@@ -11,7 +11,7 @@ use lfn_mesh::entry::{Entry, EntryKind, Outcome};
 use crate::format;
 use crate::view::loss_ratio;
 
-/// Input of [`metrics_text`].
+/// Sources of the metrics of [`metrics_text`].
 pub(crate) struct MetricsInput<'a> {
     /// The newest entry of each pair and kind.
     pub latest: &'a [Entry],
@@ -29,7 +29,7 @@ const OUTCOMES: [(Outcome, &str); 4] = [
     (Outcome::Unknown, "unknown"),
 ];
 
-/// Returns all metrics.
+/// Returns all metrics, one family after the other.
 pub(crate) fn metrics_text(input: &MetricsInput<'_>) -> String {
     let of = |kind| input.latest.iter().filter(move |entry: &&Entry| entry.kind == kind);
     let (loads, latencies) = (|| of(EntryKind::Load), || of(EntryKind::Latency));

@@ -19,7 +19,7 @@ pub trait MeshView: Send + Sync {
     fn now(&self) -> Duration;
 }
 
-/// Settings of [`crate::PageServer`].
+/// Settings of a [`crate::PageServer`], which do not change while it runs.
 #[derive(Debug, Clone)]
 pub struct PageOptions {
     /// Address to listen on; port 0 for any free port.

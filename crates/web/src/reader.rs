@@ -40,6 +40,7 @@ pub(crate) struct PairEntries {
 }
 
 impl Reader {
+    /// Creates a reader; each connection opens when it is needed.
     pub fn new(path: PathBuf) -> Self {
         Reader { path, idle: Mutex::default() }
     }

@@ -67,6 +67,7 @@ struct Sources {
 }
 
 impl Site {
+    /// Creates the page of an archive and a mesh.
     pub fn new(options: &PageOptions, mesh: Arc<dyn MeshView>) -> Arc<Self> {
         let sources = Arc::new(Sources { mesh, reader: Reader::new(options.archive.clone()), plans: Plans::default() });
         let router = Router::new()

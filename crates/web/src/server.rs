@@ -33,7 +33,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Time for the last answers when the server stops, and for an answer that is under way at the end of its connection.
 const CLOSE_TIME: Duration = Duration::from_secs(2);
 
-/// Answer to a client for whom there is no place.
+/// Answer to a client without a place.
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\n\
     Content-Type: text/plain; charset=utf-8\r\nContent-Length: 21\r\n\r\ntoo many connections\n";
 

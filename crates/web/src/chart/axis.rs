@@ -17,7 +17,7 @@ pub(crate) enum Quantity {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ValueTicks {
     pub ticks: Vec<f64>,
-    /// Largest label.
+    /// Largest label, at the top of the axis.
     pub max: f64,
     /// Size of one unit of the labels.
     pub scale: f64,
@@ -67,7 +67,7 @@ pub(super) struct TimeTick {
 /// Returns at most nine labels at full hours or days in UTC.
 pub(super) fn time_ticks(since: Duration, until: Duration) -> Vec<TimeTick> {
     const HOUR: u64 = 3600;
-    /// Steps in hours.
+    /// Distances of labels, in hours.
     const STEPS: [u64; 12] = [1, 2, 3, 6, 12, 24, 48, 120, 168, 336, 720, 1440];
     let (first, last) = (since.as_secs(), until.as_secs());
     let step = STEPS

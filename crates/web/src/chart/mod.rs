@@ -3,6 +3,7 @@
 //! A line has at most one median, minimum and maximum for each column of pixels, so its size does not grow with its points.
 
 mod axis;
+mod position;
 mod reduce;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use maud::{Markup, html};
 
 pub(crate) use axis::Quantity;
 use axis::{time_ticks, value_ticks};
+use position::position;
 use reduce::{Column, MarkAt, MarkKind, Reduced, reduce};
 
 use crate::format;
@@ -137,13 +139,13 @@ impl Chart<'_> {
         html! {
             g.axis {
                 @for tick in &values.ticks {
-                    @let y = number(frame.y(*tick));
+                    @let y = position(frame.y(*tick));
                     path.grid d={ "M" (LEFT) " " (y) "H" (right) } {}
                     text x=(LEFT - 6.0) y=(y) dy="4" text-anchor="end" { (axis::number(tick / values.scale)) }
                 }
                 text.unit x="4" y="16" { (values.unit) }
                 @for tick in time_ticks(self.since, self.until) {
-                    @let x = number(frame.time_x(tick.time));
+                    @let x = position(frame.time_x(tick.time));
                     path.grid d={ "M" (x) " " (TOP) "V" (bottom) } {}
                     text x=(x) y=(HEIGHT - 8.0) text-anchor="middle" { (tick.label) }
                 }
@@ -171,19 +173,13 @@ impl Chart<'_> {
     }
 }
 
-/// Formats a position with at most one decimal.
-fn number(value: f64) -> String {
-    let rounded = (value * 10.0).round() / 10.0;
-    if rounded == rounded.trunc() { format!("{rounded:.0}") } else { format!("{rounded:.1}") }
-}
-
 /// Returns the medians as a line with gaps. A column without neighbours is a dot, because its line has round ends.
 fn line_path(line: &Reduced, frame: &Frame) -> String {
     let mut path = String::new();
     for segment in &line.segments {
         let mut earlier = None;
         for column in segment {
-            let (x, y) = (number(frame.x(column.at)), number(frame.y(column.median)));
+            let (x, y) = (position(frame.x(column.at)), position(frame.y(column.median)));
             // Writing to a string cannot fail.
             let _ = match earlier {
                 None => write!(path, "M{x} {y}"),
@@ -223,12 +219,12 @@ fn area(segment: &[Column], frame: &Frame, values: impl Fn(&Column) -> Option<(f
         segment.iter().filter_map(|column| values(column).map(|(low, high)| (column.at, low, high))).collect();
     let (Some((first, low, high)), Some((last, ..))) = (bounds.first(), bounds.last()) else { return String::new() };
     if first == last {
-        let (x, low, high) = (frame.x(*first), number(frame.y(*low)), number(frame.y(*high)));
-        return format!("M{} {high}H{}V{low}H{}Z", number(x - 2.0), number(x + 2.0), number(x - 2.0));
+        let (x, low, high) = (frame.x(*first), position(frame.y(*low)), position(frame.y(*high)));
+        return format!("M{} {high}H{}V{low}H{}Z", position(x - 2.0), position(x + 2.0), position(x - 2.0));
     }
     let mut path = String::new();
-    let upper = bounds.iter().map(|(at, _, high)| (*at, number(frame.y(*high))));
-    let lower = bounds.iter().rev().map(|(at, low, _)| (*at, number(frame.y(*low))));
+    let upper = bounds.iter().map(|(at, _, high)| (*at, position(frame.y(*high))));
+    let lower = bounds.iter().rev().map(|(at, low, _)| (*at, position(frame.y(*low))));
     let points: Vec<(usize, String)> = upper.chain(lower).collect();
     for (place, (at, y)) in points.iter().enumerate() {
         // A point between two points of the same height adds nothing.
@@ -237,7 +233,7 @@ fn area(segment: &[Column], frame: &Frame, values: impl Fn(&Column) -> Option<(f
             && points.get(place - 1).is_some_and(|(_, before)| before == y);
         if !is_straight {
             // Writing to a string cannot fail.
-            let _ = write!(path, "{}{} {y}", if place == 0 { 'M' } else { 'L' }, number(frame.x(*at)));
+            let _ = write!(path, "{}{} {y}", if place == 0 { 'M' } else { 'L' }, position(frame.x(*at)));
         }
     }
     path.push('Z');

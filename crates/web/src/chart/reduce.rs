@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::number;
+use super::position::position;
 use crate::view::{Line, Sample};
 
 /// The samples of one column, without marked ones.
@@ -13,7 +13,7 @@ pub(super) struct Column {
     pub min: f64,
     pub median: f64,
     pub max: f64,
-    /// Median prediction.
+    /// Median of the predictions.
     pub predicted: Option<f64>,
 }
 
@@ -28,6 +28,7 @@ pub(super) enum MarkKind {
 impl MarkKind {
     pub const ALL: [MarkKind; 3] = [MarkKind::Failed, MarkKind::Maintenance, MarkKind::OwnLoad];
 
+    /// Returns the classes of its shape in the style sheet.
     pub fn class(self) -> &'static str {
         match self {
             MarkKind::Failed => "mark failed",
@@ -36,6 +37,7 @@ impl MarkKind {
         }
     }
 
+    /// Returns the word of the legend.
     pub fn word(self) -> &'static str {
         match self {
             MarkKind::Failed => "failed",
@@ -47,9 +49,9 @@ impl MarkKind {
     /// Returns the shape around a point: a cross, a triangle or a square.
     pub fn path(self, x: f64, y: f64) -> String {
         match self {
-            MarkKind::Failed => format!("M{} {}l7 7m0-7l-7 7", number(x - 3.5), number(y - 3.5)),
-            MarkKind::Maintenance => format!("M{} {}l4 7h-8z", number(x), number(y - 4.0)),
-            MarkKind::OwnLoad => format!("M{} {}h6v6h-6z", number(x - 3.0), number(y - 3.0)),
+            MarkKind::Failed => format!("M{} {}l7 7m0-7l-7 7", position(x - 3.5), position(y - 3.5)),
+            MarkKind::Maintenance => format!("M{} {}l4 7h-8z", position(x), position(y - 4.0)),
+            MarkKind::OwnLoad => format!("M{} {}h6v6h-6z", position(x - 3.0), position(y - 3.0)),
         }
     }
 }
@@ -79,6 +81,7 @@ pub(super) struct Reduced {
 }
 
 impl Reduced {
+    /// Returns whether there is nothing to draw.
     pub fn is_empty(&self) -> bool {
         self.samples == 0
     }

@@ -1,4 +1,4 @@
-//! The first page.
+//! The first page, with the matrix.
 
 use std::collections::BTreeMap;
 

@@ -166,7 +166,7 @@ fn days_compared(view: &PairView) -> Markup {
                 p.verdict role="status" { (days.summary) }
                 @for direction in &days.directions {
                     h3 { (direction.from) " → " (direction.to) }
-                    (table(&direction.caption(), ["", &days.first, &days.second], &direction.figures))
+                    (table(&direction.caption(), ["Figure", &days.first, &days.second], &direction.figures))
                     (table(
                         &format!("Differences, {} → {}", direction.from, direction.to),
                         ["Difference", &days.first, &days.second, "Part", "Explains the change"],

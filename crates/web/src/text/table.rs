@@ -1,4 +1,4 @@
-//! Columns of text.
+//! Tables of text with aligned columns.
 
 /// Spaces between two columns.
 const GAP: usize = 2;
@@ -14,6 +14,7 @@ impl Table {
         Table { rows: vec![names.into_iter().collect()] }
     }
 
+    /// Appends a row with a text for each column.
     pub fn push(&mut self, row: impl IntoIterator<Item = String>) {
         self.rows.push(row.into_iter().collect());
     }

@@ -2,7 +2,6 @@
 
 use lfn_mesh::compare::{DayLog, Difference, DifferenceKind, DirectionComparison, DirectionLog, compare};
 
-use super::pair::PairView;
 use crate::format::{self, UNKNOWN};
 
 /// Two days of a pair.
@@ -28,6 +27,7 @@ pub(crate) struct DirectionView {
 }
 
 impl DaysView {
+    /// Compares the logs of two days of the same pair.
     pub fn new(first: &DayLog, second: &DayLog) -> Self {
         let comparison = compare(first, second);
         let directions = [
@@ -47,16 +47,6 @@ impl DirectionView {
     /// Returns the caption of the figures.
     pub fn caption(&self) -> String {
         format!("Two days, {} → {}", self.from, self.to)
-    }
-}
-
-impl PairView {
-    /// Returns the days that the form of the page offers: the compared ones, or the last two.
-    pub fn compared_days(&self) -> [String; 2] {
-        let day = |seconds| format::day(self.now.saturating_sub(std::time::Duration::from_secs(seconds)));
-        self.days_compared
-            .as_ref()
-            .map_or_else(|| [day(86_400), day(0)], |days| [days.first.clone(), days.second.clone()])
     }
 }
 

@@ -16,7 +16,7 @@ const MAX_WORST: usize = 40;
 /// Pairs of a search.
 const MAX_FOUND: usize = 200;
 
-/// Input of [`MatrixView::new`].
+/// Sources of the first page, for [`MatrixView::new`].
 pub(crate) struct MatrixInput<'a> {
     pub mesh: &'a Mesh,
     /// The newest entry of each pair and kind.
@@ -87,12 +87,13 @@ impl SiteCell {
         self.counts.keys().next().copied().unwrap_or(State::Empty)
     }
 
+    /// Returns the number of pairs in all states.
     pub fn pairs(&self) -> usize {
         self.counts.values().sum()
     }
 }
 
-/// The table.
+/// The table of the first page.
 #[derive(Debug, Clone)]
 pub(crate) enum Grid {
     /// Every host with every host. Cells are absent for pairs without a measurement, and on the diagonal.
@@ -103,7 +104,7 @@ pub(crate) enum Grid {
     List { sites: Vec<(String, SiteCell)>, total: usize },
 }
 
-/// The first page.
+/// The first page, with its table and its lists.
 #[derive(Debug, Clone)]
 pub(crate) struct MatrixView {
     pub mesh: String,
@@ -120,6 +121,7 @@ pub(crate) struct MatrixView {
 }
 
 impl MatrixView {
+    /// Chooses the table by the size of the mesh, and searches pairs.
     pub fn new(input: MatrixInput<'_>) -> Self {
         let MatrixInput { mesh, latest, query, now } = input;
         let rows = pair_rows(mesh, latest, now);

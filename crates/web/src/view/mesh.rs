@@ -51,6 +51,7 @@ impl Mesh {
         mesh
     }
 
+    /// Returns the number of hosts, also of those that only the archive knows.
     pub fn host_count(&self) -> usize {
         self.places.len()
     }

@@ -1,4 +1,4 @@
-//! What a reader sees, computed from entries, the sites file and the time. Nothing here knows HTML.
+//! The views: everything that a reader sees, computed from entries, the sites file and the time. Nothing here knows HTML.
 
 mod days;
 mod matrix;

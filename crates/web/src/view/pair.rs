@@ -11,6 +11,7 @@ use super::days::DaysView;
 use super::matrix::{Cell, pair_rows};
 use super::mesh::Mesh;
 use super::state::{is_stale, loss_of};
+use crate::format;
 
 /// Intervals without a measurement that show as a gap.
 const GAP_INTERVALS: u32 = 2;
@@ -41,11 +42,11 @@ pub(crate) struct PairInput<'a> {
 /// One point of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
-    /// Time since 1970.
+    /// Time of the measurement, since 1970.
     pub time: Duration,
     /// Value in bit/s, seconds or as a ratio; `None` for a failed measurement.
     pub value: Option<f64>,
-    /// Predicted value.
+    /// Predicted value; `None` without a prediction.
     pub predicted: Option<f64>,
     pub marks: Marks,
 }
@@ -119,13 +120,14 @@ pub(crate) struct PairView {
     pub conditions: BTreeMap<String, String>,
     pub change: Option<ConditionChange>,
     pub routes: [Route; 2],
-    /// Newest entries first.
+    /// Newest entries of each kind, newest first.
     pub newest: Vec<Entry>,
     /// The comparison of two days, if it was requested.
     pub days_compared: Option<DaysView>,
 }
 
 impl PairView {
+    /// Computes the lines, the findings and the changes of the pair.
     pub fn new(input: PairInput<'_>) -> Self {
         let PairInput {
             mesh,
@@ -176,6 +178,14 @@ impl PairView {
             newest,
             days_compared,
         }
+    }
+
+    /// Returns the days that the form of the page offers: the compared ones, or the last two.
+    pub fn compared_days(&self) -> [String; 2] {
+        let day = |seconds| format::day(self.now.saturating_sub(Duration::from_secs(seconds)));
+        self.days_compared
+            .as_ref()
+            .map_or_else(|| [day(86_400), day(0)], |days| [days.first.clone(), days.second.clone()])
     }
 }
 

@@ -28,6 +28,7 @@ impl State {
     pub const ALL: [State; 6] =
         [State::Good, State::Limited, State::Failed, State::Unknown, State::Stale, State::Empty];
 
+    /// Returns the letter of the matrix.
     pub fn letter(self) -> &'static str {
         match self {
             State::Good => "G",
@@ -39,6 +40,7 @@ impl State {
         }
     }
 
+    /// Returns the name of the state.
     pub fn word(self) -> &'static str {
         match self {
             State::Good => "good",
@@ -50,6 +52,7 @@ impl State {
         }
     }
 
+    /// Returns the sentence of the legend.
     pub fn explanation(self) -> &'static str {
         match self {
             State::Good => "as predicted, or limited by the path",
@@ -61,6 +64,7 @@ impl State {
         }
     }
 
+    /// Returns the state of a fresh entry with this outcome.
     pub fn of_outcome(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Good => State::Good,
