@@ -217,7 +217,7 @@ fn in_range(
 fn check_load_interval(table: &Table, test: &str, interval: Duration, problems: &mut Problems) {
     let seconds = interval.as_secs();
     let is_whole = interval.subsec_nanos() == 0;
-    if is_whole && (DAY.as_secs() % seconds == 0 || seconds % DAY.as_secs() == 0) {
+    if is_whole && (DAY.as_secs().is_multiple_of(seconds) || seconds.is_multiple_of(DAY.as_secs())) {
         return;
     }
     let nearest = nearest_interval(interval);
