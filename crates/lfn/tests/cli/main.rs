@@ -11,6 +11,7 @@ mod flag_names;
 mod formats;
 mod hostile_text;
 mod iperf3_faults;
+mod mesh;
 mod messages;
 mod pictures;
 mod plan;
