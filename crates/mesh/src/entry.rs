@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 mod check;
+pub mod point;
 pub mod timestamp;
 
 pub use check::EntryError;

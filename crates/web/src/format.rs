@@ -21,11 +21,17 @@ pub(crate) fn day(time: Duration) -> String {
     date::rfc3339(time).chars().take(10).collect()
 }
 
+/// Returns a time since 1970 to the second, in UTC.
+pub(crate) fn second(time: Duration) -> String {
+    date::rfc3339(time).chars().take(19).collect::<String>().replace('T', " ")
+}
+
 /// Returns the age of an entry: `5 min`, `3 d 04 h`.
 pub(crate) fn age(time: Duration, now: Duration) -> String {
     match now.saturating_sub(time).as_secs() {
         0 if time > now => "in the future".to_owned(),
         seconds if seconds < 60 => "less than 1 min".to_owned(),
+        seconds if seconds < 3600 => format!("{} min", seconds / 60),
         seconds => show_duration(Duration::from_secs(seconds / 60 * 60)),
     }
 }
@@ -118,7 +124,7 @@ mod tests {
     #[test]
     fn times_and_ages_are_short() {
         let time = date::parse("2026-11-28T06:40:31.5Z").unwrap();
-        assert_eq!((minute(time).as_str(), day(time).as_str()), ("2026-11-28 06:40", "2026-11-28"));
+        assert_eq!((minute(time).as_str(), second(time).as_str()), ("2026-11-28 06:40", "2026-11-28 06:40:31"));
         let later = |seconds| age(time, time + Duration::from_secs(seconds));
         assert_eq!([later(59), later(359), later(76 * 3600)], ["less than 1 min", "5 min", "3 d 04 h"]);
         assert_eq!(age(time, time - Duration::from_secs(1)), "in the future");

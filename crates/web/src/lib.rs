@@ -19,6 +19,7 @@ mod format;
 mod html;
 mod metrics;
 mod options;
+mod plans;
 mod reader;
 mod request;
 mod routes;

@@ -4,15 +4,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lfn_mesh::archive::{Archive, ArchiveCounts, ArchiveError, EntryFilter};
+use lfn_mesh::entry::point::Point;
 use lfn_mesh::entry::{Entry, EntryKind};
 use parking_lot::Mutex;
+
+use crate::view::newest_change;
 
 /// Newest entries of each kind on the page of a pair.
 const MAX_NEWEST: usize = 8;
 /// Newest paths in which a change is looked for.
 const MAX_PATHS: usize = 200;
 /// Maximum points of a line. They are the newest ones: one sample a minute for 90 days.
-const MAX_SAMPLES: usize = 130_000;
+const MAX_POINTS: usize = 130_000;
+
+/// Maximum entries of one direction and day.
+const MAX_DAY: usize = 10_000;
 
 /// Connections to the archive that are not in use.
 #[derive(Debug)]
@@ -24,8 +30,10 @@ pub(crate) struct Reader {
 /// Everything of a pair that its page needs, each list in the order of time.
 #[derive(Debug, Default)]
 pub(crate) struct PairEntries {
-    pub loads: Vec<Entry>,
-    pub latencies: Vec<Entry>,
+    pub loads: Vec<Point>,
+    pub latencies: Vec<Point>,
+    /// The loads before and after the newest change of their conditions.
+    pub change: Option<[Entry; 2]>,
     pub newest: Vec<Entry>,
     pub paths: Vec<Entry>,
     pub reverse_paths: Vec<Entry>,
@@ -68,20 +76,51 @@ impl Reader {
         self.with(|archive| {
             let pair = EntryFilter { from: Some(from), to: Some(to), ..EntryFilter::default() };
             let reverse = EntryFilter { from: Some(to), to: Some(from), ..EntryFilter::default() };
-            let line = |kind| EntryFilter { kind: Some(kind), since: Some(since), limit: Some(MAX_SAMPLES), ..pair };
             let paths = |pair| EntryFilter { kind: Some(EntryKind::Path), limit: Some(MAX_PATHS), ..pair };
             let mut newest = Vec::new();
             for kind in [EntryKind::Load, EntryKind::Latency, EntryKind::Path] {
                 let filter = EntryFilter { kind: Some(kind), limit: Some(MAX_NEWEST), texts: true, ..pair };
                 newest.extend(archive.entries(filter)?);
             }
+            let loads = archive.series(from, to, EntryKind::Load, since, MAX_POINTS)?;
+            let mut load_at = |time: Duration| {
+                let until = Some(time + Duration::from_millis(1));
+                let load = EntryFilter { kind: Some(EntryKind::Load), since: Some(time), until, ..pair };
+                Ok::<_, ArchiveError>(archive.entries(load)?.pop())
+            };
+            let change = match newest_change(&loads) {
+                Some([before, after]) => load_at(before)?.zip(load_at(after)?),
+                None => None,
+            };
             Ok(PairEntries {
-                loads: archive.entries(line(EntryKind::Load))?,
-                latencies: archive.entries(line(EntryKind::Latency))?,
+                loads,
+                latencies: archive.series(from, to, EntryKind::Latency, since, MAX_POINTS)?,
+                change: change.map(|(before, after)| [before, after]),
                 newest,
                 paths: archive.entries(paths(pair))?,
                 reverse_paths: archive.entries(paths(reverse))?,
             })
+        })
+    }
+
+    /// Returns the entries of both directions of a pair on a day, with texts.
+    pub fn day(&self, from: &str, to: &str, day: Duration) -> Result<Vec<Entry>, ArchiveError> {
+        self.with(|archive| {
+            let until = Some(day + Duration::from_secs(86_400));
+            let mut entries = Vec::new();
+            for (from, to) in [(from, to), (to, from)] {
+                let filter = EntryFilter {
+                    from: Some(from),
+                    to: Some(to),
+                    since: Some(day),
+                    until,
+                    limit: Some(MAX_DAY),
+                    texts: true,
+                    ..EntryFilter::default()
+                };
+                entries.extend(archive.entries(filter)?);
+            }
+            Ok(entries)
         })
     }
 }

@@ -24,16 +24,19 @@ use axum::routing::get;
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
+use lfn_base::date;
 use lfn_mesh::archive::ArchiveError;
+use lfn_mesh::compare::DayLog;
 use tokio::time::timeout;
 
 use crate::html;
 use crate::metrics::{MetricsInput, metrics_text};
 use crate::options::{MeshView, PageOptions};
+use crate::plans::Plans;
 use crate::reader::{PairEntries, Reader};
 use crate::request::{self, Format, PageToken};
 use crate::text;
-use crate::view::{MatrixInput, MatrixView, Mesh, PairInput, PairView, SiteView};
+use crate::view::{DaysView, MatrixInput, MatrixView, Mesh, PairInput, PairView, PlanView, SiteView};
 
 /// Days of the lines of a pair.
 const DEFAULT_DAYS: u64 = 7;
@@ -60,15 +63,17 @@ pub(crate) struct Site {
 struct Sources {
     mesh: Arc<dyn MeshView>,
     reader: Reader,
+    plans: Plans,
 }
 
 impl Site {
     pub fn new(options: &PageOptions, mesh: Arc<dyn MeshView>) -> Arc<Self> {
-        let sources = Arc::new(Sources { mesh, reader: Reader::new(options.archive.clone()) });
+        let sources = Arc::new(Sources { mesh, reader: Reader::new(options.archive.clone()), plans: Plans::default() });
         let router = Router::new()
             .route("/", get(matrix))
             .route("/pair/{from}/{to}", get(pair))
             .route("/site/{name}", get(site))
+            .route("/plan", get(plan))
             .route("/metrics", get(metrics))
             .route("/style.css", get(|| async { asset("text/css; charset=utf-8", include_str!("assets/style.css")) }))
             .route(
@@ -201,6 +206,8 @@ async fn matrix(State(sources): State<Arc<Sources>>, asked: Asked) -> Response {
 async fn pair(State(sources): State<Arc<Sources>>, Path((from, to)): Path<(String, String)>, asked: Asked) -> Response {
     let days = request::parameter(&asked.uri, "days").and_then(|days| days.parse().ok()).unwrap_or(DEFAULT_DAYS);
     let days = days.clamp(1, MAX_DAYS);
+    let date = |name| request::parameter(&asked.uri, name).and_then(|text| date::parse(&text)).map(DayLog::day_of);
+    let compared = date("day").zip(date("against"));
     make(sources, asked.format, move |sources, format| {
         let (now, hosts) = (sources.mesh.now(), sources.reader.hosts()?);
         let mesh = Mesh::new(&sources.mesh.sites(), &hosts);
@@ -208,7 +215,16 @@ async fn pair(State(sources): State<Arc<Sources>>, Path((from, to)): Path<(Strin
             return Ok(Made::Missing(format!("There is no host {unknown}.")));
         }
         let since = now.saturating_sub(Duration::from_secs(days * 86_400));
-        let PairEntries { loads, latencies, newest, paths, reverse_paths } = sources.reader.pair(&from, &to, since)?;
+        let PairEntries { loads, latencies, change, newest, paths, reverse_paths } =
+            sources.reader.pair(&from, &to, since)?;
+        let days_compared = match compared {
+            Some((day, against)) => {
+                let log =
+                    |day| Ok::<_, ArchiveError>(DayLog::of(&sources.reader.day(&from, &to, day)?, &from, &to, day));
+                Some(DaysView::new(&log(day)?, &log(against)?))
+            }
+            None => None,
+        };
         let view = PairView::new(PairInput {
             mesh: &mesh,
             from: &from,
@@ -217,9 +233,11 @@ async fn pair(State(sources): State<Arc<Sources>>, Path((from, to)): Path<(Strin
             now,
             loads,
             latencies,
+            change,
             newest,
             paths,
             reverse_paths,
+            days_compared,
         });
         Ok(Made::Page(match format {
             Format::Html => html::pair_page(&view),
@@ -240,6 +258,21 @@ async fn site(State(sources): State<Arc<Sources>>, Path(name): Path<String>, ask
         Ok(Made::Page(match format {
             Format::Html => html::site_page(&view),
             Format::Text => text::site_text(&view),
+        }))
+    })
+    .await
+}
+
+async fn plan(State(sources): State<Arc<Sources>>, asked: Asked) -> Response {
+    make(sources, asked.format, move |sources, format| {
+        let (sites, now) = (sources.mesh.sites(), sources.mesh.now());
+        let today = sources.plans.of_day(&sites, now);
+        let tomorrow = PlanView::needs_tomorrow(&today, now)
+            .then(|| sources.plans.of_day(&sites, now + Duration::from_secs(86_400)));
+        let view = PlanView::new(&sites, &today, tomorrow.as_deref(), now);
+        Ok(Made::Page(match format {
+            Format::Html => html::plan_page(&view),
+            Format::Text => text::plan_text(&view),
         }))
     })
     .await

@@ -11,10 +11,10 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
@@ -71,7 +71,9 @@ impl PageServer {
         let site = Site::new(&options, mesh);
         let (stop, stopped) = oneshot::channel();
         let run = move || {
-            let server = Server { site, tls, limits, connections: Connections::new(limits.connections) };
+            let connections = Connections::new(limits.connections);
+            let refusals = Arc::new(Semaphore::new(limits.connections));
+            let server = Server { site, tls, limits, connections, refusals };
             serve(&runtime, server, listener, stopped);
             runtime.shutdown_timeout(CLOSE_TIME);
         };
@@ -105,6 +107,8 @@ struct Server {
     tls: Option<TlsAcceptor>,
     limits: Limits,
     connections: Arc<Connections>,
+    /// Clients that are refused at the same time. Others are closed without an answer.
+    refusals: Arc<Semaphore>,
 }
 
 /// Accepts connections until `stopped`.
@@ -134,9 +138,12 @@ impl Server {
         let _ = stream.set_nodelay(true);
         let limits = self.limits;
         let Some(place) = self.connections.enter() else {
-            tokio::spawn(async move {
-                let _ = timeout(CLOSE_TIME, stream.write_all(BUSY)).await;
-            });
+            if let Ok(permit) = Arc::clone(&self.refusals).try_acquire_owned() {
+                tokio::spawn(async move {
+                    let _ = timeout(CLOSE_TIME, refuse(&mut stream)).await;
+                    drop(permit);
+                });
+            }
             return;
         };
         let (site, tls, number) = (Arc::clone(&self.site), self.tls.clone(), place.number());
@@ -152,6 +159,15 @@ impl Server {
         });
         self.connections.set_task(number, task.abort_handle());
     }
+}
+
+/// Answers without a place. Reads the request to its end: closing a socket with unread bytes would discard the answer.
+async fn refuse(stream: &mut TcpStream) -> std::io::Result<()> {
+    stream.write_all(BUSY).await?;
+    stream.shutdown().await?;
+    let mut rest = [0; 1024];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
 }
 
 /// Answers the requests of one connection.

@@ -8,7 +8,8 @@ use table::Table;
 
 use crate::format::{self, one_line};
 use crate::view::{
-    Grid, MatrixView, PairView, Pairs, Route, SiteCell, SiteView, State, figures, loss_ratio, remarks, route_change,
+    Grid, MatrixView, PairView, Pairs, PlanView, Route, Rows, SiteCell, SiteView, State, figures, loss_ratio, remarks,
+    route_change,
 };
 
 /// Returns the first lines of a text.
@@ -43,10 +44,7 @@ pub(crate) fn matrix_text(view: &MatrixView) -> String {
                 let cell = |to: &&&String| match cells.get(&((*from).clone(), (**to).clone())) {
                     _ if from == *to => String::new(),
                     None => State::Empty.letter().to_owned(),
-                    Some(cell) => match cell.goodput {
-                        Some(goodput) => format!("{} {goodput}", cell.state.letter()),
-                        None => cell.state.letter().to_owned(),
-                    },
+                    Some(cell) => format!("{} {}", cell.state.letter(), cell.figure().unwrap_or_default()),
                 };
                 table.push([one_line(from)].into_iter().chain(hosts.iter().map(|to| cell(&to))));
             }
@@ -136,6 +134,7 @@ pub(crate) fn pair_text(view: &PairView) -> String {
         }
     }
     push_conditions(&mut text, view);
+    push_days(&mut text, view);
     push_paths(&mut text, view);
     text.push_str("\nnewest entries\n");
     let mut table = Table::new(
@@ -180,6 +179,17 @@ fn push_conditions(text: &mut String, view: &PairView) {
     }
 }
 
+fn push_days(text: &mut String, view: &PairView) {
+    let Some(days) = &view.days_compared else { return };
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\n{} against {}: {}\n", days.first, days.second, one_line(&days.summary));
+    for direction in &days.directions {
+        push_table(text, &one_line(&direction.caption()), ["", &days.first, &days.second], &direction.figures);
+        let names = ["difference", &days.first, &days.second, "part", "explains the change"];
+        push_table(text, "differences", names, &direction.differences);
+    }
+}
+
 fn push_paths(text: &mut String, view: &PairView) {
     let [forward, reverse] = &view.routes;
     let length = forward.hops.len().max(reverse.hops.len());
@@ -216,6 +226,28 @@ pub(crate) fn site_text(view: &SiteView) -> String {
     push_table(&mut text, "circuits", ["circuit", "to", "operator", "capacity", "RTT", "bottleneck"], &view.circuits);
     push_table(&mut text, "maintenance", ["from", "until", "reason"], &view.maintenance);
     format::clean(text)
+}
+
+/// Returns the plan as text.
+pub(crate) fn plan_text(view: &PlanView) -> String {
+    let mut text = head("Plan", &view.mesh, view.now);
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{} today, {} that do not fit\n", format::count(view.today, "load"), view.not_fitting.total);
+    push_rows(&mut text, "loads that do not fit", ["test", "from", "to", "reason"], &view.not_fitting);
+    push_rows(&mut text, "pairs that cannot be measured", ["test", "from", "to", "reason"], &view.excluded);
+    push_rows(&mut text, "tests", ["test", "kind", "pairs", "interval", "length"], &view.tests);
+    push_rows(&mut text, "next loads", ["start", "end", "test", "from", "to", "client", "bytes"], &view.next);
+    push_rows(&mut text, "use today, fullest first", ["kind", "name", "busy", "loads", "bytes"], &view.resources);
+    push_rows(&mut text, "budgets today", ["site", "used", "permitted"], &view.budgets);
+    format::clean(text)
+}
+
+fn push_rows<const N: usize>(text: &mut String, title: &str, names: [&str; N], rows: &Rows<N>) {
+    push_table(text, title, names, &rows.rows);
+    if rows.total > rows.rows.len() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{} more\n", rows.total - rows.rows.len());
+    }
 }
 
 fn push_table<const N: usize>(text: &mut String, title: &str, names: [&str; N], rows: &[[String; N]]) {

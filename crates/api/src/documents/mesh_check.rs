@@ -55,25 +55,25 @@ pub struct ListedProblem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MeshCounts {
-    /// Sites.
+    /// Number of all sites.
     pub sites: usize,
-    /// Hosts.
+    /// Number of all hosts.
     pub hosts: usize,
-    /// Hosts that run an agent.
+    /// Number of hosts that run an agent.
     pub agents: usize,
-    /// Circuits.
+    /// Number of all circuits.
     pub circuits: usize,
-    /// Bottlenecks.
+    /// Number of all bottlenecks.
     pub bottlenecks: usize,
-    /// Groups.
+    /// Number of all groups.
     pub groups: usize,
-    /// Tests.
+    /// Number of all tests.
     pub tests: usize,
-    /// Contacts of sites and operators.
+    /// Number of contacts of sites and operators.
     pub contacts: usize,
-    /// Audiences.
+    /// Number of all audiences.
     pub audiences: usize,
-    /// Maintenances.
+    /// Number of planned maintenance windows, repeated ones once.
     pub maintenance: usize,
 }
 
@@ -83,7 +83,7 @@ pub struct MeshCounts {
 pub struct ListedContact {
     /// Name of the person or of the list.
     pub name: String,
-    /// Mail address.
+    /// Mail address of the contact.
     pub mail: String,
     /// The word `technical`, `operator` or `security`.
     pub role: String,
@@ -117,7 +117,7 @@ pub struct CheckedCircuit {
 pub struct CheckedBottleneck {
     /// Name of the bottleneck.
     pub name: String,
-    /// Capacity.
+    /// Capacity for all pairs together.
     #[serde(rename = "capacity_bits_per_second")]
     pub capacity: BitRate,
     /// Maximum number of loads at a time.
@@ -136,7 +136,7 @@ pub struct CheckedAudience {
     pub kind: String,
     /// Contacts with the roles and sites of the audience.
     pub members: Vec<ListedContact>,
-    /// Further mail addresses.
+    /// Mail addresses of other members.
     pub mails: Vec<String>,
 }
 
@@ -148,9 +148,9 @@ pub struct UpcomingWindow {
     pub scope: String,
     /// Names of the site, of the circuit, or of both ends of the pair.
     pub names: Vec<String>,
-    /// Start in UTC.
+    /// Start of the window in UTC.
     pub start: String,
-    /// End in UTC.
+    /// End of the window in UTC.
     pub end: String,
     /// True if the maintenance has more windows after this one.
     pub repeats: bool,

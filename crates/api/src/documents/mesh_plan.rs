@@ -40,13 +40,13 @@ pub struct MeshPlanDocument {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ListedSlot {
-    /// Start in UTC.
+    /// Start of the slot in UTC.
     pub start: String,
     /// Name of the test.
     pub test: String,
-    /// Host that sends.
+    /// Host that sends the data.
     pub from: String,
-    /// Host that receives.
+    /// Host that receives the data.
     pub to: String,
     /// Host that runs the test; the other one serves.
     pub client: String,
@@ -68,7 +68,7 @@ pub struct ResourceUse {
     pub name: String,
     /// Maximum number of loads at a time.
     pub loads_at_once: u64,
-    /// Number of slots.
+    /// Number of slots of the day.
     pub slots: u64,
     /// Sum of the slots with the pauses after them, divided by the loads at a time.
     #[serde(rename = "busy_seconds", with = "seconds")]
@@ -130,9 +130,9 @@ pub struct TestWithoutSlots {
 pub struct UnplannedLoad {
     /// Name of the test.
     pub test: String,
-    /// Host that sends.
+    /// Host that sends the data.
     pub from: String,
-    /// Host that receives.
+    /// Host that receives the data.
     pub to: String,
     /// Reason in one phrase.
     pub reason: String,

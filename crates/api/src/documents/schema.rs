@@ -13,6 +13,7 @@ use lfn_campaign::comparison::SweepComparison;
 use lfn_campaign::document::{SweepDocument, SweepEvent};
 use lfn_campaign::state::StateLine;
 use lfn_measure::proto::stamp::report::StampDocument;
+use lfn_mesh::entry::Entry;
 use lfn_results::diagnose::FindingsDocument;
 use lfn_results::report::{Comparison, DoctorDocument, ErrorDocument, TestDocument, TestEvent, TuningDocument};
 use lfn_session::server::audit_line::AuditLine;
@@ -162,6 +163,10 @@ fn all_schemas() -> Vec<DocumentSchema> {
             "Result of lfn token revoke, lfn.token.revoke/1",
             Forbidden,
         ),
+        schema::<HubDocument>("lfn.mesh.hub.1", "Result of lfn mesh hub and lfn mesh up, lfn.mesh.hub/1", Forbidden),
+        schema::<AgentTicketDocument>("lfn.mesh.ticket.1", "Result of lfn mesh ticket, lfn.mesh.ticket/1", Forbidden),
+        schema::<BackupDocument>("lfn.mesh.backup.1", "Result of lfn mesh backup, lfn.mesh.backup/1", Forbidden),
+        schema::<Entry>("lfn.mesh.entry.1", "Line of the log of a mesh, lfn.mesh.entry/1", ReadFromJson),
         schema::<HostsDocument>("lfn.hosts.1", "Result of lfn hosts list, lfn.hosts/1", Forbidden),
         schema::<HostAddedDocument>("lfn.hosts.add.1", "Result of lfn hosts add, lfn.hosts.add/1", Forbidden),
         schema::<HostRemovedDocument>(

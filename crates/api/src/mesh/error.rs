@@ -81,6 +81,7 @@ impl MeshError {
             MeshError::Serve(error) => error.hint(),
             MeshError::Identity(error) => error.hint(),
             MeshError::Session(error) => error.hint(),
+            MeshError::Page(error) => error.hint(),
             MeshError::Spool(SpoolError::Full(path)) => Some(format!("free space on the disk of {}", path.display())),
             MeshError::Spool(SpoolError::InUse(_)) => Some("stop the other agent, or give another --state".to_owned()),
             _ => None,

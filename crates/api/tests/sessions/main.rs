@@ -9,6 +9,7 @@ mod fault_proxy;
 mod hostile_copies;
 mod hostile_streams;
 mod lockstep;
+mod mesh;
 mod outages;
 mod protocol_faults;
 mod queue;

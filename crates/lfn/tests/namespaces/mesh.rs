@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use lfn_mesh::entry::{Entry, EntryKind, Outcome};
 use lfn_mesh::spool::Spool;
 use lfn_sys::namespace::NetNamespace;
 use lfn_sys::sysctl;
+use rustix::mount::{MountFlags, mount};
 
 use crate::support::harness::{Needs, Test, Weight, tests_of};
 use crate::support::sandbox::{self, Running};
@@ -33,6 +35,7 @@ pub fn tests() -> Vec<Test> {
         &[
             ("five_sites_measure_each_other", Needs::Namespaces, || scenario("five-sites")),
             ("outages_and_kills_lose_no_entry", Needs::Namespaces, || scenario("outages")),
+            ("full_disks_lose_no_entry", Needs::Namespaces, || scenario("full-disks")),
         ],
     )
 }
@@ -49,6 +52,7 @@ pub fn act(role: &str) {
     match role {
         "five-sites" => five_sites(),
         "outages" => outages(),
+        "full-disks" => full_disks(),
         other => panic!("no scenario '{other}'"),
     }
 }
@@ -273,6 +277,43 @@ fn outages() {
     let counts = mesh.archive().counts().unwrap();
     assert_eq!(keys.len() as u64, counts.entries);
     assert_eq!(counts.entries + missing.len() as u64, made, "{missing:?}");
+}
+
+/// The archive and the spool of an agent are on small disks, which another program fills.
+fn full_disks() {
+    let mut mesh = Mesh::start(SAMPLES);
+    mesh.wait_for("first entries", |entries| entries.len() >= 20);
+    for directory in ["hub", "psc"] {
+        mesh.kill_hub();
+        mesh.agents[2] = None;
+        let (place, moved) = (mesh.path(directory), mesh.path("moved"));
+        fs::rename(&place, &moved).unwrap();
+        fs::create_dir(&place).unwrap();
+        mount("tmpfs", &place, "tmpfs", MountFlags::empty(), Some(c"size=8m")).unwrap();
+        assert!(Command::new("cp").arg("-a").arg(moved.join(".")).arg(&place).status().unwrap().success());
+        fs::remove_dir_all(&moved).unwrap();
+        mesh.start_hub();
+        mesh.start_agent(2);
+        mesh.agents[2].as_mut().unwrap().says("connected to the hub");
+        let ballast = place.join("ballast");
+        fill(&ballast);
+        let agent = mesh.agents[2].as_mut().unwrap();
+        agent.says(if directory == "hub" { "disk full" } else { "no measurement: " });
+        fs::remove_file(&ballast).unwrap();
+        let stored = mesh.archive().counts().unwrap().entries;
+        mesh.wait_for("entries after the disk is free", |entries| {
+            let of_agent = entries.iter().filter(|entry| entry.from == "psc");
+            entries.len() as u64 > stored && of_agent.clone().max_by_key(|entry| entry.time).is_some()
+        });
+    }
+    let (made, missing) = mesh.stop_agents();
+    assert_eq!(mesh.archive().counts().unwrap().entries + missing.len() as u64, made, "{missing:?}");
+}
+
+/// Writes zeros to a file until the disk is full.
+fn fill(ballast: &Path) {
+    let mut file = fs::File::create(ballast).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
 }
 
 /// Returns the length of all segments of a spool.

@@ -19,6 +19,7 @@ mod insert;
 mod read;
 mod row;
 mod schema;
+mod series;
 mod summary;
 #[cfg(test)]
 mod tests;

@@ -63,7 +63,8 @@ fn marks_number(marks: Marks) -> i64 {
         | i64::from(marks.imported) << 3
 }
 
-fn marks_of(number: i64) -> Marks {
+/// Returns the marks of a number of [`marks_number`].
+pub(super) fn marks_of(number: i64) -> Marks {
     let bit = |place: u32| number >> place & 1 == 1;
     Marks { own_load: bit(0), maintenance: bit(1), clock: bit(2), imported: bit(3) }
 }
@@ -73,7 +74,8 @@ pub(super) fn milliseconds(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-fn of_milliseconds(number: i64) -> Duration {
+/// Returns a stored time as time since 1970.
+pub(super) fn of_milliseconds(number: i64) -> Duration {
     Duration::from_millis(u64::try_from(number).unwrap_or(0))
 }
 

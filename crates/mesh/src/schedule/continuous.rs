@@ -15,9 +15,9 @@ pub struct ContinuousTest {
     /// Name of the test.
     pub test: String,
     pub kind: EntryKind,
-    /// Host that measures.
+    /// Host that runs the measurement.
     pub from: String,
-    /// Measured host; the same host for counters.
+    /// Host that is measured; the same host for counters.
     pub to: String,
     /// Time between two measurements.
     pub interval: Duration,

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::load::Load;
-use super::timeline::{Span, Timelines};
+use super::timeline::{PlacingSpan, Timelines};
 
 /// Maximum steps of the search for a better order.
 const MAX_DYNAMIC_STEPS: u64 = 40_000_000;
@@ -26,7 +26,7 @@ pub struct Packed {
 /// A time that no order of the loads can beat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// Seconds.
+    /// The time in whole seconds.
     pub time: u64,
     /// The fullest resource; `None` if the number of hosts decides.
     pub resource: Option<u32>,
@@ -142,7 +142,7 @@ fn first_fit(loads: &[&Load], lanes: &[u64], order: &[usize]) -> Vec<u64> {
     let mut starts = vec![0; loads.len()];
     for &number in order {
         let load = loads[number];
-        let span = Span { start: 0, end: u64::MAX / 2 };
+        let span = PlacingSpan { start: 0, end: u64::MAX / 2 };
         let start = timelines.first_free(&load.resources, span, load.occupied).unwrap_or(0);
         timelines.occupy(&load.resources, start, load.occupied);
         starts[number] = start;

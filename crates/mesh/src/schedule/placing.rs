@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::load::Load;
 use super::pack::Packed;
 use super::resources::Resources;
-use super::timeline::{Span, Timelines};
+use super::timeline::{PlacingSpan, Timelines};
 use crate::sites::Sites;
 
 /// Length of a day, seconds.
@@ -179,8 +179,8 @@ fn find_starts(timelines: &mut Timelines, load: &Load, class: &Class, offset: u6
         if timelines.steps > MAX_STEPS {
             return Err(Refusal::TooMuchWork);
         }
-        let all = Span { start: window * class.window, end: (window + 1) * class.window };
-        let late = Span { start: all.start + offset, ..all };
+        let all = PlacingSpan { start: window * class.window, end: (window + 1) * class.window };
+        let late = PlacingSpan { start: all.start + offset, ..all };
         let start = timelines.first_free(&load.resources, late, load.occupied);
         let Some(start) = start.or_else(|| timelines.first_free(&load.resources, all, load.occupied)) else {
             let full = timelines.full_resource(&load.resources, all, load.occupied);

@@ -19,9 +19,9 @@ use crate::sites::pairs::{HostPair, HostTable};
 pub struct Slot {
     /// Name of the test.
     pub test: Arc<str>,
-    /// Host that sends.
+    /// Host that sends the data.
     pub from: Arc<str>,
-    /// Host that receives.
+    /// Host that receives the data.
     pub to: Arc<str>,
     /// Host that runs the test: the sender or the receiver. The other host serves.
     pub client: Arc<str>,
@@ -90,7 +90,7 @@ pub struct ResourceLoad {
     pub resource: Resource,
     /// Loads at a time.
     pub lanes: u64,
-    /// Number of slots.
+    /// Number of slots of the day.
     pub slots: u64,
     /// Sum of the slots with their guards, divided by the lanes.
     pub busy: Duration,

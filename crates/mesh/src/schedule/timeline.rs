@@ -78,7 +78,7 @@ pub struct Timelines {
 
 /// Time in which a load must be placed: it starts at `start` or later and ends at `end` or earlier, with its guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct PlacingSpan {
     pub start: u64,
     pub end: u64,
 }
@@ -91,7 +91,7 @@ impl Timelines {
     }
 
     /// Returns the first time in the span at which all resources are free for `length`.
-    pub fn first_free(&mut self, resources: &[u32], span: Span, length: u64) -> Option<u64> {
+    pub fn first_free(&mut self, resources: &[u32], span: PlacingSpan, length: u64) -> Option<u64> {
         let mut time = span.start;
         loop {
             let before = time;
@@ -115,7 +115,7 @@ impl Timelines {
     }
 
     /// Returns the first resource that has no free time of this length in the span.
-    pub fn full_resource(&mut self, resources: &[u32], span: Span, length: u64) -> Option<u32> {
+    pub fn full_resource(&mut self, resources: &[u32], span: PlacingSpan, length: u64) -> Option<u32> {
         resources.iter().copied().find(|resource| self.first_free(&[*resource], span, length).is_none())
     }
 }
@@ -148,11 +148,11 @@ mod tests {
         timelines.occupy(&[0], 0, 10);
         timelines.occupy(&[1], 12, 10);
         timelines.occupy(&[2], 0, 30);
-        let span = Span { start: 0, end: 100 };
+        let span = PlacingSpan { start: 0, end: 100 };
         assert_eq!(timelines.first_free(&[0, 1, 2], span, 5), Some(22));
         assert_eq!(timelines.first_free(&[0, 1, 2], span, 2), Some(10));
-        assert_eq!(timelines.first_free(&[0, 1], Span { start: 0, end: 20 }, 5), None);
-        assert_eq!(timelines.full_resource(&[0, 1], Span { start: 0, end: 15 }, 5), None);
-        assert_eq!(timelines.full_resource(&[0, 1], Span { start: 8, end: 15 }, 5), Some(1));
+        assert_eq!(timelines.first_free(&[0, 1], PlacingSpan { start: 0, end: 20 }, 5), None);
+        assert_eq!(timelines.full_resource(&[0, 1], PlacingSpan { start: 0, end: 15 }, 5), None);
+        assert_eq!(timelines.full_resource(&[0, 1], PlacingSpan { start: 8, end: 15 }, 5), Some(1));
     }
 }

@@ -1,4 +1,4 @@
-//! What the sites file says about the path between two hosts.
+//! The path between two hosts as the sites file describes it.
 
 use std::time::Duration;
 

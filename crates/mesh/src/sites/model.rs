@@ -70,7 +70,7 @@ impl Sites {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
     pub name: String,
-    /// City or building.
+    /// City or building of the site.
     pub place: Option<String>,
     /// Bytes a day that the loads of the hosts of this site may send and receive together.
     pub budget: Option<Bytes>,
@@ -91,7 +91,7 @@ pub struct Contact {
 pub enum Role {
     /// Responsible for hosts and tests.
     Technical,
-    /// Operates the circuits.
+    /// Operates the circuits of the site.
     Operator,
     /// Receives reports of misuse.
     Security,
@@ -139,7 +139,7 @@ pub enum HostKind {
     Serve,
     /// `iperf3 -s`: server of loads.
     Iperf3,
-    /// A STAMP reflector.
+    /// A STAMP reflector (RFC 8762).
     Stamp,
 }
 
@@ -212,11 +212,11 @@ pub struct Group {
 /// Pairs of a group. A name is a site, and then means each of its hosts, or a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupPairs {
-    /// Every two members.
+    /// Every two of the members.
     Mesh { members: Vec<String> },
     /// The center with each member.
     Star { center: String, members: Vec<String> },
-    /// The listed pairs.
+    /// The listed pairs, no others.
     List { pairs: Vec<[String; 2]> },
     /// Each name of `from` with each name of `to`.
     Between { from: Vec<String>, to: Vec<String> },
@@ -257,7 +257,7 @@ impl Directions {
         &[("both", Directions::Both), ("forward", Directions::Forward), ("reverse", Directions::Reverse)];
 }
 
-/// Receivers of notices.
+/// Receivers of notices about the mesh.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audience {
     pub name: String,
@@ -266,7 +266,7 @@ pub struct Audience {
     pub sites: Vec<String>,
     /// Roles of these contacts; empty: all roles.
     pub roles: Vec<Role>,
-    /// Further mail addresses.
+    /// Mail addresses of other members.
     pub mails: Vec<String>,
 }
 
@@ -279,7 +279,7 @@ pub enum AudienceKind {
     Public,
     /// Decides about the mesh.
     Committee,
-    /// Members discuss.
+    /// Every member can write to all members.
     Discussion,
 }
 

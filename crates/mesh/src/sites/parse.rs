@@ -109,7 +109,11 @@ fn read_sites(root: &mut Table, known: &mut KnownNames, problems: &mut Problems)
     }
     // Hosts are compared with all sites, also with later ones.
     for HostOfSite { name, site } in hosts {
-        known.hosts.claim(&name, problems);
+        // A duplicate site is one problem, not a duplicate host as well.
+        let is_duplicate_site = name.value == site && known.hosts.has(&name.value);
+        if !is_duplicate_site {
+            known.hosts.claim(&name, problems);
+        }
         if name.value != site && known.sites.has(&name.value) {
             problems.add(&name.span, Problem::NameOfOtherSite { host: name.value });
         }
@@ -202,12 +206,12 @@ fn read_address(table: &mut Table, key: &'static str, problems: &mut Problems) -
 
 fn is_address(text: &str) -> bool {
     let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0) && !port.starts_with('+');
-    if text.parse::<std::net::IpAddr>().is_ok() {
+    if text.parse::<core::net::IpAddr>().is_ok() {
         return true;
     }
     if let Some(rest) = text.strip_prefix('[') {
         let Some((address, port)) = rest.split_once(']') else { return false };
-        let is_valid = address.parse::<std::net::Ipv6Addr>().is_ok();
+        let is_valid = address.parse::<core::net::Ipv6Addr>().is_ok();
         return is_valid && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port));
     }
     let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));

@@ -65,7 +65,7 @@ impl GroupKind {
     }
 }
 
-/// Reads all groups.
+/// Reads all groups, and records their names.
 pub(super) fn read_groups(root: &mut Table, known: &mut KnownNames, problems: &mut Problems) -> Vec<Group> {
     let mut groups = Vec::new();
     for mut table in items(root, "group", "[[group]]", problems) {

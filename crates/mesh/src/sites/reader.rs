@@ -30,7 +30,7 @@ pub struct Problems<'t> {
 }
 
 impl<'t> Problems<'t> {
-    /// Starts without problems.
+    /// Starts with a text without known problems.
     pub fn new(text: &'t str) -> Self {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let lines = std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect();
@@ -74,7 +74,7 @@ pub struct Table<'a, 't> {
 }
 
 impl<'a, 't> Table<'a, 't> {
-    /// Wraps a table.
+    /// Begins to read a table.
     pub fn new(name: &'static str, span: Span, table: &'a DeTable<'t>) -> Self {
         Table { name, span, table, known: Vec::new() }
     }
@@ -376,7 +376,9 @@ impl<'a, 't> Table<'a, 't> {
     }
 
     /// Records the keys that are unknown.
-    pub fn finish(self, problems: &mut Problems) {
+    pub fn finish(mut self, problems: &mut Problems) {
+        self.known.sort_unstable();
+        self.known.dedup();
         for key in self.table.keys() {
             if !self.known.contains(&key.get_ref().as_ref()) {
                 let key_text: String = key.get_ref().chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();

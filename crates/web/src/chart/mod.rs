@@ -14,17 +14,17 @@ use maud::{Markup, html};
 
 pub(crate) use axis::Quantity;
 use axis::{time_ticks, value_ticks};
-use reduce::{Column, MarkKind, Reduced, reduce};
+use reduce::{Column, MarkAt, MarkKind, Reduced, reduce};
 
 use crate::format;
 use crate::view::Line;
 
 /// Size of a picture in its own units; the page scales the picture to its width.
 const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 220.0;
+const HEIGHT: f64 = 236.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 10.0;
-const TOP: f64 = 12.0;
+const TOP: f64 = 28.0;
 const BOTTOM: f64 = 26.0;
 /// Columns of pixels of a line.
 const COLUMNS: usize = (WIDTH - LEFT - RIGHT) as usize;
@@ -75,7 +75,10 @@ impl Chart<'_> {
         if main.is_empty() {
             return html! { p.none { "No " (self.name) " in this time." } };
         }
-        let highest = second.iter().map(|(line, _)| line.max).fold(main.max.max(main.predicted_max()), f64::max);
+        // Marked samples of the second line show more: the load of a test raises the median RTT, not the minimum.
+        let marks = second.as_ref().map_or(&main.marks, |(line, _)| &line.marks);
+        let highest =
+            second.iter().map(|(line, _)| line.highest()).fold(main.highest().max(main.predicted_max()), f64::max);
         let values = value_ticks(self.quantity, highest);
         let frame = Frame {
             since: self.since,
@@ -97,7 +100,7 @@ impl Chart<'_> {
                     @if let Some(range) = range_path(&main, &frame) { path.range d=(range) {} }
                     @if let Some((line, _)) = &second { path.second d=(line_path(line, &frame)) {} }
                     path.line d=(line_path(&main, &frame)) {}
-                    @for (kind, d) in mark_paths(&main, &frame) { path class=(kind.class()) d=(d) {} }
+                    @for (kind, d) in mark_paths(marks, &frame) { path class=(kind.class()) d=(d) {} }
                 }
                 (self.legend(&main, second.as_ref().map(|(_, name)| *name)))
                 p.readout id={ (self.id) "-readout" } aria-live="polite" {}
@@ -138,7 +141,7 @@ impl Chart<'_> {
                     path.grid d={ "M" (LEFT) " " (y) "H" (right) } {}
                     text x=(LEFT - 6.0) y=(y) dy="4" text-anchor="end" { (axis::number(tick / values.scale)) }
                 }
-                text.unit x="4" y=(TOP + 4.0) { (values.unit) }
+                text.unit x="4" y="16" { (values.unit) }
                 @for tick in time_ticks(self.since, self.until) {
                     @let x = number(frame.time_x(tick.time));
                     path.grid d={ "M" (x) " " (TOP) "V" (bottom) } {}
@@ -242,9 +245,9 @@ fn area(segment: &[Column], frame: &Frame, values: impl Fn(&Column) -> Option<(f
 }
 
 /// Returns the marked samples of each kind as one path.
-fn mark_paths(line: &Reduced, frame: &Frame) -> Vec<(MarkKind, String)> {
+fn mark_paths(marks: &[MarkAt], frame: &Frame) -> Vec<(MarkKind, String)> {
     let paths = MarkKind::ALL.into_iter().map(|kind| {
-        let marks = line.marks.iter().filter(|mark| mark.kind == kind);
+        let marks = marks.iter().filter(|mark| mark.kind == kind);
         let place = |value: Option<f64>| value.map_or(HEIGHT - BOTTOM - 6.0, |value| frame.y(value));
         (kind, marks.map(|mark| kind.path(frame.x(mark.at), place(mark.value))).collect::<String>())
     });

@@ -88,6 +88,11 @@ impl Reduced {
         self.segments.iter().flatten().any(|column| column.min < column.max)
     }
 
+    /// Returns the largest value of all samples, also of marked ones.
+    pub fn highest(&self) -> f64 {
+        self.marks.iter().filter_map(|mark| mark.value).fold(self.max, f64::max)
+    }
+
     /// Returns the largest prediction; 0 without one.
     pub fn predicted_max(&self) -> f64 {
         self.segments.iter().flatten().filter_map(|column| column.predicted).fold(0.0, f64::max)

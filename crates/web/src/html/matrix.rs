@@ -62,7 +62,7 @@ fn host_grid(sites: &[MeshSite], cells: &BTreeMap<(String, String), Cell>) -> Ma
         @else {
             div.wide tabindex="0" role="region" aria-label="Matrix" {
                 table.matrix {
-                    caption { (caption) }
+                    caption { span { (caption) } }
                     @for site in std::iter::once(2).chain(sites.iter().map(|site| site.hosts.len())) { colgroup span=(site) {} }
                     thead {
                         tr {
@@ -104,8 +104,7 @@ fn host_cell(from: &str, to: &str, cells: &BTreeMap<(String, String), Cell>) -> 
             td class=(class(cell.state)) {
                 a href=(pair_link(from, to)) {
                     (mark(cell.state))
-                    @if let Some(goodput) = cell.goodput { span.figure { (goodput.to_string()) } }
-                    @else if let Some(rtt) = cell.base_rtt { span.figure { (format::time(Some(rtt))) } }
+                    @if let Some(figure) = cell.figure() { span.figure { (figure) } }
                 }
             }
         },
@@ -116,7 +115,7 @@ fn site_grid(names: &[String], cells: &BTreeMap<(usize, usize), SiteCell>) -> Ma
     html! {
         div.wide tabindex="0" role="region" aria-label="Matrix of sites" {
             table.matrix {
-                caption { "Worst pair between each two sites: rows send, columns receive" }
+                caption { span { "Worst pair between each two sites: rows send, columns receive" } }
                 thead {
                     tr {
                         td { "from ↓ to →" }
@@ -152,7 +151,7 @@ fn site_list(sites: &[(String, SiteCell)], total: usize) -> Markup {
     html! {
         div.wide tabindex="0" role="region" aria-label="Sites" {
             table.list {
-                caption { "Sites with the number of their pairs in each state, worst first" }
+                caption { span { "Sites with the number of their pairs in each state, worst first" } }
                 thead {
                     tr { th scope="col" { "Site" } @for state in states() { th.number scope="col" { (state.word()) } } }
                 }

@@ -2,6 +2,7 @@
 
 mod matrix;
 mod pair;
+mod plan;
 mod site;
 
 use std::time::Duration;
@@ -10,6 +11,7 @@ use maud::{DOCTYPE, Markup, html};
 
 pub(crate) use matrix::matrix_page;
 pub(crate) use pair::pair_page;
+pub(crate) use plan::plan_page;
 pub(crate) use site::site_page;
 
 use crate::format;
@@ -96,15 +98,19 @@ fn shapes() -> Markup {
             symbol id="stale" viewBox="0 0 12 12" {
                 path d="M0 0h12v12H0zM2 2v8h8V2zM3 7l4-4h2L3 9zM6 9l3-3v3z" fill-rule="evenodd" {}
             }
-            symbol id="empty" viewBox="0 0 12 12" { path d="M2 5h8v2H2z" {} }
         }
     }
+}
+
+/// Returns the shape of a state; nothing for a pair without a measurement.
+fn shape(state: State) -> Markup {
+    html! { @if state != State::Empty { svg.shape { use href={ "#" (class(state)) } {} } } }
 }
 
 /// Returns the letter and the shape of a state, and its word for readers who hear the page.
 fn mark(state: State) -> Markup {
     html! {
-        span aria-hidden="true" { svg.shape { use href={ "#" (class(state)) } {} } b { (state.letter()) } }
+        span aria-hidden="true" { (shape(state)) b { (state.letter()) } }
         span.hear { (state.word()) " " }
     }
 }
@@ -113,7 +119,7 @@ fn mark(state: State) -> Markup {
 fn mark_and_word(state: State) -> Markup {
     html! {
         span.state.(class(state)) {
-            span aria-hidden="true" { svg.shape { use href={ "#" (class(state)) } {} } b { (state.letter()) } } " " (state.word())
+            span aria-hidden="true" { (shape(state)) b { (state.letter()) } } " " (state.word())
         }
     }
 }
@@ -144,7 +150,7 @@ fn pair_table(caption: &str, pairs: &Pairs, now: Duration) -> Markup {
     html! {
         div.wide tabindex="0" role="region" aria-label=(caption) {
             table.list {
-                caption { (caption) }
+                caption { span { (caption) } }
                 thead {
                     tr {
                         th scope="col" { "Pair" } th scope="col" { "State" } th.number scope="col" { "Goodput" }

@@ -3,6 +3,7 @@
 use lfn_mesh::entry::Entry;
 use maud::{Markup, html};
 
+use super::site::table;
 use super::{Section, datetime, mark_and_word, page, pair_link, shapes, site_link};
 use crate::chart::{Chart, Quantity};
 use crate::format;
@@ -19,6 +20,7 @@ pub(crate) fn pair_page(view: &PairView) -> String {
         (lines(view))
         (findings(view))
         (conditions(view))
+        (days_compared(view))
         (paths(view))
         (entries(view))
     };
@@ -108,10 +110,14 @@ fn conditions(view: &PairView) -> Markup {
             @else {
                 details {
                     summary { "Conditions of the newest load" }
-                    table.list {
-                        caption { "Conditions of the newest load" }
-                        thead { tr { th scope="col" { "Condition" } th scope="col" { "Value" } } }
-                        tbody { @for (name, value) in &view.conditions { tr { th scope="row" { (name) } td { (value) } } } }
+                    div.wide tabindex="0" role="region" aria-label="Table of conditions" {
+                        table.list {
+                            caption { span { "Conditions of the newest load" } }
+                            thead { tr { th scope="col" { "Condition" } th scope="col" { "Value" } } }
+                            tbody {
+                                @for (name, value) in &view.conditions { tr { th scope="row" { (name) } td { (value) } } }
+                            }
+                        }
                     }
                 }
             }
@@ -122,14 +128,50 @@ fn conditions(view: &PairView) -> Markup {
 fn condition_change(change: &ConditionChange) -> Markup {
     let shown = |value: &str| if value.is_empty() { "absent".to_owned() } else { value.to_owned() };
     html! {
-        table.list {
-            caption {
-                "The test changed at " time datetime=(datetime(change.time)) { (format::minute(change.time)) " UTC" }
+        div.wide tabindex="0" role="region" aria-label="Table of changed conditions" {
+            table.list {
+                caption {
+                    span {
+                        "The test changed at "
+                        time datetime=(datetime(change.time)) { (format::minute(change.time)) " UTC" }
+                    }
+                }
+                thead { tr { th scope="col" { "Condition" } th scope="col" { "Before" } th scope="col" { "After" } } }
+                tbody {
+                    @for changed in &change.changes {
+                        tr {
+                            th scope="row" { (changed.name) }
+                            td { (shown(&changed.before)) } td { (shown(&changed.after)) }
+                        }
+                    }
+                }
             }
-            thead { tr { th scope="col" { "Condition" } th scope="col" { "Before" } th scope="col" { "After" } } }
-            tbody {
-                @for changed in &change.changes {
-                    tr { th scope="row" { (changed.name) } td { (shown(&changed.before)) } td { (shown(&changed.after)) } }
+        }
+    }
+}
+
+fn days_compared(view: &PairView) -> Markup {
+    let [day, against] = view.compared_days();
+    html! {
+        section aria-labelledby="days" {
+            h2 id="days" { "Two days" }
+            form.search method="get" action=(pair_link(&view.from, &view.to)) {
+                label for="day" { "Day" }
+                input id="day" name="day" type="date" value=(day);
+                label for="against" { "against" }
+                input id="against" name="against" type="date" value=(against);
+                button type="submit" { "Compare" }
+            }
+            @if let Some(days) = &view.days_compared {
+                p.verdict role="status" { (days.summary) }
+                @for direction in &days.directions {
+                    h3 { (direction.from) " → " (direction.to) }
+                    (table(&direction.caption(), ["", &days.first, &days.second], &direction.figures))
+                    (table(
+                        &format!("Differences, {} → {}", direction.from, direction.to),
+                        ["Difference", &days.first, &days.second, "Part", "Explains the change"],
+                        &direction.differences,
+                    ))
                 }
             }
         }
@@ -144,9 +186,9 @@ fn paths(view: &PairView) -> Markup {
             h2 id="paths" { "Paths" }
             @if length == 0 { p { "No path was traced." } }
             @else {
-                div.wide tabindex="0" role="region" aria-label="Paths" {
+                div.wide tabindex="0" role="region" aria-label="Table of paths" {
                     table.list {
-                        caption { "Hops of both directions; changed hops are marked “new”" }
+                        caption { span { "Hops of both directions; changed hops are marked “new”" } }
                         thead {
                             tr {
                                 th scope="col" { "TTL" }
@@ -183,9 +225,9 @@ fn entries(view: &PairView) -> Markup {
             h2 id="entries" { "Newest entries" }
             @if view.newest.is_empty() { p { "The archive has no entry of this pair." } }
             @else {
-                div.wide tabindex="0" role="region" aria-label="Newest entries" {
+                div.wide tabindex="0" role="region" aria-label="Table of entries" {
                     table.list {
-                        caption { "Newest entries" }
+                        caption { span { "Newest entries of each kind" } }
                         thead {
                             tr {
                                 th scope="col" { "Time (UTC)" } th scope="col" { "Kind" } th scope="col" { "Outcome" }

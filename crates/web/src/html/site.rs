@@ -25,7 +25,7 @@ pub(super) fn table<const N: usize>(caption: &str, names: [&str; N], rows: &[[St
         @if !rows.is_empty() {
             div.wide tabindex="0" role="region" aria-label=(caption) {
                 table.list {
-                    caption { (caption) }
+                    caption { span { (caption) } }
                     thead { tr { @for name in names { th scope="col" { (name) } } } }
                     tbody {
                         @for row in rows {

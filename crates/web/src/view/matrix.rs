@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lfn_base::units::{BitRate, Ratio};
+use lfn_base::units::{BitRate, Ratio, show_duration};
 use lfn_mesh::entry::{Entry, EntryKind};
 
 use super::mesh::{Mesh, MeshSite};
@@ -30,6 +30,8 @@ pub(crate) struct MatrixInput<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     pub state: State,
+    /// Whether the figures are those of a load, or of a latency measurement only.
+    pub has_load: bool,
     pub goodput: Option<BitRate>,
     pub predicted: Option<BitRate>,
     pub base_rtt: Option<Duration>,
@@ -41,6 +43,14 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
+    /// Returns the figure of a small table: the goodput, or the RTT of a pair without loads.
+    pub fn figure(&self) -> Option<String> {
+        match self.has_load {
+            true => self.goodput.map(|goodput| goodput.to_string()),
+            false => self.base_rtt.map(show_duration),
+        }
+    }
+
     /// Order of the lists: worst state first, then the smallest share of the prediction, in ‰.
     fn rank(&self) -> (State, u64) {
         let share = self.goodput.zip(self.predicted).filter(|(_, predicted)| predicted.0 > 0);
@@ -164,6 +174,7 @@ fn cell(mesh: &Mesh, load: Option<&Entry>, latency: Option<&Entry>, now: Duratio
     let verdict = load.map(|load| load.error.as_ref().filter(|error| !error.is_empty()).unwrap_or(&load.verdict));
     Cell {
         state: state_of(mesh, load, latency, now),
+        has_load: load.is_some(),
         goodput: load.and_then(|load| load.goodput),
         predicted: load.and_then(|load| load.predicted),
         base_rtt: either.and_then(|entry| entry.base_rtt).or(load.and_then(|load| load.base_rtt)),

@@ -1,14 +1,16 @@
 //! One pair in one direction: its line, findings, conditions and paths.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lfn_base::units::{BitRate, Ratio};
+use lfn_mesh::entry::point::Point;
 use lfn_mesh::entry::{Entry, EntryFinding, EntryKind, Marks};
 
+use super::days::DaysView;
 use super::matrix::{Cell, pair_rows};
 use super::mesh::Mesh;
-use super::state::{is_stale, loss_ratio};
+use super::state::{is_stale, loss_of};
 
 /// Intervals without a measurement that show as a gap.
 const GAP_INTERVALS: u32 = 2;
@@ -23,14 +25,17 @@ pub(crate) struct PairInput<'a> {
     /// Days of the lines.
     pub days: u64,
     pub now: Duration,
-    /// Loads and latency measurements of these days, without texts.
-    pub loads: Vec<Entry>,
-    pub latencies: Vec<Entry>,
+    /// Loads and latency measurements of these days.
+    pub loads: Vec<Point>,
+    pub latencies: Vec<Point>,
+    /// The loads before and after the newest change of their conditions ([`newest_change`]).
+    pub change: Option<[Entry; 2]>,
     /// The newest entries of each kind with texts, also from before these days.
     pub newest: Vec<Entry>,
     /// The newest paths of this direction, and of the other one.
     pub paths: Vec<Entry>,
     pub reverse_paths: Vec<Entry>,
+    pub days_compared: Option<DaysView>,
 }
 
 /// One point of a line.
@@ -116,11 +121,26 @@ pub(crate) struct PairView {
     pub routes: [Route; 2],
     /// Newest entries first.
     pub newest: Vec<Entry>,
+    /// The comparison of two days, if it was requested.
+    pub days_compared: Option<DaysView>,
 }
 
 impl PairView {
     pub fn new(input: PairInput<'_>) -> Self {
-        let PairInput { mesh, from, to, days, now, loads, latencies, mut newest, paths, reverse_paths } = input;
+        let PairInput {
+            mesh,
+            from,
+            to,
+            days,
+            now,
+            loads,
+            latencies,
+            change,
+            mut newest,
+            paths,
+            reverse_paths,
+            days_compared,
+        } = input;
         newest.sort_by_key(|entry| std::cmp::Reverse(entry.time));
         let first = |kind| newest.iter().find(|entry| entry.kind == kind).cloned();
         let (load, latency) = (first(EntryKind::Load), first(EntryKind::Latency));
@@ -129,6 +149,9 @@ impl PairView {
         let site = |host| mesh.site_of(host).unwrap_or_default().to_owned();
         let rate = |rate: Option<BitRate>| rate.map(BitRate::as_f64);
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        let loss = |point: &Point| loss_of(point.packets, point.lost_packets).map(Ratio::get);
+        let interval = |entry: &Option<Entry>| entry.as_ref().and_then(|entry| mesh.interval(entry));
+        let (load_interval, latency_interval) = (interval(&load), interval(&latency));
         PairView {
             mesh: mesh.name.clone(),
             from: from.to_owned(),
@@ -140,56 +163,72 @@ impl PairView {
             days,
             cell,
             is_load_stale: load.as_ref().is_some_and(|load| is_stale(mesh, load, now)),
-            goodput: line(mesh, &loads, |entry| rate(entry.goodput), |entry| rate(entry.predicted)),
-            base_rtt: line(mesh, &latencies, |entry| seconds(entry.base_rtt), |_| None),
-            rtt: line(mesh, &latencies, |entry| seconds(entry.rtt), |_| None),
-            loss: line(mesh, &latencies, |entry| loss_ratio(entry).map(Ratio::get), |_| None),
+            goodput: line(&loads, load_interval, |point| rate(point.goodput), |point| rate(point.predicted)),
+            base_rtt: line(&latencies, latency_interval, |point| seconds(point.base_rtt), |_| None),
+            rtt: line(&latencies, latency_interval, |point| seconds(point.rtt), |_| None),
+            loss: line(&latencies, latency_interval, loss, |_| None),
             findings: load.as_ref().map(|load| load.findings.clone()).unwrap_or_default(),
             conditions: load.as_ref().map(|load| load.conditions.clone()).unwrap_or_default(),
-            change: newest_change(&loads),
+            change: change.map(|[before, after]| compare_conditions(&before, &after)),
             routes: [route(&paths), route(&reverse_paths)],
             load,
             latency,
             newest,
+            days_compared,
         }
     }
 }
 
+/// Returns the line of one figure. `interval` is the planned interval.
 fn line(
-    mesh: &Mesh,
-    entries: &[Entry],
-    value: impl Fn(&Entry) -> Option<f64>,
-    predicted: impl Fn(&Entry) -> Option<f64>,
+    points: &[Point],
+    interval: Option<Duration>,
+    value: impl Fn(&Point) -> Option<f64>,
+    predicted: impl Fn(&Point) -> Option<f64>,
 ) -> Line {
-    let sample = |entry: &Entry| Sample {
-        time: entry.time,
-        value: value(entry),
-        predicted: predicted(entry),
-        marks: entry.marks,
+    let sample = |point: &Point| Sample {
+        time: point.time,
+        value: value(point),
+        predicted: predicted(point),
+        marks: point.marks,
     };
-    let planned = entries.last().and_then(|entry| mesh.interval(entry));
-    let max_gap = planned.map_or_else(
-        || median_spacing(entries).saturating_mul(GAP_SPACINGS),
+    let max_gap = interval.map_or_else(
+        || median_spacing(points).saturating_mul(GAP_SPACINGS),
         |interval| interval.saturating_mul(GAP_INTERVALS),
     );
-    Line { samples: entries.iter().map(sample).collect(), max_gap }
+    // A figure that the measurement does not have is no failure.
+    let has_figure = |point: &&Point| value(point).is_some() || is_failed(point);
+    Line { samples: points.iter().filter(has_figure).map(sample).collect(), max_gap }
 }
 
-/// Returns the median time between neighbours; zero for fewer than two entries.
-fn median_spacing(entries: &[Entry]) -> Duration {
-    let pairs = entries.windows(2);
+fn is_failed(point: &Point) -> bool {
+    point.goodput.is_none() && point.base_rtt.is_none() && point.rtt.is_none()
+}
+
+/// Returns the median time between neighbours; zero for fewer than two points.
+fn median_spacing(points: &[Point]) -> Duration {
+    let pairs = points.windows(2);
     let mut spacings: Vec<Duration> = pairs.map(|pair| pair[1].time.saturating_sub(pair[0].time)).collect();
     spacings.sort_unstable();
     spacings.get(spacings.len() / 2).copied().unwrap_or_default()
 }
 
-/// Finds the newest load whose conditions differ from those of the load before. Loads without conditions are skipped.
-fn newest_change(loads: &[Entry]) -> Option<ConditionChange> {
-    let known: Vec<&Entry> = loads.iter().filter(|load| !load.conditions.is_empty()).collect();
-    let [before, after] = known.windows(2).rev().find(|pair| pair[0].conditions != pair[1].conditions)? else {
-        return None;
-    };
-    let names: std::collections::BTreeSet<&String> = before.conditions.keys().chain(after.conditions.keys()).collect();
+/// Finds the newest load whose conditions differ from those of the load before, and returns the times of both. Loads with
+/// unknown conditions are skipped.
+pub(crate) fn newest_change(loads: &[Point]) -> Option<[Duration; 2]> {
+    let mut known = loads.iter().rev().filter(|load| load.conditions.is_some());
+    let mut after = known.next()?;
+    for before in known {
+        if before.conditions != after.conditions {
+            return Some([before.time, after.time]);
+        }
+        after = before;
+    }
+    None
+}
+
+fn compare_conditions(before: &Entry, after: &Entry) -> ConditionChange {
+    let names: BTreeSet<&String> = before.conditions.keys().chain(after.conditions.keys()).collect();
     let value = |entry: &Entry, name: &String| entry.conditions.get(name).cloned().unwrap_or_default();
     let changes = names.into_iter().map(|name| ChangedCondition {
         name: name.clone(),
@@ -197,7 +236,7 @@ fn newest_change(loads: &[Entry]) -> Option<ConditionChange> {
         after: value(after, name),
     });
     let changes = changes.filter(|change| change.before != change.after).collect();
-    Some(ConditionChange { time: after.time, changes })
+    ConditionChange { time: after.time, changes }
 }
 
 /// Compares the newest path with the last different one. A hop that did not answer differs from no other hop.
@@ -242,19 +281,22 @@ mod tests {
     }
 
     #[test]
-    fn newest_change_lists_conditions_that_differ() {
-        let loads = [
-            load(1, &[("kernel", "6.1"), ("wscale", "7")]),
-            load(2, &[("kernel", "6.1"), ("wscale", "0"), ("flags", "-Z")]),
-            load(3, &[]),
-            load(4, &[("kernel", "6.1"), ("wscale", "0"), ("flags", "-Z")]),
-        ];
-        let change = newest_change(&loads).unwrap();
-        assert_eq!(change.time, at(2));
-        let changes: Vec<_> =
-            change.changes.iter().map(|c| (c.name.as_str(), c.before.as_str(), c.after.as_str())).collect();
-        assert_eq!(changes, [("flags", "", "-Z"), ("wscale", "7", "0")]);
+    fn newest_change_skips_loads_without_conditions() {
+        let point = |time, conditions| Point { time: at(time), conditions, ..Point::default() };
+        let loads = [point(1, Some(7)), point(2, Some(8)), point(3, None), point(4, Some(8))];
+        assert_eq!(newest_change(&loads), Some([at(1), at(2)]));
         assert_eq!(newest_change(&loads[1..]), None);
+        assert_eq!(newest_change(&[point(1, Some(7)), point(2, None), point(3, Some(8))]), Some([at(1), at(3)]));
+    }
+
+    #[test]
+    fn changed_conditions_are_listed_with_both_values() {
+        let before = load(1, &[("kernel", "6.1"), ("wscale", "7")]);
+        let after = load(2, &[("kernel", "6.1"), ("wscale", "0"), ("flags", "-Z")]);
+        let change = compare_conditions(&before, &after);
+        let changes = change.changes.iter().map(|c| (c.name.as_str(), c.before.as_str(), c.after.as_str()));
+        assert_eq!(changes.collect::<Vec<_>>(), [("flags", "", "-Z"), ("wscale", "7", "0")]);
+        assert_eq!(change.time, at(2));
     }
 
     #[test]
@@ -274,7 +316,8 @@ mod tests {
 
     #[test]
     fn gap_is_three_usual_spacings_without_a_plan() {
-        let loads: Vec<Entry> = [0, 10, 20, 30, 900].map(|time| load(time, &[])).into();
-        assert_eq!(line(&Mesh::default(), &loads, |_| None, |_| None).max_gap, at(30));
+        let loads = [0, 10, 20, 30, 900].map(|time| Point { time: at(time), ..Point::default() });
+        assert_eq!(line(&loads, None, |_| None, |_| None).max_gap, at(30));
+        assert_eq!(line(&loads, Some(at(60)), |_| None, |_| None).max_gap, at(120));
     }
 }

@@ -94,7 +94,12 @@ pub(crate) fn is_stale(mesh: &Mesh, entry: &Entry, now: Duration) -> bool {
 
 /// Returns the share of lost packets; `None` if no packets were sent.
 pub(crate) fn loss_ratio(entry: &Entry) -> Option<Ratio> {
-    let (packets, lost) = (entry.packets.filter(|packets| *packets > 0)?, entry.lost_packets?);
+    loss_of(entry.packets, entry.lost_packets)
+}
+
+/// Returns the share of lost packets in the packets sent.
+pub(crate) fn loss_of(packets: Option<u64>, lost: Option<u64>) -> Option<Ratio> {
+    let (packets, lost) = (packets.filter(|packets| *packets > 0)?, lost?);
     Ratio::new((lost as f64 / packets as f64).min(1.0))
 }
 

@@ -50,9 +50,14 @@ impl AgentState {
             }
         }
         let hub = hub.or(before).ok_or(MeshError::NoTicket)?;
-        saved.hub = Some(hub.to_string());
+        let ticket = Some(hub.to_string());
+        let is_changed = saved.hub != ticket;
+        saved.hub = ticket;
         let state = AgentState { path, hub, saved };
-        state.save()?;
+        // An agent with a full disk starts with what it has.
+        if is_changed {
+            state.save()?;
+        }
         Ok(state)
     }
 

@@ -1,4 +1,4 @@
-//! `lfn mesh check`.
+//! `lfn mesh check`: reads a sites file and prints its problems or its contents.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::print::mesh::check::page;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckArgs {
-    /// Sites file
+    /// Sites file to be checked (TOML)
     file: PathBuf,
     /// Print the maintenance windows after this time in UTC [default: now]
     #[arg(long, value_name = "TIME")]

@@ -26,7 +26,7 @@ pub struct MeshArgs {
 
 #[derive(Subcommand, Debug)]
 enum MeshAction {
-    Plan(Box<plan::PlanArgs>),
+    Plan(Box<plan::MeshPlanArgs>),
     Check(Box<check::CheckArgs>),
     Up(Box<up::UpArgs>),
     Hub(Box<hub::HubArgs>),

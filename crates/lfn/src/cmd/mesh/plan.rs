@@ -1,4 +1,4 @@
-//! `lfn mesh plan`.
+//! `lfn mesh plan`: reads a sites file and prints the schedule of a day.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -20,8 +20,8 @@ use crate::print::output::OutputFormat;
 /// The schedule is a function of the sites file and the day: every agent computes the same one. Nothing is measured.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct PlanArgs {
-    /// Sites file
+pub struct MeshPlanArgs {
+    /// Sites file of the mesh (TOML)
     file: PathBuf,
     /// Print the schedule of this day in UTC [default: today]
     #[arg(long, value_name = "YYYY-MM-DD")]
@@ -41,14 +41,13 @@ const EXAMPLES: &str = "Examples:
 Exit codes: 0 every load fits; 1 a load does not fit; 2 usage, also a sites file with a problem.";
 
 /// Runs `lfn mesh plan` and returns its exit code.
-pub fn run(args: PlanArgs) -> Result<Exit, Failure> {
+pub fn run(args: MeshPlanArgs) -> Result<Exit, Failure> {
     let day = args.day.as_deref().map_or_else(|| Ok(since_1970()), parse_day)?;
     let output = args.output.open()?;
     let document = plan(&PlanOptions { file: args.file, day, host: args.host })?;
     let is_table = output.format() == OutputFormat::Csv;
-    output.finish(&document, || match is_table {
-        true => print::csv().write_all(csv(&document).as_bytes()),
-        false => print::result(&page(&document)),
+    output.finish(&document, || {
+        if is_table { print::csv().write_all(csv(&document).as_bytes()) } else { print::result(&page(&document)) }
     })?;
     if document.not_fitting.is_empty() {
         return Ok(Exit::Ok);

@@ -21,8 +21,7 @@ pub fn page(document: &MeshCheckDocument) -> String {
     page.list("audiences", &document.audiences.iter().map(audience).collect::<Vec<_>>());
     page.list("maintenance", &document.maintenance.iter().map(window).collect::<Vec<_>>());
     page.list("not measured", &document.excluded.iter().map(pair).collect::<Vec<_>>());
-    page.row(&document.file, "no problem found");
-    page.text()
+    page.text() + &format!("{}: no problem found\n", document.file)
 }
 
 /// Returns a line for each problem, which begins as compilers do, and its hint.

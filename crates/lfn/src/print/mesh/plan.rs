@@ -90,15 +90,15 @@ fn packed(interval: &PackedInterval) -> String {
     let PackedInterval { makespan, bound, loads, .. } = interval;
     let loads = counted(*loads as u64, "load");
     let decides = match &interval.bound_by {
-        Some(resource) => format!("as full as {resource}"),
-        None => "because each host has one load at a time".to_owned(),
+        Some(resource) => format!("for {resource}"),
+        None => "for this number of hosts".to_owned(),
     };
     let (every, needed) = (show_duration(interval.interval), show_duration(*makespan));
     if makespan == bound {
-        return format!("{every}: {loads} need {needed}, which is the minimum, {decides}");
+        return format!("{every}: {loads} need {needed}, the minimum {decides}");
     }
     let percent = share(*makespan, *bound);
-    format!("{every}: {loads} need {needed}; the minimum is {} ({percent} %), {decides}", show_duration(*bound))
+    format!("{every}: {loads} need {needed}, {percent} % of the minimum {decides} ({})", show_duration(*bound))
 }
 
 /// Returns a time as a percentage of another one, rounded up.

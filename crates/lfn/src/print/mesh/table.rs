@@ -3,7 +3,7 @@
 /// A column of a table.
 pub struct Column {
     pub head: &'static str,
-    /// True for numbers.
+    /// True for a column of numbers.
     pub is_right: bool,
     /// Columns with a smaller rank are dropped first; [`Column::KEPT`] are never dropped.
     pub rank: u8,

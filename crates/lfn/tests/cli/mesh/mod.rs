@@ -1,4 +1,4 @@
-//! Commands of `lfn mesh` that need no hub.
+//! Tests of `lfn mesh`.
 
 use std::process::Output;
 
@@ -6,8 +6,10 @@ use tempfile::TempDir;
 
 use crate::support::{lfn, stderr, stdout};
 
+mod hub;
 mod import;
 mod log;
+mod plan;
 
 /// Records of the vBNS of 1997.
 const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/mesh/vbns-1997.ndjson");

@@ -1,0 +1,190 @@
+//! `lfn mesh hub`, `up` and `agent` on loopback, with Debian's prometheus and iperf3.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use lfn_mesh::archive::{Archive, EntryFilter};
+use lfn_mesh::entry::{Entry, EntryKind, Outcome};
+use serde_json::Value;
+
+use crate::support::server::kill;
+use crate::support::skip::skip;
+use crate::support::{eventually, lfn, missing_program, path_with_servers, stderr, stdout};
+
+/// A process that is killed at the end.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns a free port. Another program may take it, which none of these tests does.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn mesh(directory: &Path, words: &[&str]) -> Command {
+    let mut command = lfn();
+    command.arg("mesh").args(words).current_dir(directory).env("HOME", directory).stdin(Stdio::null());
+    command
+}
+
+/// A running `lfn mesh up`.
+struct Up {
+    _process: Process,
+    page: String,
+    token: String,
+}
+
+impl Up {
+    fn start(directory: &Path, flags: &[&str]) -> Self {
+        let report = directory.join("hub.json");
+        let mut command =
+            mesh(directory, &["up", "sites.toml", "--host", "near1", "--hub-state", "hub", "--state", "agent"]);
+        command.args([
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--page",
+            "127.0.0.1:0",
+            "--test-port",
+            "0",
+            "--report",
+            "hub.json",
+        ]);
+        command.args(flags).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = Process(command.spawn().unwrap());
+        let mut document = Value::Null;
+        assert!(eventually(|| {
+            document = fs::read(&report).ok().and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
+            document["page"].is_string()
+        }));
+        let text = |key: &str| document[key].as_str().unwrap().to_owned();
+        Up { _process: process, page: text("page"), token: text("token") }
+    }
+
+    fn get(&self, path: &str, token: &str) -> Output {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--include", "--user", &format!("x:{token}")]);
+        curl.arg(format!("{}{path}", self.page.trim_end_matches('/'))).output().unwrap()
+    }
+}
+
+fn entries(directory: &Path) -> Vec<Entry> {
+    let Ok(mut archive) = Archive::open_read_only(&directory.join("hub/archive.sqlite")) else { return Vec::new() };
+    archive.entries(EntryFilter { texts: true, ..EntryFilter::default() }).unwrap_or_default()
+}
+
+#[test]
+fn iperf3_server_is_a_target_and_prometheus_scrapes() {
+    const NAME: &str = "iperf3_server_is_a_target_and_prometheus_scrapes";
+    if let Some(missing) = missing_program(&["iperf3", "prometheus", "curl"]) {
+        return skip(NAME, &missing);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut iperf3 = Command::new("iperf3");
+    iperf3.args(["-s", "-B", "127.0.0.1", "-p", &port.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
+    let _iperf3 = Process(iperf3.spawn().unwrap());
+    let sites = format!(
+        "name = \"try\"\n[[site]]\nname = \"near1\"\naddress = \"127.0.0.1\"\n\
+         [[site]]\nname = \"far1\"\nhost = [{{ name = \"far1\", address = \"127.0.0.1:{port}\", kind = \"iperf3\", rate = \"100gbit\" }}]\n\
+         [[test]]\nname = \"goodput\"\nkind = \"load\"\ninterval = \"30s\"\ntime = \"1s\"\nbytes = \"50MB\"\n\
+         [[test]]\nname = \"path\"\nkind = \"path\"\ninterval = \"5s\"\n"
+    );
+    fs::write(directory.path().join("sites.toml"), sites).unwrap();
+    let up = Up::start(directory.path(), &[]);
+    let has = |kind, from: &str| {
+        let all = entries(directory.path());
+        all.iter().any(|entry| entry.kind == kind && entry.from == from && entry.outcome != Outcome::Failed)
+    };
+    let is_complete = || has(EntryKind::Load, "near1") && has(EntryKind::Load, "far1") && has(EntryKind::Path, "near1");
+    assert!(eventually(is_complete) || eventually(is_complete), "{:#?}", entries(directory.path()));
+    let load = entries(directory.path()).into_iter().find(|entry| entry.kind == EntryKind::Load).unwrap();
+    assert_eq!(load.conditions.get("tool").map(String::as_str), Some("iperf3"));
+    assert!(load.bytes.is_some_and(|bytes| bytes.0 <= 51_000_000), "{load:?}");
+    let refused = stdout(&up.get("/metrics", "wrong"));
+    assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
+    let metrics = stdout(&up.get("/metrics", &up.token));
+    assert!(metrics.contains("lfn_mesh_goodput_bits_per_second{from=\"near1\",to=\"far1\"}"), "{metrics}");
+    assert_prometheus_scrapes(directory.path(), &up);
+}
+
+/// Starts prometheus with the page as its only target, and queries a figure.
+fn assert_prometheus_scrapes(directory: &Path, up: &Up) {
+    let target = up.page.trim_start_matches("http://").trim_end_matches('/');
+    let config = format!(
+        "global:\n  scrape_interval: 1s\nscrape_configs:\n- job_name: lfn\n  basic_auth:\n    username: lfn\n    \
+         password: {}\n  static_configs:\n  - targets: ['{target}']\n",
+        up.token
+    );
+    fs::write(directory.join("prometheus.yml"), config).unwrap();
+    let port = free_port();
+    let mut prometheus = Command::new("prometheus");
+    prometheus.env("PATH", path_with_servers()).current_dir(directory);
+    prometheus.args(["--config.file=prometheus.yml", "--storage.tsdb.path=tsdb", "--log.level=error"]);
+    prometheus.arg(format!("--web.listen-address=127.0.0.1:{port}")).stdout(Stdio::null()).stderr(Stdio::null());
+    let _prometheus = Process(prometheus.spawn().unwrap());
+    let query = "lfn_mesh_goodput_bits_per_second{from=\"near1\",to=\"far1\"}";
+    let mut answer = String::new();
+    let is_scraped = || {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--get", "--data-urlencode", &format!("query={query}")]);
+        let output = curl.arg(format!("http://127.0.0.1:{port}/api/v1/query")).output().unwrap();
+        answer = stdout(&output);
+        let json: Value = serde_json::from_str(&answer).unwrap_or_default();
+        json["data"]["result"][0]["value"][1].as_str().and_then(|value| value.parse::<f64>().ok()) > Some(0.0)
+    };
+    assert!(eventually(is_scraped), "{answer}");
+}
+
+#[test]
+fn hub_prints_its_page_and_stops_on_a_signal() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("sites.toml"), "name = \"one\"\n[[site]]\nname = \"a\"\naddress = \"127.0.0.1\"\n")
+        .unwrap();
+    let flags =
+        ["hub", "sites.toml", "--hub-state", "hub", "--bind", "127.0.0.1", "--port", "0", "--page", "127.0.0.1:0"];
+    let mut command = mesh(directory.path(), &flags);
+    let out = directory.path().join("out");
+    let child = command.stdout(fs::File::create(&out).unwrap()).stderr(Stdio::null()).spawn().unwrap();
+    let mut process = Process(child);
+    assert!(eventually(|| fs::read_to_string(&out).unwrap().contains('\n')));
+    let printed = fs::read_to_string(&out).unwrap();
+    assert!(printed.starts_with("page: http://127.0.0.1:") && printed.contains("password "), "{printed}");
+    kill("TERM", process.0.id());
+    assert_eq!(process.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn tickets_and_backups_have_clear_errors() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("sites.toml"), "name = \"one\"\n[[site]]\nname = \"a\"\naddress = \"127.0.0.1\"\n")
+        .unwrap();
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["ticket", "sites.toml", "b", "--hub-state", "hub"], 2, "the sites file has no agent host b"),
+        (&["ticket", "none.toml", "a"], 2, "cannot read none.toml"),
+        (&["hub", "none.toml"], 2, "cannot read none.toml"),
+        (&["agent", "--state", "agent"], 2, "the agent has no ticket of a hub"),
+        (&["backup", "copy.sqlite", "--archive", "none.sqlite"], 1, "there is no archive at none.sqlite"),
+        (
+            &["hub", "sites.toml", "--hub-state", "hub", "--port", "0", "--page", "0.0.0.0:0"],
+            1,
+            "unencrypted on 0.0.0.0",
+        ),
+    ];
+    for (words, code, says) in cases {
+        let output = mesh(directory.path(), words).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.starts_with("lfn: ") && said.contains(says), "{words:?}: {said}");
+    }
+    let ticket = mesh(directory.path(), &["ticket", "sites.toml", "a", "--hub-state", "hub"]).output().unwrap();
+    assert!(stdout(&ticket).starts_with("lfn://"), "{ticket:?}");
+}
