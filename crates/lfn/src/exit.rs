@@ -12,7 +12,7 @@ use lfn_api::emulate::EmulateRequestError;
 use lfn_api::error_text::error_chain;
 pub use lfn_api::error_text::without_error_number;
 use lfn_api::hosts::HostError;
-use lfn_api::mesh::MeshError;
+use lfn_api::mesh::{ImportError, LogError, MeshError};
 use lfn_api::serve::ServeStartError;
 use lfn_api::show::ShowError;
 use lfn_api::ssh::SshError;
@@ -191,6 +191,8 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
         DoctorError,
         EvidenceError,
         MeshError,
+        LogError,
+        ImportError,
         TraceError
     );
     (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))

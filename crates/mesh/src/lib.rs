@@ -13,9 +13,11 @@
 
 pub mod archive;
 pub mod compare;
+pub mod csv;
 pub mod entry;
 pub mod from_result;
 pub mod hub;
+pub mod import_file;
 pub mod schedule;
 pub mod sites;
 pub mod spool;

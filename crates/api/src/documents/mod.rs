@@ -11,6 +11,7 @@ mod emulate;
 mod hosts;
 mod mesh;
 mod mesh_check;
+mod mesh_log;
 mod mesh_plan;
 mod packet_log;
 mod plan;
@@ -49,6 +50,7 @@ pub use mesh_check::{
     CheckedAudience, CheckedBottleneck, CheckedCircuit, ListedContact, ListedProblem, MeshCheckDocument,
     MeshCheckSchema, MeshCounts, UpcomingWindow,
 };
+pub use mesh_log::{ImportDocument, ImportSchema, ImportedFile, LogDocument, LogSchema};
 pub use mesh_plan::{
     ListedSlot, MeshPlanDocument, MeshPlanSchema, PackedInterval, ResourceUse, SiteBudget, TestWithoutSlots,
     UnplannedLoad,

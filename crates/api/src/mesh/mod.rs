@@ -7,11 +7,15 @@ pub mod agent;
 mod check;
 mod error;
 pub mod hub;
+mod import;
+mod log;
 mod plan;
 mod sites_file;
 
 pub use check::{CheckOptions, check};
 pub use error::MeshError;
+pub use import::{ImportError, ImportOptions, export, import};
+pub use log::{LogError, LogOptions, log};
 pub use plan::{PlanOptions, plan};
 pub use sites_file::{load_sites, read_sites};
 

@@ -90,6 +90,8 @@ impl Home {
             fs::create_dir(path.join(directory)).unwrap();
         }
         fs::write(path.join("runs/field.nc"), &content[..100_000]).unwrap();
+        let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/mesh/vbns-1997.ndjson");
+        fs::copy(records, path.join("vbns-1997.ndjson")).unwrap();
         symlink(lfn_path(), path.join(".bin/lfn")).unwrap();
         let mesh = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/mesh/vbns.toml");
         fs::copy(mesh, path.join("vbns.toml")).unwrap();

@@ -1,12 +1,121 @@
-//! `lfn mesh export`.
+//! `lfn mesh export`: the entries of an archive as lines of JSON or as a table.
 
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lfn_api::mesh::{archive_file, export};
+use lfn_base::date;
+use lfn_mesh::archive::EntryFilter;
+use lfn_mesh::csv::{csv_header, csv_row};
+use lfn_mesh::entry::EntryKind;
+
+use crate::cmd::values::value_error;
 use crate::exit::{Exit, Failure};
+use crate::print;
 
 /// Export the archive as CSV or NDJSON
 #[derive(clap::Args, Debug)]
-pub struct ExportArgs {}
+#[command(after_help = EXAMPLES)]
+pub struct ExportArgs {
+    /// Read the entries from this archive [default: that of the hub of this user]
+    #[arg(long, value_name = "FILE")]
+    archive: Option<PathBuf>,
+    /// Select entries with this sender
+    #[arg(long, value_name = "NAME")]
+    from: Option<String>,
+    /// Select entries with this receiver
+    #[arg(long, value_name = "NAME")]
+    to: Option<String>,
+    /// Select entries of this kind
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
+    /// Select entries from this time on (UTC)
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Select entries before this time (UTC)
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Export the complete documents of the loads too, as long as the archive keeps them
+    #[arg(long)]
+    detail: bool,
+    /// Set the format of the result on standard output
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "ndjson", help_heading = "Output")]
+    output: Format,
+}
+
+/// Kinds of entries.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Kind {
+    /// Timed loads
+    Load,
+    /// RTT, loss and one-way delay
+    Latency,
+    /// Hops
+    Path,
+    /// Counters of interfaces
+    Counters,
+}
+
+/// Formats of an export.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// One entry per line, as `lfn mesh import` reads them
+    Ndjson,
+    /// A table with one row for each entry
+    Csv,
+}
+
+const EXAMPLES: &str = "Examples:
+  lfn mesh export > log.ndjson
+  lfn mesh export --kind load --since 2026-11-01 --output csv > loads.csv
+
+Exit codes: 0 exported, also if the reader closes the pipe; 1 no archive, or a write failed; 2 usage.";
 
 /// Runs `lfn mesh export` and returns its exit code.
-pub fn run(_args: ExportArgs) -> Result<Exit, Failure> {
-    Err(Failure::msg("not built yet"))
+pub fn run(args: ExportArgs) -> Result<Exit, Failure> {
+    let archive = args.archive.map_or_else(archive_file, Ok)?;
+    let filter = EntryFilter {
+        from: args.from.as_deref(),
+        to: args.to.as_deref(),
+        kind: args.kind.map(EntryKind::from),
+        since: args.since.as_deref().map(|text| parse_time("since", text)).transpose()?,
+        until: args.until.as_deref().map(|text| parse_time("until", text)).transpose()?,
+        limit: None,
+        texts: true,
+        documents: args.detail,
+    };
+    if args.output == Format::Csv {
+        let mut out = BufWriter::new(print::csv());
+        out.write_all(csv_header().as_bytes())?;
+        export(&archive, filter, &mut |entry| out.write_all(csv_row(entry).as_bytes()))
+            .map_err(lfn_api::mesh::MeshError::from)??;
+        out.flush()?;
+    } else {
+        let mut out = BufWriter::new(print::json());
+        export(&archive, filter, &mut |entry| {
+            serde_json::to_writer(&mut out, entry)?;
+            out.write_all(b"\n")
+        })
+        .map_err(lfn_api::mesh::MeshError::from)??;
+        out.flush()?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Parses a date or a time in UTC.
+fn parse_time(flag: &str, text: &str) -> Result<Duration, Failure> {
+    let hint = format!("--{flag} 2026-12-01, or --{flag} 2026-12-01T06:00:00Z");
+    date::parse(text).ok_or_else(|| value_error(flag, format!("'{text}' is not a time in UTC"), &hint))
+}
+
+impl From<Kind> for EntryKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Load => EntryKind::Load,
+            Kind::Latency => EntryKind::Latency,
+            Kind::Path => EntryKind::Path,
+            Kind::Counters => EntryKind::Counters,
+        }
+    }
 }

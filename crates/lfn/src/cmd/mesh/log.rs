@@ -1,12 +1,58 @@
-//! `lfn mesh log`.
+//! `lfn mesh log`: the log of a pair for a day, or two days side by side.
 
+use std::path::PathBuf;
+
+use lfn_api::mesh::{LogOptions, archive_file, log};
+
+use super::plan::parse_day;
+use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
+use crate::print;
+use crate::print::mesh::log::page;
 
 /// Print the log of two hosts for a day, or compare two days
+///
+/// With --against, the result names the differences of both days and those that explain the change of the goodput. Days
+/// are days of UTC.
 #[derive(clap::Args, Debug)]
-pub struct LogArgs {}
+#[command(after_help = EXAMPLES)]
+pub struct LogArgs {
+    /// First host, or its site with --sites
+    #[arg(value_name = "A")]
+    from: String,
+    /// Second host, or its site with --sites
+    #[arg(value_name = "B")]
+    to: String,
+    /// Show this day in UTC [default: the newest day with entries]
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    day: Option<String>,
+    /// Compare with this day in UTC
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    against: Option<String>,
+    /// Read the log from this archive [default: that of the hub of this user]
+    #[arg(long, value_name = "FILE")]
+    archive: Option<PathBuf>,
+    /// Accept the names of the sites of this sites file
+    #[arg(long, value_name = "FILE")]
+    sites: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs<TextOrJson>,
+}
+
+const EXAMPLES: &str = "Examples:
+  lfn mesh log ncar sdsc
+  lfn mesh log ncar sdsc --day 1997-03-03 --against 1997-03-04
+
+Exit codes: 0 printed; 1 no entry of this day, or no archive; 2 usage, also an unknown host.";
 
 /// Runs `lfn mesh log` and returns its exit code.
-pub fn run(_args: LogArgs) -> Result<Exit, Failure> {
-    Err(Failure::msg("not built yet"))
+pub fn run(args: LogArgs) -> Result<Exit, Failure> {
+    let day = args.day.as_deref().map(parse_day).transpose()?;
+    let against = args.against.as_deref().map(parse_day).transpose()?;
+    let output = args.output.open()?;
+    let archive = args.archive.map_or_else(archive_file, Ok)?;
+    let options = LogOptions { archive, sites: args.sites, from: args.from, to: args.to, day, against };
+    let document = log(&options)?;
+    output.finish(&document, || print::result(&page(&document)))?;
+    Ok(Exit::Ok)
 }

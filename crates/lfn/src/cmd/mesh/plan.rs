@@ -58,7 +58,7 @@ pub fn run(args: MeshPlanArgs) -> Result<Exit, Failure> {
 }
 
 /// Parses the date of a day.
-fn parse_day(text: &str) -> Result<Duration, Failure> {
+pub(super) fn parse_day(text: &str) -> Result<Duration, Failure> {
     let day = date::parse(text).filter(|_| !text.contains(['T', ' ']));
     day.ok_or_else(|| value_error("day", format!("'{text}' is not a date"), "--day 2026-12-01"))
 }

@@ -1,5 +1,6 @@
 //! Printers of `lfn mesh`.
 
 pub mod check;
+pub mod log;
 pub mod plan;
 mod table;

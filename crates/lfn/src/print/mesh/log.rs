@@ -1,0 +1,240 @@
+//! The log of a pair as text: one day, or two days side by side, at most 80 columns.
+
+use std::time::Duration;
+
+use lfn_api::documents::LogDocument;
+use lfn_base::date;
+use lfn_base::units::show_duration;
+use lfn_mesh::compare::{
+    DayLog, Difference, DirectionComparison, DirectionLog, Effect, Explanation, GoodputRange, RttRange,
+};
+
+/// Width of a page, columns.
+const WIDTH: usize = 80;
+
+/// Width of the labels.
+const LABEL: usize = 18;
+
+/// Returns the page of a log.
+pub fn page(document: &LogDocument) -> String {
+    let days: Vec<&DayLog> = [Some(&document.log), document.against.as_ref()].into_iter().flatten().collect();
+    let mut page = Page { text: String::new(), width: (WIDTH - LABEL) / days.len() - 2 };
+    page.row("day (UTC)", days.iter().map(|day| show_day(day.day)));
+    for is_forward in [true, false] {
+        let logs: Vec<&DirectionLog> =
+            days.iter().map(|day| if is_forward { &day.forward } else { &day.reverse }).collect();
+        let comparison = document.comparison.as_ref();
+        let compared = comparison.map(|comparison| match is_forward {
+            true => &comparison.forward,
+            false => &comparison.reverse,
+        });
+        page.direction(&logs, compared);
+    }
+    if let Some(comparison) = &document.comparison {
+        page.text.push('\n');
+        page.wrap("result: ", &comparison.summary);
+    }
+    page.text
+}
+
+/// A page that is written line by line.
+struct Page {
+    text: String,
+    /// Width of the column of a day.
+    width: usize,
+}
+
+impl Page {
+    /// Adds a label and the value of each day. Long values continue in the next lines. Nothing without a value.
+    fn row(&mut self, label: &str, values: impl Iterator<Item = String>) {
+        let cells: Vec<Vec<String>> = values.map(|value| wrapped(&value, self.width)).collect();
+        let lines = cells.iter().map(Vec::len).max().unwrap_or(0);
+        for at in 0..lines {
+            let label = if at == 0 { label } else { "" };
+            let mut line = format!("{label:<LABEL$}");
+            for cell in &cells {
+                let text = cell.get(at).map_or("", String::as_str);
+                line.push_str(&format!("{text:<width$}  ", width = self.width));
+            }
+            self.text.push_str(line.trim_end());
+            self.text.push('\n');
+        }
+    }
+
+    /// Adds a text with a label, wrapped under its first word.
+    fn wrap(&mut self, label: &str, text: &str) {
+        let indent = label.chars().count();
+        for (at, line) in wrapped(text, WIDTH - indent).into_iter().enumerate() {
+            let start = if at == 0 { label.to_owned() } else { " ".repeat(indent) };
+            self.text.push_str(&format!("{start}{line}\n"));
+        }
+    }
+
+    fn direction(&mut self, logs: &[&DirectionLog], compared: Option<&DirectionComparison>) {
+        let Some(first) = logs.first() else { return };
+        self.text.push_str(&format!("\n{} → {}\n", first.from, first.to));
+        if logs.iter().all(|log| log.entries == 0) {
+            self.text.push_str("  no entry\n");
+            return;
+        }
+        self.row("  path", logs.iter().map(|log| show_path(log)));
+        self.row("  RTT", logs.iter().map(|log| log.rtt.map(show_rtt).unwrap_or_default()));
+        self.row("  one-way delay", logs.iter().map(|log| log.one_way_delay.map(show_duration).unwrap_or_default()));
+        self.row("  loss", logs.iter().map(|log| show_loss(log)));
+        self.row("  capacity", logs.iter().map(|log| log.capacity.map(|rate| rate.to_string()).unwrap_or_default()));
+        self.row("  BDP", logs.iter().map(|log| log.bdp.map(|bytes| bytes.decimal()).unwrap_or_default()));
+        self.row("  goodput", logs.iter().map(|log| show_goodput(log)));
+        self.row("  predicted", logs.iter().map(|log| show_predicted(log)));
+        self.row("  verdict", logs.iter().map(|log| show_verdicts(log)));
+        self.row("  findings", logs.iter().map(|log| show_findings(log)));
+        match compared {
+            None => self.conditions(first),
+            Some(compared) => self.comparison(logs, compared),
+        }
+    }
+
+    /// Adds the conditions of one day.
+    fn conditions(&mut self, log: &DirectionLog) {
+        for (name, value) in &log.conditions {
+            self.row(&format!("  {name} "), [value.clone()].into_iter());
+        }
+        for (name, periods) in &log.changed_conditions {
+            let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+            let text =
+                periods.iter().map(|period| format!("{} from {}", value(&period.value), show_time(period.since)));
+            self.row(&format!("  {name} "), text);
+        }
+    }
+
+    /// Adds the differences, and the conditions that are the same on both days.
+    fn comparison(&mut self, logs: &[&DirectionLog], compared: &DirectionComparison) {
+        let same = logs.iter().map(|log| &log.conditions).reduce(|_, conditions| conditions);
+        let is_same = |name: &String| !compared.differences.iter().any(|difference| difference.name == *name);
+        let same = same.into_iter().flatten().filter(|(name, _)| is_same(name));
+        let same: Vec<String> = same.map(|(name, value)| format!("{name} {value}")).collect();
+        if !same.is_empty() {
+            self.wrap("  same on both days: ", &same.join(", "));
+        }
+        if !compared.differences.is_empty() {
+            self.text.push_str("  differences\n");
+        }
+        for difference in &compared.differences {
+            self.difference(difference, compared);
+        }
+    }
+
+    fn difference(&mut self, difference: &Difference, compared: &DirectionComparison) {
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+        let values = [&difference.first, &difference.second].map(value);
+        self.row(&format!("    {}", difference.name), values.into_iter());
+        let effect = show_effect(&difference.effect, compared);
+        if !effect.is_empty() {
+            self.wrap(&" ".repeat(LABEL), &effect);
+        }
+    }
+}
+
+/// Returns the effect of a difference with its figures.
+fn show_effect(effect: &Effect, compared: &DirectionComparison) -> String {
+    let (Some(limit), Some(cause)) = (effect.limit, effect.limited_by) else { return String::new() };
+    let medians = [compared.goodput.first, compared.goodput.second].map(|goodput| goodput.map(|range| range.median));
+    let [Some(one), Some(other)] = medians else { return String::new() };
+    let (slow, fast) = (one.min(other), one.max(other));
+    let limits = format!("limits the goodput to {limit} ({cause})");
+    match effect.explanation {
+        Explanation::Explains => format!("explains: {limits}; measured {slow} against {fast}"),
+        Explanation::LimitTooHigh => format!("no explanation: {limits}; measured {slow}, below half of this limit"),
+        Explanation::LimitExceeded => format!("no explanation: {limits}; measured {slow}, above this limit"),
+        Explanation::NoLowerLimit => format!("no explanation: the faster day had no higher limit ({limit}, {cause})"),
+        Explanation::NoModel => String::new(),
+    }
+}
+
+fn show_day(day: Duration) -> String {
+    date::rfc3339(day).chars().take(10).collect()
+}
+
+fn show_time(time: Duration) -> String {
+    date::rfc3339(time).chars().skip(11).take(5).collect()
+}
+
+fn show_path(log: &DirectionLog) -> String {
+    let hop = |hop: &String| if hop.is_empty() { "*".to_owned() } else { hop.clone() };
+    let route = |hops: &[String]| hops.iter().map(hop).collect::<Vec<_>>().join(" ");
+    match log.routes.as_slice() {
+        [route_of_day] => route(&route_of_day.hops),
+        routes => routes
+            .iter()
+            .map(|changed| format!("from {}: {}", show_time(changed.since), route(&changed.hops)))
+            .collect::<Vec<_>>()
+            .join("; "),
+    }
+}
+
+fn show_rtt(rtt: RttRange) -> String {
+    let known = [("min", rtt.min), ("median", rtt.median), ("max", rtt.max)];
+    let known = known.into_iter().filter_map(|(name, time)| Some(format!("{name} {}", show_duration(time?))));
+    known.collect::<Vec<_>>().join(", ")
+}
+
+fn show_loss(log: &DirectionLog) -> String {
+    match log.packets {
+        0 => String::new(),
+        packets => format!("{} of {packets} packets", log.lost_packets),
+    }
+}
+
+fn show_goodput(log: &DirectionLog) -> String {
+    let loads = log.loads.len();
+    match log.goodput {
+        None if loads == 0 => String::new(),
+        None => format!("none of {loads} loads succeeded"),
+        Some(GoodputRange { min, max, .. }) if min == max => format!("{min} (1 load)"),
+        Some(GoodputRange { min, max, .. }) => format!("{min} to {max} ({loads} loads)"),
+    }
+}
+
+fn show_predicted(log: &DirectionLog) -> String {
+    let limit = log.predicted_limit.map(|limit| format!(" ({limit})")).unwrap_or_default();
+    log.predicted.map(|predicted| format!("{predicted}{limit}")).unwrap_or_default()
+}
+
+/// Returns the verdicts of a day, each once.
+fn show_verdicts(log: &DirectionLog) -> String {
+    let mut verdicts: Vec<&str> = Vec::new();
+    for load in &log.loads {
+        let text = load.error.as_deref().unwrap_or(&load.verdict);
+        if !text.is_empty() && !verdicts.contains(&text) {
+            verdicts.push(text);
+        }
+    }
+    verdicts.join("; ")
+}
+
+fn show_findings(log: &DirectionLog) -> String {
+    log.findings.iter().map(|finding| finding.name.clone()).collect::<Vec<_>>().join(", ")
+}
+
+/// Divides a text into lines of a width, between words if possible.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let mut word: Vec<char> = word.chars().collect();
+        let length = line.chars().count();
+        if length > 0 && length + 1 + word.len() > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        while word.len() > width {
+            lines.push(word.drain(..width).collect());
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.extend(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}

@@ -1,0 +1,50 @@
+//! `lfn mesh log` over the records of the vBNS of 1997.
+
+use serde_json::Value;
+
+use super::{RECORDS, archive_of_records, mesh, printed};
+use crate::support::schema::assert_valid;
+use crate::support::server::assert_refused;
+
+const DAYS: [&str; 4] = ["--day", "1997-03-03", "--against", "1997-03-04"];
+
+#[test]
+fn missing_window_scale_is_the_answer_for_1997() {
+    let home = archive_of_records();
+    for host in ["sdsc", "psc"] {
+        let page = printed(&home, &[&["log", "ncar", host], &DAYS[..]].concat());
+        assert!(page.contains("result: The test changed. In both directions, window_scale (none → 4)"), "{page}");
+        assert!(page.contains("No figure of the path differs."), "{page}");
+        assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
+    }
+    let text = printed(&home, &[&["log", "ncar", "sdsc", "--json"], &DAYS[..]].concat());
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_valid("lfn.mesh.log.1", &document);
+    assert_eq!(document["comparison"]["conclusion"], "test_changed");
+    let cause = &document["comparison"]["forward"]["differences"][0];
+    assert_eq!(
+        (&cause["name"], &cause["effect"]["limit_bits_per_second"]),
+        (&"window_scale".into(), &13_107_000.into())
+    );
+}
+
+#[test]
+fn newest_day_is_shown_without_a_day() {
+    let page = printed(&archive_of_records(), &["log", "ncar", "sdsc"]);
+    assert!(page.contains("1997-03-04") && page.contains("204.147.129.9"), "{page}");
+}
+
+#[test]
+fn day_without_entries_is_an_error() {
+    let home = archive_of_records();
+    let output = mesh(&home, &["log", "ncar", "sdsc", "--day", "1997-03-05"]);
+    assert_refused(&output, 1, "ncar and sdsc have no entry on 1997-03-05 (UTC)");
+}
+
+#[test]
+fn unknown_host_lists_near_names() {
+    let home = archive_of_records();
+    assert_refused(&mesh(&home, &["log", "ncra", "sdsc"]), 2, "the archive has no host 'ncra'");
+    assert_refused(&mesh(&home, &["log", "ncra", "sdsc"]), 2, "use one of ncar");
+    assert!(RECORDS.ends_with(".ndjson"));
+}
