@@ -289,7 +289,7 @@ pub(super) fn is_same_route(one: &[String], other: &[String]) -> bool {
 fn findings(loads: &[&Entry]) -> Vec<EntryFinding> {
     let mut known = BTreeSet::new();
     let all = loads.iter().flat_map(|load| &load.findings);
-    all.filter(|finding| known.insert((*finding).name.as_str())).cloned().collect()
+    all.filter(|finding| known.insert(finding.name.as_str())).cloned().collect()
 }
 
 /// Conditions of the loads of a day: those in common, and the values of the others.
