@@ -116,25 +116,25 @@ pub struct Entry {
     /// Duration of the measurement.
     #[serde(default, rename = "duration_seconds", with = "optional_seconds", skip_serializing_if = "Option::is_none")]
     pub duration: Option<Duration>,
-    /// Payload received.
+    /// Payload bytes that the receiver read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
-    /// Steady goodput.
+    /// Goodput of the steady part.
     #[serde(default, rename = "goodput_bits_per_second", skip_serializing_if = "Option::is_none")]
     pub goodput: Option<BitRate>,
-    /// Predicted goodput.
+    /// Goodput predicted for this path.
     #[serde(default, rename = "predicted_goodput_bits_per_second", skip_serializing_if = "Option::is_none")]
     pub predicted: Option<BitRate>,
     /// Capacity of the path, as the sites file has it.
     #[serde(default, rename = "capacity_bits_per_second", skip_serializing_if = "Option::is_none")]
     pub capacity: Option<BitRate>,
-    /// Minimum RTT.
+    /// Minimum RTT of the measurement.
     #[serde(default, rename = "base_rtt_seconds", with = "optional_seconds", skip_serializing_if = "Option::is_none")]
     pub base_rtt: Option<Duration>,
-    /// Median RTT.
+    /// Median RTT of the measurement.
     #[serde(default, rename = "rtt_seconds", with = "optional_seconds", skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Duration>,
-    /// Maximum RTT.
+    /// Maximum RTT of the measurement.
     #[serde(default, rename = "max_rtt_seconds", with = "optional_seconds", skip_serializing_if = "Option::is_none")]
     pub max_rtt: Option<Duration>,
     /// Minimum one-way delay in the direction of the data.
@@ -148,7 +148,7 @@ pub struct Entry {
     /// Packets sent in the direction of the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
-    /// Of [`Entry::packets`], those that did not arrive.
+    /// Packets of [`Entry::packets`] that did not arrive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_packets: Option<u64>,
     /// Retransmitted segments of a load.

@@ -56,7 +56,7 @@ pub struct NumberedEntry {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SyncRequest {
-    /// Version of lfn.
+    /// Version of lfn that the agent runs.
     pub version: String,
     /// Digest of the plan that the agent has.
     pub plan: Option<String>,
@@ -68,7 +68,7 @@ pub struct SyncRequest {
     pub entries: Vec<NumberedEntry>,
 }
 
-/// The hub's answer.
+/// The hub's answer to a request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SyncReply {
@@ -111,7 +111,7 @@ pub struct AccessUpdate {
     pub access: AccessList,
 }
 
-/// What an agent needs to test its partners, and to let them test.
+/// Tickets and tokens with which an agent tests its partners, and they test the agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessList {
     /// Clients that may test this agent, with the hashes of their tokens.
@@ -146,7 +146,7 @@ pub struct HubConnection {
 }
 
 impl HubConnection {
-    /// Dials the hub.
+    /// Opens a session with the hub.
     pub fn open(target: &Target) -> Result<Self, SessionError> {
         let session: SessionId = dial::new_session_id()?;
         let mut control = dial::open_control(target, session, Request::Mesh(MeshRequest {}))?;
@@ -161,7 +161,7 @@ impl HubConnection {
         self.control.recv(REPLY_TIMEOUT, "before the answer of the hub")
     }
 
-    /// Ends the session.
+    /// Ends the session with the hub.
     pub fn close(self) {
         self.control.close();
     }

@@ -82,7 +82,7 @@ fn filters_select_pairs_kinds_and_times() {
     assert_eq!(count(EntryFilter { from: Some("a"), ..filter }), 3);
     assert_eq!(count(EntryFilter { to: Some("b"), kind: Some(EntryKind::Load), ..filter }), 1);
     assert_eq!(count(EntryFilter { from: Some("a"), to: Some("c"), ..filter }), 0);
-    assert_eq!(count(EntryFilter { from: Some("nobody"), ..filter }), 0);
+    assert_eq!(count(EntryFilter { from: Some("absent"), ..filter }), 0);
     let (since, until) = (Some(Duration::from_secs(200)), Some(Duration::from_secs(300)));
     assert_eq!(count(EntryFilter { since, until, ..filter }), 1);
     let newest = archive.entries(EntryFilter { limit: Some(1), ..filter }).unwrap();

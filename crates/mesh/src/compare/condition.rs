@@ -19,7 +19,7 @@ const UNKNOWN_CAPACITY: BitRate = BitRate(1_000_000_000_000_000);
 /// Ends of the names of conditions of one host: `kernel.from` is the kernel of the host that sends.
 pub const SIDES: [&str; 2] = ["from", "to"];
 
-/// Names of conditions.
+/// Names of the conditions of a test.
 pub mod names {
     /// Program that measured: `lfn`, `iperf3`, `nettest`.
     pub const TOOL: &str = "tool";
@@ -45,7 +45,7 @@ pub mod names {
     pub const MSS: &str = "mss";
     /// Number of parallel streams.
     pub const STREAMS: &str = "streams";
-    /// `tcp` or `udp`.
+    /// Protocol of the test: `tcp` or `udp`.
     pub const PROTOCOL: &str = "protocol";
     /// Maximum rate of each stream, bit/s.
     pub const PACING: &str = "pacing";

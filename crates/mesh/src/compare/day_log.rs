@@ -38,7 +38,7 @@ pub struct DirectionLog {
     pub to: String,
     /// Number of entries of the day.
     pub entries: usize,
-    /// Of these, measurements that failed.
+    /// Number of measurements that failed.
     pub failed: usize,
     /// Loads in the order of their times.
     pub loads: Vec<LoadRecord>,
@@ -54,12 +54,12 @@ pub struct DirectionLog {
     pub capacity: Option<BitRate>,
     /// RTT without a load of the mesh, or the RTT of the loads if nothing else measured the RTT.
     pub rtt: Option<RttRange>,
-    /// Minimum one-way delay.
+    /// Minimum one-way delay of the day.
     #[serde(rename = "one_way_delay_seconds", with = "optional_seconds")]
     pub one_way_delay: Option<Duration>,
     /// Packets of the latency measurements.
     pub packets: u64,
-    /// Of these, packets that did not arrive.
+    /// Packets that did not arrive.
     pub lost_packets: u64,
     /// Capacity × minimum RTT.
     #[serde(rename = "bdp_bytes")]
@@ -86,7 +86,7 @@ pub struct LoadRecord {
     pub goodput: Option<BitRate>,
     #[serde(rename = "predicted_goodput_bits_per_second")]
     pub predicted: Option<BitRate>,
-    /// Retransmitted segments.
+    /// Number of retransmitted segments.
     pub retransmits: Option<u64>,
     pub outcome: Outcome,
     pub verdict: String,

@@ -75,7 +75,7 @@ impl Changed {
         Changed { kind: DifferenceKind::Network, name: name.to_owned(), first, second }
     }
 
-    /// Adds the effect.
+    /// Adds the effect of the difference.
     pub fn with_effect(self, effect: Effect) -> Difference {
         Difference { kind: self.kind, name: self.name, first: self.first, second: self.second, effect }
     }

@@ -45,7 +45,7 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// No known effect.
+    /// The condition has no known effect.
     pub const UNKNOWN: Effect = Effect { explanation: Explanation::NoModel, limit: None, limited_by: None };
 
     /// Judges a difference. `changed` has the conditions of the faster day with one value of the slower day.

@@ -8,7 +8,7 @@ use lfn_results::evidence::{HostNames, Side};
 use lfn_results::report::{RunSummary, StoredResult, compare};
 use serde::Deserialize;
 
-use super::{ResultError, ResultHosts, names};
+use super::hosts::{ResultError, ResultHosts, names};
 use crate::compare::names as condition;
 use crate::entry::{Entry, EntryKind, Outcome};
 

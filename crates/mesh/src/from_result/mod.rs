@@ -4,11 +4,13 @@
 //! the same conditions, so an imported result can be compared with a result of the mesh.
 
 mod conditions;
+mod hosts;
 mod iperf3;
 #[cfg(test)]
 mod tests;
 
 pub use conditions::conditions_of;
+pub use hosts::{ResultError, ResultHosts};
 
 use std::time::Duration;
 
@@ -19,31 +21,9 @@ use lfn_results::evidence::{HostNames, LoadKind, Side};
 use lfn_results::path_report::{PathReport, TraceProtocol};
 use lfn_results::report::{Run, StoredResult, TestDocument};
 
+use hosts::names;
+
 use crate::entry::{Entry, EntryFinding, EntryKind, Outcome};
-
-/// Names of the hosts of a result, as the user gives them.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ResultHosts<'a> {
-    /// Host that ran the command; `None`: the name in the result.
-    pub near: Option<&'a str>,
-    /// Server of the result.
-    pub far: Option<&'a str>,
-}
-
-/// Reasons why a result gives no entry.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ResultError {
-    #[error("the result does not name the host that ran the command")]
-    NoNearName,
-    #[error("the result does not name the server")]
-    NoFarName,
-    #[error("the result has no time of its start")]
-    NoTime,
-    #[error("the result has no finished test")]
-    NoRun,
-    #[error("a comparison of settings (lfn test --compare) is not a log entry")]
-    Comparison,
-}
 
 /// Creates the entries of a stored result. `bytes` is the content of its file.
 pub fn entries_of(stored: &StoredResult, bytes: &[u8], hosts: ResultHosts<'_>) -> Result<Vec<Entry>, ResultError> {
@@ -168,23 +148,4 @@ fn path_entry(report: &PathReport, names: &HostNames, time: Duration) -> Option<
     }
     let entry = Entry::new(EntryKind::Path, &*names.near, &*names.far, time);
     (!hops.is_empty()).then_some(Entry { hops, outcome: Outcome::Good, ..entry })
-}
-
-/// Returns the names of both hosts: those of the user, or those of the result.
-fn names(of_result: &HostNames, of_user: ResultHosts<'_>) -> Result<HostNames, ResultError> {
-    let name = |given: Option<&str>, stored: &str, missing| match given {
-        Some(name) => Ok(name.to_owned()),
-        None => host_name(stored).map(str::to_owned).ok_or(missing),
-    };
-    let near = name(of_user.near, &of_result.near, ResultError::NoNearName)?;
-    let far = name(of_user.far, &of_result.far, ResultError::NoFarName)?;
-    Ok(HostNames { near, far })
-}
-
-/// Returns the host of a name as typed, without user and port; `None` if the text is not the name of a host.
-fn host_name(typed: &str) -> Option<&str> {
-    let host = typed.rsplit_once('@').map_or(typed, |(_, host)| host);
-    let host = host.split_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(host, _)| host);
-    let is_name = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-    is_name.then_some(host)
 }

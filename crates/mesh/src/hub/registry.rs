@@ -15,13 +15,13 @@ use crate::sync::AgentServers;
 /// Maximum length of the file, bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// What the hub knows about an agent.
+/// Servers, address and version of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RegisteredAgent {
     pub servers: Option<AgentServers>,
     /// Address from which the agent dialled last.
     pub address: IpAddr,
-    /// Version of lfn.
+    /// Version of lfn that the agent runs.
     pub version: String,
 }
 
@@ -72,7 +72,7 @@ impl Registry {
         Ok(true)
     }
 
-    /// Returns what the hub knows about an agent.
+    /// Returns the servers, the address and the version of an agent.
     pub(super) fn agent(&self, host: &str) -> Option<RegisteredAgent> {
         self.agents.lock().known.get(host).cloned()
     }

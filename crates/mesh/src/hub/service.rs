@@ -89,7 +89,7 @@ pub enum HubEvent {
     NotStored { host: String, problem: String },
 }
 
-/// The hub.
+/// The hub of a mesh.
 pub struct Hub {
     plan: RwLock<Arc<HubPlan>>,
     secret: MeshSecret,

@@ -4,13 +4,10 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::SpoolError;
+use super::error::{MAX_FRAME, SpoolError};
 
 /// Bytes before the JSON.
 pub(super) const FRAME_HEAD: usize = 12;
-
-/// Maximum length of the JSON of an entry, bytes.
-pub(super) const MAX_FRAME: usize = 2 << 20;
 
 /// One entry of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 //! [`Spool::reserve`] allocates disk space before a measurement, so that a full disk prevents a measurement and never loses
 //! its entry.
 
+mod error;
 mod frame;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use lfn_session::atomic_file::AtomicFile;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
 use crate::entry::Entry;
+pub use error::SpoolError;
 use frame::{FRAME_HEAD, Frame};
 
 /// Length of a segment after which the next one begins, bytes.
@@ -27,23 +29,6 @@ const SEGMENT_BYTES: u64 = 1 << 20;
 
 /// File that has the number of the last acknowledged entry.
 const ACKNOWLEDGED: &str = "acknowledged";
-
-/// Reasons why an entry cannot be kept.
-#[derive(Debug, thiserror::Error)]
-pub enum SpoolError {
-    #[error("{}: {source}", .path.display())]
-    Io { path: PathBuf, source: io::Error },
-    #[error("{}: disk full", .0.display())]
-    Full(PathBuf),
-    #[error("the spool {} has its maximum size of {max} bytes: the hub has not acknowledged its entries", .path.display())]
-    TooLarge { path: PathBuf, max: u64 },
-    #[error("{} is in use by another agent", .0.display())]
-    InUse(PathBuf),
-    #[error("{} is damaged at byte {offset}", .path.display())]
-    Damaged { path: PathBuf, offset: u64 },
-    #[error("the entry is longer than {max} bytes", max = frame::MAX_FRAME)]
-    TooLong,
-}
 
 /// An entry in the spool.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +47,7 @@ struct Segment {
     path: PathBuf,
     /// Length of the complete frames, bytes.
     length: u64,
-    /// Number of entries.
+    /// Number of its entries, from 0.
     entries: u64,
 }
 

@@ -5,14 +5,17 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_mesh::sync::{HubConnection, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, SyncReply, SyncRequest, batch};
+use lfn_mesh::sync::{AccessList, HubConnection, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, SyncReply, SyncRequest, batch};
 use lfn_session::SessionError;
 use lfn_session::dial::Target;
 use lfn_sys::clock;
 
 use super::clock_watch::ClockState;
+use super::event::AgentEvent;
+use super::options::AgentStart;
+use super::partner_server;
+use super::shared::{AgentPlan, POLL_INTERVAL, Shared};
 use super::state::{AgentState, parse_plan};
-use super::{AgentEvent, AgentStart, POLL_INTERVAL, Shared, partner_server};
 use crate::mesh::MeshError;
 use crate::serve::RunningServer;
 
@@ -174,12 +177,7 @@ impl Link {
         }
     }
 
-    fn serve(
-        &mut self,
-        plan: &super::AgentPlan,
-        access: &lfn_mesh::sync::AccessList,
-        is_changed: bool,
-    ) -> Result<(), MeshError> {
+    fn serve(&mut self, plan: &AgentPlan, access: &AccessList, is_changed: bool) -> Result<(), MeshError> {
         if is_changed {
             partner_server::write_tokens(self.state.directory(), access)?;
         }

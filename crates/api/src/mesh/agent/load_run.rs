@@ -12,7 +12,8 @@ use lfn_results::measure::{TestDirection, TestLoad, TestRequest};
 use lfn_session::split_host_port;
 use lfn_sys::clock;
 
-use super::{AgentPlan, Shared};
+use super::load_entry;
+use super::shared::{AgentPlan, Shared};
 use crate::resolve::ServerResolver;
 use crate::test::{Iperf3Options, TestOptions, test};
 
@@ -47,10 +48,10 @@ fn measure(options: &TestOptions, stop: &Arc<AtomicBool>, entry: &mut Entry) {
     // The resolver accepts tickets and addresses only: the server is never started over ssh.
     let resolver = ServerResolver::default();
     match test(options, &resolver, stop, &mut |_| ()) {
-        Ok(document) => super::load_entry::fill(entry, &document),
+        Ok(document) => load_entry::fill(entry, &document),
         Err(failure) => {
             if let Some(document) = &failure.document {
-                super::load_entry::fill(entry, document);
+                load_entry::fill(entry, document);
             }
             fail(entry, failure.error.to_string());
         }

@@ -9,7 +9,9 @@ use lfn_mesh::schedule::{Slot, due};
 use lfn_sys::clock;
 
 use super::clock_watch::ClockState;
-use super::{AgentEvent, AgentPlan, Shared, load_run};
+use super::event::AgentEvent;
+use super::load_run;
+use super::shared::{AgentPlan, Shared};
 
 /// Interval at which the schedule is asked for the slot that starts now.
 const TICK: Duration = Duration::from_millis(200);

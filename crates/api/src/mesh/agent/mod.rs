@@ -10,66 +10,28 @@ mod link;
 mod load_entry;
 mod load_run;
 mod loads;
+mod options;
 mod partner_server;
 mod samples;
+mod shared;
 mod state;
 
 pub use event::AgentEvent;
 
-use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-use lfn_mesh::entry::{Entry, EntryKind};
-use lfn_mesh::schedule::DayPlan;
-use lfn_mesh::schedule::timing::MAX_CLOCK_ERROR;
-use lfn_mesh::sites::Sites;
-use lfn_mesh::spool::{Spool, SpoolError};
-use lfn_mesh::sync::{AccessList, AgentServers};
-use lfn_session::Ticket;
-use lfn_sys::clock;
+use lfn_mesh::spool::Spool;
 use parking_lot::Mutex;
 
 use super::MeshError;
-use clock_watch::{ClockState, ClockWatch};
+pub use options::AgentStart;
+use shared::Shared;
 use state::AgentState;
-
-/// Interval at which threads check whether the agent stops.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Default maximum length of the spool, bytes.
 pub const MAX_SPOOL: u64 = 1 << 30;
-
-/// Disk space that must be free for an entry before its measurement, bytes.
-const RESERVED: u64 = 256 << 10;
-
-/// Options of an agent.
-#[derive(Debug, Clone)]
-pub struct AgentStart {
-    /// Ticket of the hub for this agent; `None` uses the ticket of the last start.
-    pub hub: Option<Ticket>,
-    /// Directory of the key, the plan and the spool.
-    pub state: PathBuf,
-    /// Address to listen on for tests; `None` listens on every address.
-    pub bind: Option<IpAddr>,
-    /// Port to listen on for tests; `None` uses that of the sites file. 0 uses any free port.
-    pub port: Option<u16>,
-    /// Maximum length of the spool, bytes.
-    pub max_spool: u64,
-}
-
-/// Plan of the mesh, as the agent has it.
-#[derive(Debug)]
-pub(super) struct AgentPlan {
-    digest: String,
-    host: String,
-    sites: Sites,
-    /// Plan of the day that was computed last.
-    day: Mutex<Option<Arc<DayPlan>>>,
-}
 
 /// Counts of the entries of an agent since its first start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -78,19 +40,6 @@ pub struct AgentCounts {
     pub made: u64,
     /// Entries that the hub has stored.
     pub acknowledged: u64,
-}
-
-/// What the threads of an agent share. The locks are independent: no thread holds two of them.
-struct Shared {
-    spool: Mutex<Spool>,
-    plan: Mutex<Option<Arc<AgentPlan>>>,
-    access: Mutex<Arc<AccessList>>,
-    servers: Mutex<Option<AgentServers>>,
-    clock: Mutex<ClockWatch>,
-    /// Counts the entries, so that the link sends them soon.
-    appended: AtomicU64,
-    stop: Arc<AtomicBool>,
-    on_event: Box<dyn Fn(&AgentEvent) + Send + Sync>,
 }
 
 /// An agent on its own threads. Stops when it is dropped.
@@ -144,63 +93,6 @@ impl Drop for RunningAgent {
         for thread in self.threads.drain(..) {
             // A panic has been reported on stderr.
             let _ = thread.join();
-        }
-    }
-}
-
-impl AgentPlan {
-    /// Returns the plan of the day of this time since 1970.
-    fn day_plan(&self, time: Duration) -> Arc<DayPlan> {
-        let mut day = self.day.lock();
-        let start = Duration::from_secs(time.as_secs() / 86_400 * 86_400);
-        match &*day {
-            Some(plan) if plan.day == start => plan.clone(),
-            _ => {
-                let plan = Arc::new(DayPlan::of_day(&self.sites, time));
-                *day = Some(plan.clone());
-                plan
-            }
-        }
-    }
-}
-
-impl Shared {
-    fn is_stopping(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    fn event(&self, event: AgentEvent) {
-        (self.on_event)(&event);
-    }
-
-    fn plan(&self) -> Option<Arc<AgentPlan>> {
-        self.plan.lock().clone()
-    }
-
-    /// Returns how the clock of this host compares with that of the hub.
-    fn clock_state(&self) -> ClockState {
-        self.clock.lock().state(clock::since_1970(), clock::since_boot(), MAX_CLOCK_ERROR)
-    }
-
-    /// Allocates space for the entry of a measurement. Without space, there is no measurement.
-    fn reserve(&self) -> Result<(), SpoolError> {
-        self.spool.lock().reserve(RESERVED)
-    }
-
-    /// Stores an entry in the spool, with the marks that follow from the plan.
-    fn keep(&self, plan: &AgentPlan, mut entry: Entry, until: Duration) {
-        entry.marks.clock = matches!(self.clock_state(), ClockState::Off { .. });
-        entry.marks.maintenance = plan.sites.is_in_maintenance(&entry.from, &entry.to, entry.time);
-        if entry.kind != EntryKind::Load {
-            entry.marks.own_load = plan.day_plan(entry.time).own_load(&entry.from, &entry.to, entry.time, until);
-        }
-        entry.truncate();
-        let appended = self.spool.lock().append(&entry);
-        match appended {
-            Ok(_) => {
-                self.appended.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(error) => self.event(AgentEvent::NotKept { reason: error.to_string() }),
         }
     }
 }

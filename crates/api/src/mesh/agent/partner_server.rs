@@ -11,7 +11,8 @@ use lfn_session::server::ServerEvent;
 use lfn_session::server::tokens::file::{FILE_NAME, TokenFile};
 use lfn_session::{DEFAULT_PORT, Rights, Ticket, split_host_port};
 
-use super::{AgentPlan, AgentStart};
+use super::options::AgentStart;
+use super::shared::AgentPlan;
 use crate::mesh::MeshError;
 use crate::mesh::hub::token_record;
 use crate::serve::{KeyStorage, RunningServer, ServeOptions, StampReflectorOptions, serve};

@@ -20,7 +20,8 @@ use lfn_sys::clock;
 use lfn_sys::names::lookup;
 use lfn_sys::netlink::Netlink;
 
-use super::{AgentEvent, AgentPlan, POLL_INTERVAL, Shared};
+use super::event::AgentEvent;
+use super::shared::{AgentPlan, POLL_INTERVAL, Shared};
 use crate::stamp::{StampOptions, stamp};
 
 /// Measurements at the same time.

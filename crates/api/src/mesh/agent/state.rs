@@ -8,7 +8,7 @@ use lfn_session::Ticket;
 use lfn_session::identity::{read_secret, write_secret};
 use serde::{Deserialize, Serialize};
 
-use super::AgentPlan;
+use super::shared::AgentPlan;
 use crate::mesh::MeshError;
 
 /// File of the state.
