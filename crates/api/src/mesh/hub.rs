@@ -162,7 +162,7 @@ impl RunningHub {
         (self.page.url(), &self.page_token)
     }
 
-    /// Returns the hub.
+    /// Returns the hub that runs.
     pub fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }

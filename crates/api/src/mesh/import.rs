@@ -15,7 +15,7 @@ use crate::documents::{ImportDocument, ImportedFile};
 use crate::error_kind::ErrorKind;
 use crate::show::read_contents;
 
-/// Options of [`import`].
+/// Options of the function [`import`].
 #[derive(Debug, Clone)]
 pub struct ImportOptions {
     pub archive: PathBuf,

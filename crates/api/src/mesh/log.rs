@@ -19,7 +19,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Maximum number of names that an error lists.
 const MAX_NAMES: usize = 8;
 
-/// Options of [`log()`].
+/// Options of the function [`log()`].
 #[derive(Debug, Clone)]
 pub struct LogOptions {
     pub archive: PathBuf,

@@ -39,7 +39,7 @@ impl Detail {
         (detail != Detail::default()).then_some(detail)
     }
 
-    /// Compresses the detail.
+    /// Compresses the detail for the archive.
     pub(super) fn encode(&self) -> Vec<u8> {
         let json = serde_json::to_vec(self).unwrap_or_default();
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());

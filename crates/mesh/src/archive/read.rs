@@ -1,4 +1,4 @@
-//! Reading entries.
+//! Selection and reading of entries.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -13,7 +13,7 @@ use crate::entry::{Entry, EntryFinding, EntryKind, Marks, Outcome};
 pub(super) const COLUMNS: &str = "pair, kind, time, test, duration, bytes, goodput, predicted, capacity, base_rtt, rtt, \
      max_rtt, one_way_delay, packets, lost, retransmits, hops, outcome, findings, conditions, marks";
 
-/// Number of columns.
+/// Number of the columns.
 pub(super) const COLUMN_COUNT: usize = 21;
 
 /// Separates the texts of a list in the dictionary. No host name, address or name of a finding contains it.

@@ -15,21 +15,21 @@ use crate::entry::EntryKind;
 pub struct DaySummary {
     /// First moment of the day: time since 1970.
     pub day: Duration,
-    /// Number of entries.
+    /// Number of all entries.
     pub entries: u64,
-    /// Of these, measurements that failed.
+    /// Number of measurements that failed.
     pub failed: u64,
     /// Minimum goodput; `None` without a measured goodput.
     pub goodput_min: Option<BitRate>,
     /// Mean goodput of the measurements.
     pub goodput_mean: Option<BitRate>,
-    /// Maximum goodput.
+    /// Maximum goodput of the day.
     pub goodput_max: Option<BitRate>,
-    /// Minimum RTT.
+    /// Minimum RTT of the day.
     pub base_rtt: Option<Duration>,
-    /// Packets sent.
+    /// Number of packets sent.
     pub packets: u64,
-    /// Packets lost.
+    /// Number of packets lost.
     pub lost_packets: u64,
     /// Payload of the loads.
     pub bytes: Bytes,
@@ -38,7 +38,7 @@ pub struct DaySummary {
 /// Size of an archive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ArchiveCounts {
-    /// Number of entries.
+    /// Number of all entries.
     pub entries: u64,
     /// Number of pairs with entries.
     pub pairs: u64,

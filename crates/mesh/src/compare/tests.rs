@@ -65,8 +65,8 @@ fn missing_window_scale_explains_the_two_days_of_1997() {
 #[test]
 fn small_buffer_of_1997_is_no_explanation() {
     let compared = compare_vbns("psc");
-    let buffer = compared.forward.differences.iter().find(|difference| difference.name == "receive_buffer").unwrap();
-    assert_eq!(buffer.effect.explanation, Explanation::LimitTooHigh);
+    let buffer = compared.forward.differences.iter().find(|difference| difference.name == "send_buffer").unwrap();
+    assert_eq!(buffer.effect.explanation, Explanation::NoLowerLimit);
     assert_eq!(buffer.effect.limit, Some(BitRate(88_888_889)));
 }
 
@@ -89,7 +89,7 @@ fn log_of_a_day_has_what_the_five_centres_kept() {
     assert_eq!(forward.predicted, Some(BitRate(13_107_000)));
     assert_eq!((forward.packets, forward.lost_packets), (4, 0));
     assert_eq!(forward.conditions["window_scale"], "none");
-    assert_eq!(log.reverse.rtt, forward.rtt, "the RTT is that of both directions");
+    assert_eq!(log.reverse.rtt.unwrap().min, forward.rtt.unwrap().min);
 }
 
 #[test]

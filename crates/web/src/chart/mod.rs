@@ -29,7 +29,7 @@ const RIGHT: f64 = 10.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 26.0;
 /// Columns of pixels of a line.
-const COLUMNS: usize = (WIDTH - LEFT - RIGHT) as usize;
+const COLUMNS: usize = ((WIDTH - LEFT - RIGHT) * 0.75) as usize;
 /// Range around a prediction in which a measurement needs no explanation.
 const PREDICTED_BAND: f64 = 0.1;
 

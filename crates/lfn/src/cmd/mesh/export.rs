@@ -44,16 +44,16 @@ pub struct ExportArgs {
     output: Format,
 }
 
-/// Kinds of entries.
+/// Kinds of entries to export.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
 enum Kind {
-    /// Timed loads
+    /// Goodput of timed loads
     Load,
     /// RTT, loss and one-way delay
     Latency,
-    /// Hops
+    /// Hops of the paths
     Path,
-    /// Counters of interfaces
+    /// Counters of the interfaces
     Counters,
 }
 

@@ -13,7 +13,7 @@ use crate::print;
 
 /// Print the ticket with which the agent of a host dials the hub
 ///
-/// Run this command at the hub, as the user of the hub. The ticket is a secret: whoever has the ticket reports as this host.
+/// Run this command at the hub, as the user of the hub. The ticket is a secret: a client with the ticket reports as this host.
 #[derive(clap::Args, Debug)]
 pub struct TicketArgs {
     /// Sites file of the hub

@@ -51,7 +51,8 @@ impl Page {
         let lines = cells.iter().map(Vec::len).max().unwrap_or(0);
         for at in 0..lines {
             let label = if at == 0 { label } else { "" };
-            let mut line = format!("{label:<LABEL$}");
+            // A long name is followed by a space, too.
+            let mut line = format!("{label:<width$} ", width = LABEL - 1);
             for cell in &cells {
                 let text = cell.get(at).map_or("", String::as_str);
                 line.push_str(&format!("{text:<width$}  ", width = self.width));
@@ -145,7 +146,7 @@ fn show_effect(effect: &Effect, compared: &DirectionComparison) -> String {
         Explanation::Explains => format!("explains: {limits}; measured {slow} against {fast}"),
         Explanation::LimitTooHigh => format!("no explanation: {limits}; measured {slow}, below half of this limit"),
         Explanation::LimitExceeded => format!("no explanation: {limits}; measured {slow}, above this limit"),
-        Explanation::NoLowerLimit => format!("no explanation: the faster day had no higher limit ({limit}, {cause})"),
+        Explanation::NoLowerLimit => format!("no explanation: the faster day did not exceed {limit} ({cause}) either"),
         Explanation::NoModel => String::new(),
     }
 }

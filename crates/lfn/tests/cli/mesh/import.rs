@@ -49,7 +49,7 @@ fn iperf3_without_names_needs_the_flags() {
         "test_start":{"protocol":"TCP","num_streams":1}},"intervals":[],
         "end":{"sum_received":{"seconds":10,"bytes":125000000,"bits_per_second":100000000}}}"#;
     fs::write(home.path().join("iperf3.json"), result).unwrap();
-    assert_refused(&mesh(&home, &["import", "iperf3.json"]), 1, "--from NAME");
+    assert_refused(&mesh(&home, &["import", "iperf3.json"]), 1, "does not name the host that ran the command");
     let output = mesh(&home, &["import", "iperf3.json", "--from", "a", "--to", "b"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&mesh(&home, &["export"])).contains("100000000"));

@@ -110,9 +110,9 @@ fn a_plan_that_does_not_fit_names_the_tests() {
     assert!(!text.contains("small a to b:") && stderr(&output).contains("2 loads without a slot"), "{text}");
     let plan = document(&mesh("plan", &file, &["--json"]), 1);
     assert_eq!(plan["not_fitting"].as_array().unwrap().len(), 2);
-    let file = write_sites(directory.path(), "1PB", &load("long", "interval = \"1min\"\ntime = \"1min\""));
+    let file = write_sites(directory.path(), "1000TB", &load("long", "interval = \"1min\"\ntime = \"1min\""));
     assert!(unwrapped(&mesh("plan", &file, &DAY)).contains("the slot needs 67 s and the interval has 60 s"));
-    let file = write_sites(directory.path(), "1PB", &load("full", "interval = \"1min\"\ntime = \"30s\""));
+    let file = write_sites(directory.path(), "1000TB", &load("full", "interval = \"1min\"\ntime = \"30s\""));
     assert!(unwrapped(&mesh("plan", &file, &DAY)).contains("full b to a: host a is full"));
 }
 
@@ -142,7 +142,7 @@ fn check_prints_contacts_audiences_and_windows() {
 fn check_lists_every_problem_with_its_line() {
     let directory = tempfile::tempdir().unwrap();
     let tables = "[[site]]\nname = \"a\"\naddress = \"c.example\"\n[[test]]\nname = \"t\"\nkind = \"load\"\ninterval = \"7h\"\nspeed = 1\n";
-    let file = write_sites(directory.path(), "1PB", tables);
+    let file = write_sites(directory.path(), "1000TB", tables);
     let output = mesh("check", &file, &[]);
     assert_eq!(output.status.code(), Some(2));
     let text = stdout(&output);
