@@ -45,7 +45,7 @@ const MAX_SESSIONS: u32 = 256;
 /// Options of a hub.
 #[derive(Debug, Clone)]
 pub struct HubStart {
-    /// The sites file.
+    /// Path of the sites file.
     pub sites: PathBuf,
     /// Directory of the key and the secret.
     pub state: PathBuf,
@@ -63,7 +63,7 @@ pub struct HubStart {
 pub struct PageStart {
     /// Address of the page; port 0 uses any free port.
     pub address: SocketAddr,
-    /// Certificate of HTTPS.
+    /// Certificate of the page for HTTPS.
     pub certificate: Option<CertificateFiles>,
     /// Serve HTTP on an address that other hosts can reach.
     pub insecure: bool,

@@ -65,7 +65,7 @@ fn missing_window_scale_explains_the_two_days_of_1997() {
 #[test]
 fn small_buffer_of_1997_is_no_explanation() {
     let compared = compare_vbns("psc");
-    let buffer = compared.forward.differences.iter().find(|difference| difference.name == "send_buffer").unwrap();
+    let buffer = compared.forward.differences.iter().find(|difference| difference.name == "receive_buffer").unwrap();
     assert_eq!(buffer.effect.explanation, Explanation::NoLowerLimit);
     assert_eq!(buffer.effect.limit, Some(BitRate(88_888_889)));
 }

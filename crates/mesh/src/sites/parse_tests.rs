@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_base::units::{duration_argument, show_duration};
+use lfn_base::units::show_duration;
 
 use super::error::Problem;
 use super::limits::{MAX_INTERVAL, MAX_LOAD_TIME, MAX_STREAMS, MIN_INTERVAL, MIN_LOAD_TIME};
@@ -236,6 +236,14 @@ fn nearest_interval(interval: Duration) -> String {
         let shorter = (1..=seconds).rev().find(divides).unwrap_or(1);
         (shorter, (seconds + 1..=day).find(divides).unwrap_or(day))
     };
-    let argument = |seconds| duration_argument(Duration::from_secs(seconds));
-    format!("{} or {}", argument(shorter), argument(longer))
+    format!("{} or {}", in_largest_unit(shorter), in_largest_unit(longer))
+}
+
+/// Formats seconds in the largest unit without a fraction, as the file has them.
+fn in_largest_unit(seconds: u64) -> String {
+    match seconds {
+        _ if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
+        _ if seconds.is_multiple_of(60) => format!("{}min", seconds / 60),
+        _ => format!("{seconds}s"),
+    }
 }

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use lfn_sys::clock;
+
 /// Clock of this host, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClockState {
@@ -17,11 +19,26 @@ pub(super) enum ClockState {
     },
 }
 
+/// Both clocks of this host at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HostClocks {
+    /// Time since 1970.
+    pub wall: Duration,
+    /// Time since an origin that never changes while the process runs.
+    pub monotonic: Duration,
+}
+
+impl HostClocks {
+    /// Reads both clocks.
+    pub(super) fn now() -> Self {
+        HostClocks { wall: clock::since_1970(), monotonic: clock::since_boot() }
+    }
+}
+
 /// Difference of the clocks at the last exchange. All times but `difference` are those of this host.
 #[derive(Debug, Clone, Copy)]
 struct Exchange {
-    wall: Duration,
-    monotonic: Duration,
+    at: HostClocks,
     /// Clock of the hub minus clock of this host, nanoseconds.
     difference: i128,
     /// Maximum error of the difference.
@@ -33,26 +50,29 @@ struct Exchange {
 pub(super) struct ClockWatch {
     last: Option<Exchange>,
     /// First time of this host, to detect a set clock before the first exchange.
-    first: Option<(Duration, Duration)>,
+    first: Option<HostClocks>,
 }
 
 impl ClockWatch {
     /// Records an exchange: the hub's clock, and the clocks of this host before the request and after the answer.
-    pub(super) fn record(&mut self, hub: Duration, before: (Duration, Duration), after: (Duration, Duration)) {
-        let round_trip = after.1.saturating_sub(before.1);
-        let (wall, monotonic) = (before.0 + round_trip / 2, before.1 + round_trip / 2);
-        let difference = nanos(hub) - nanos(wall);
-        self.last = Some(Exchange { wall, monotonic, difference, error: round_trip / 2 });
+    pub(super) fn record(&mut self, hub: Duration, before: HostClocks, after: HostClocks) {
+        let round_trip = after.monotonic.saturating_sub(before.monotonic);
+        let half = round_trip / 2;
+        let at = HostClocks { wall: before.wall + half, monotonic: before.monotonic + half };
+        let difference = nanos(hub) - nanos(at.wall);
+        self.last = Some(Exchange { at, difference, error: half });
     }
 
-    /// Returns the state of the clock at these times of this host.
-    pub(super) fn state(&mut self, wall: Duration, monotonic: Duration, permitted: Duration) -> ClockState {
-        let first = *self.first.get_or_insert((wall, monotonic));
+    /// Returns the state of the clock of this host now.
+    pub(super) fn state(&mut self, now: HostClocks, permitted: Duration) -> ClockState {
+        let first = *self.first.get_or_insert(now);
         let (difference, error, since) = match self.last {
-            Some(last) => (last.difference, last.error, (last.wall, last.monotonic)),
+            Some(last) => (last.difference, last.error, last.at),
             None => (0, Duration::ZERO, first),
         };
-        let set_by = (nanos(wall) - nanos(since.0)) - (nanos(monotonic) - nanos(since.1));
+        let wall = nanos(now.wall) - nanos(since.wall);
+        let monotonic = nanos(now.monotonic) - nanos(since.monotonic);
+        let set_by = wall - monotonic;
         let off = (difference - set_by).unsigned_abs();
         let by = Duration::from_nanos(u64::try_from(off).unwrap_or(u64::MAX)).saturating_sub(error);
         match self.last {
@@ -77,32 +97,36 @@ mod tests {
         Duration::from_millis(time)
     }
 
+    fn at(wall: u64, monotonic: u64) -> HostClocks {
+        HostClocks { wall: ms(wall), monotonic: ms(monotonic) }
+    }
+
     #[test]
     fn a_wrong_clock_is_found_by_the_exchange() {
         let mut watch = ClockWatch::default();
-        assert_eq!(watch.state(ms(100_000), ms(5_000), PERMITTED), ClockState::Unknown);
-        watch.record(ms(103_000), (ms(100_000), ms(5_000)), (ms(100_040), ms(5_040)));
-        assert_eq!(watch.state(ms(100_100), ms(5_100), PERMITTED), ClockState::Off { by: ms(2_960) });
-        watch.record(ms(103_900), (ms(103_000), ms(8_000)), (ms(103_040), ms(8_040)));
-        assert_eq!(watch.state(ms(104_000), ms(9_000), PERMITTED), ClockState::Right);
+        assert_eq!(watch.state(at(100_000, 5_000), PERMITTED), ClockState::Unknown);
+        watch.record(ms(103_000), at(100_000, 5_000), at(100_040, 5_040));
+        assert_eq!(watch.state(at(100_100, 5_100), PERMITTED), ClockState::Off { by: ms(2_960) });
+        watch.record(ms(103_900), at(103_000, 8_000), at(103_040, 8_040));
+        assert_eq!(watch.state(at(104_000, 9_000), PERMITTED), ClockState::Right);
     }
 
     #[test]
     fn a_clock_that_was_set_is_found_without_the_hub() {
         let mut watch = ClockWatch::default();
-        watch.record(ms(100_020), (ms(100_000), ms(5_000)), (ms(100_040), ms(5_040)));
-        assert_eq!(watch.state(ms(200_000), ms(105_000), PERMITTED), ClockState::Right);
-        assert!(matches!(watch.state(ms(210_000), ms(105_000), PERMITTED), ClockState::Off { .. }));
-        assert!(matches!(watch.state(ms(190_000), ms(105_000), PERMITTED), ClockState::Off { .. }));
+        watch.record(ms(100_020), at(100_000, 5_000), at(100_040, 5_040));
+        assert_eq!(watch.state(at(200_000, 105_000), PERMITTED), ClockState::Right);
+        assert!(matches!(watch.state(at(210_000, 105_000), PERMITTED), ClockState::Off { .. }));
+        assert!(matches!(watch.state(at(190_000, 105_000), PERMITTED), ClockState::Off { .. }));
         let mut never_connected = ClockWatch::default();
-        assert_eq!(never_connected.state(ms(1_000), ms(50), PERMITTED), ClockState::Unknown);
-        assert!(matches!(never_connected.state(ms(9_000), ms(60), PERMITTED), ClockState::Off { .. }));
+        assert_eq!(never_connected.state(at(1_000, 50), PERMITTED), ClockState::Unknown);
+        assert!(matches!(never_connected.state(at(9_000, 60), PERMITTED), ClockState::Off { .. }));
     }
 
     #[test]
     fn a_slow_answer_does_not_accuse_the_clock() {
         let mut watch = ClockWatch::default();
-        watch.record(ms(110_000), (ms(100_000), ms(5_000)), (ms(120_000), ms(25_000)));
-        assert_eq!(watch.state(ms(120_000), ms(25_000), PERMITTED), ClockState::Right);
+        watch.record(ms(110_000), at(100_000, 5_000), at(120_000, 25_000));
+        assert_eq!(watch.state(at(120_000, 25_000), PERMITTED), ClockState::Right);
     }
 }

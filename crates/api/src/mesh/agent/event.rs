@@ -21,7 +21,7 @@ pub enum AgentEvent {
     NotStored { reason: String },
     /// The hub will never store an entry.
     EntryRefused { number: u64, reason: String },
-    /// A load begins.
+    /// A load of the schedule begins.
     LoadStarted { test: String, from: String, to: String },
     /// A measurement has an entry.
     Measured { test: String, from: String, to: String, figures: String },

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use lfn_mesh::sync::{AccessList, HubConnection, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, SyncReply, SyncRequest, batch};
 use lfn_session::SessionError;
 use lfn_session::dial::Target;
-use lfn_sys::clock;
 
-use super::clock_watch::ClockState;
+use super::clock_watch::{ClockState, HostClocks};
 use super::event::AgentEvent;
 use super::options::AgentStart;
 use super::partner_server;
@@ -103,9 +102,9 @@ impl Link {
                 servers: *self.shared.servers.lock(),
                 entries: batch(entries),
             };
-            let before = (clock::since_1970(), clock::since_boot());
+            let before = HostClocks::now();
             let reply = connection.exchange(&request)?;
-            let after = (clock::since_1970(), clock::since_boot());
+            let after = HostClocks::now();
             // The hub may have waited for its disk: only an exchange without entries compares the clocks well.
             self.shared.clock.lock().record(reply.clock, before, after);
             let had_server = self.server.is_some();

@@ -10,10 +10,9 @@ use lfn_mesh::schedule::timing::MAX_CLOCK_ERROR;
 use lfn_mesh::sites::Sites;
 use lfn_mesh::spool::{Spool, SpoolError};
 use lfn_mesh::sync::{AccessList, AgentServers};
-use lfn_sys::clock;
 use parking_lot::Mutex;
 
-use super::clock_watch::{ClockState, ClockWatch};
+use super::clock_watch::{ClockState, ClockWatch, HostClocks};
 use super::event::AgentEvent;
 
 /// Interval at which threads check whether the agent stops.
@@ -76,7 +75,7 @@ impl Shared {
 
     /// Returns how the clock of this host compares with that of the hub.
     pub(super) fn clock_state(&self) -> ClockState {
-        self.clock.lock().state(clock::since_1970(), clock::since_boot(), MAX_CLOCK_ERROR)
+        self.clock.lock().state(HostClocks::now(), MAX_CLOCK_ERROR)
     }
 
     /// Allocates space for the entry of a measurement. Without space, there is no measurement.
