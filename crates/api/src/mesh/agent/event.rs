@@ -25,8 +25,10 @@ pub enum AgentEvent {
     LoadStarted { test: String, from: String, to: String },
     /// A measurement has an entry.
     Measured { test: String, from: String, to: String, figures: String },
-    /// A measurement failed. The entry has the reason.
+    /// A measurement failed, with another reason than before. The entry has the reason.
     MeasurementFailed { test: String, from: String, to: String, reason: String },
+    /// A measurement that failed before has figures again.
+    Recovered { test: String, from: String, to: String },
     /// There is no measurement, because its entry could not be kept.
     Skipped { reason: String },
     /// An entry could not be kept.

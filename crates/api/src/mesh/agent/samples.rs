@@ -19,6 +19,7 @@ use lfn_session::{Ticket, split_host_port};
 use lfn_sys::clock;
 use lfn_sys::names::lookup;
 use lfn_sys::netlink::Netlink;
+use parking_lot::Mutex;
 
 use super::event::AgentEvent;
 use super::shared::{AgentPlan, POLL_INTERVAL, Shared};
@@ -36,9 +37,13 @@ struct Planned {
     next: Duration,
 }
 
+/// Last failures by test and host, so that the log has each change once.
+type Failures = Mutex<BTreeMap<(String, String), String>>;
+
 /// Runs the measurements of this host until the agent stops.
 pub(super) fn run(shared: &Shared) {
     let running = AtomicUsize::new(0);
+    let failures = Failures::default();
     let mut plan_digest = String::new();
     let mut planned: Vec<Planned> = Vec::new();
     thread::scope(|scope| {
@@ -61,9 +66,9 @@ pub(super) fn run(shared: &Shared) {
                 }
                 measurement.next = measurement.test.next_start(now);
                 running.fetch_add(1, Ordering::Relaxed);
-                let (plan, test, running) = (plan.clone(), measurement.test.clone(), &running);
+                let (plan, test, running, failures) = (plan.clone(), measurement.test.clone(), &running, &failures);
                 let spawned = thread::Builder::new().name("sample".into()).spawn_scoped(scope, move || {
-                    measure(shared, &plan, &test);
+                    measure(shared, &plan, &test, failures);
                     running.fetch_sub(1, Ordering::Relaxed);
                 });
                 if spawned.is_err() {
@@ -75,7 +80,7 @@ pub(super) fn run(shared: &Shared) {
     });
 }
 
-fn measure(shared: &Shared, plan: &AgentPlan, test: &ContinuousTest) {
+fn measure(shared: &Shared, plan: &AgentPlan, test: &ContinuousTest, failures: &Failures) {
     if let Err(error) = shared.reserve() {
         return shared.event(AgentEvent::Skipped { reason: error.to_string() });
     }
@@ -88,14 +93,32 @@ fn measure(shared: &Shared, plan: &AgentPlan, test: &ContinuousTest) {
         EntryKind::Counters | EntryKind::Load => vec![counters(forward)],
     };
     let end = clock::since_1970();
+    if let Some(first) = entries.first() {
+        report_change(shared, test, first.error.as_deref(), failures);
+    }
     for mut entry in entries {
         entry.duration = Some(end.saturating_sub(started));
-        if let Some(reason) = &entry.error {
-            let (from, to) = (entry.from.clone(), entry.to.clone());
-            let reason = reason.clone();
-            shared.event(AgentEvent::MeasurementFailed { test: test.test.clone(), from, to, reason });
-        }
         shared.keep(plan, entry, end);
+    }
+}
+
+/// Reports a failure with a new reason, and the end of a failure.
+fn report_change(shared: &Shared, test: &ContinuousTest, error: Option<&str>, failures: &Failures) {
+    let key = (test.test.clone(), test.to.clone());
+    let mut known = failures.lock();
+    let before = match error {
+        Some(reason) => known.insert(key, reason.to_owned()),
+        None => known.remove(&key),
+    };
+    drop(known);
+    let (name, from, to) = (test.test.clone(), test.from.clone(), test.to.clone());
+    match (before, error) {
+        (Some(before), Some(reason)) if before == reason => {}
+        (_, Some(reason)) => {
+            shared.event(AgentEvent::MeasurementFailed { test: name, from, to, reason: reason.to_owned() });
+        }
+        (Some(_), None) => shared.event(AgentEvent::Recovered { test: name, from, to }),
+        (None, None) => {}
     }
 }
 

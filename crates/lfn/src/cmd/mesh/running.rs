@@ -73,6 +73,7 @@ pub(super) fn log_agent(event: &AgentEvent) {
         AgentEvent::LoadStarted { test, from, to } => format!("{test} {from} to {to} starts"),
         AgentEvent::Measured { test, from, to, figures } => format!("{test} {from} to {to}: {figures}"),
         AgentEvent::MeasurementFailed { test, from, to, reason } => format!("{test} {from} to {to} failed: {reason}"),
+        AgentEvent::Recovered { test, from, to } => format!("{test} {from} to {to} works again"),
         AgentEvent::Skipped { reason } => format!("no measurement: {reason}"),
         AgentEvent::NotKept { reason } => format!("an entry was not kept: {reason}"),
         AgentEvent::ClockOff { by } => {
