@@ -22,14 +22,14 @@ pub(super) enum ClockState {
 /// Both clocks of this host at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HostClocks {
-    /// Time since 1970.
+    /// Time since 1970 by the clock of the day.
     pub wall: Duration,
     /// Time since an origin that never changes while the process runs.
     pub monotonic: Duration,
 }
 
 impl HostClocks {
-    /// Reads both clocks.
+    /// Reads both clocks of this host.
     pub(super) fn now() -> Self {
         HostClocks { wall: clock::since_1970(), monotonic: clock::since_boot() }
     }
