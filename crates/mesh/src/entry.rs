@@ -162,6 +162,7 @@ pub struct Entry {
     /// The limit in one phrase, such as `limited by the path (no other bottleneck found)`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub verdict: String,
+    /// Causes that limit the load, the largest gain first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<EntryFinding>,
     /// Everything that a repeated measurement must have in common with this one: kernel, buffers, congestion control, flags,

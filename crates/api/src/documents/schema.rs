@@ -176,11 +176,6 @@ fn all_schemas() -> Vec<DocumentSchema> {
         ),
         schema::<LogDocument>("lfn.mesh.log.1", "Result of lfn mesh log, lfn.mesh.log/1", Forbidden),
         schema::<ImportDocument>("lfn.mesh.import.1", "Result of lfn mesh import, lfn.mesh.import/1", Forbidden),
-        schema::<lfn_mesh::entry::Entry>(
-            "lfn.mesh.entry.1",
-            "A line of lfn mesh export --output ndjson, lfn.mesh.entry/1",
-            Forbidden,
-        ),
         schema::<MeshPlanDocument>("lfn.mesh.plan.1", "Result of lfn mesh plan, lfn.mesh.plan/1", Forbidden),
         schema::<MeshCheckDocument>("lfn.mesh.check.1", "Result of lfn mesh check, lfn.mesh.check/1", Forbidden),
         schema::<DemoDocument>("lfn.demo.2", "Result of lfn demo, lfn.demo/2", ReadFromJson),

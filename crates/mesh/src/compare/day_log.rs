@@ -82,13 +82,16 @@ pub struct LoadRecord {
     #[serde(with = "timestamp")]
     #[cfg_attr(any(test, feature = "schema"), schemars(with = "String"))]
     pub time: Duration,
+    /// Goodput of the steady part.
     #[serde(rename = "goodput_bits_per_second")]
     pub goodput: Option<BitRate>,
+    /// Goodput predicted before the load.
     #[serde(rename = "predicted_goodput_bits_per_second")]
     pub predicted: Option<BitRate>,
     /// Number of retransmitted segments.
     pub retransmits: Option<u64>,
     pub outcome: Outcome,
+    /// Limit of the load in one phrase.
     pub verdict: String,
     /// Reason of a load that failed.
     pub error: Option<String>,
@@ -112,11 +115,13 @@ pub struct GoodputRange {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct RttRange {
+    /// Minimum RTT of the day.
     #[serde(rename = "min_seconds", with = "optional_seconds")]
     pub min: Option<Duration>,
     /// Median of the medians of the measurements.
     #[serde(rename = "median_seconds", with = "optional_seconds")]
     pub median: Option<Duration>,
+    /// Maximum RTT of the day.
     #[serde(rename = "max_seconds", with = "optional_seconds")]
     pub max: Option<Duration>,
 }
