@@ -75,7 +75,7 @@ pub enum NotFittingReason {
     #[error("budget of site {site}: the bytes of this load have no limit")]
     UnlimitedBytes { site: String },
     /// The resource has no free time of this length in a window of the load.
-    #[error("{} {} is full: {percent} % of the day is used", .resource.kind(), .resource.name())]
+    #[error("{} {} has no free time of this length: {percent} % of the day is used", .resource.kind(), .resource.name())]
     Full { resource: Resource, percent: u64 },
     /// Each resource has free times, but they do not coincide.
     #[error("its hosts and bottlenecks are never free at the same time; the fullest one is {} {} with {percent} % of the day", .resource.kind(), .resource.name())]

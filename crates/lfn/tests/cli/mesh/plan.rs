@@ -113,7 +113,7 @@ fn a_plan_that_does_not_fit_names_the_tests() {
     let file = write_sites(directory.path(), "1000TB", &load("long", "interval = \"1min\"\ntime = \"1min\""));
     assert!(unwrapped(&mesh("plan", &file, &DAY)).contains("the slot needs 67 s and the interval has 60 s"));
     let file = write_sites(directory.path(), "1000TB", &load("full", "interval = \"1min\"\ntime = \"30s\""));
-    assert!(unwrapped(&mesh("plan", &file, &DAY)).contains("full b to a: host a is full"));
+    assert!(unwrapped(&mesh("plan", &file, &DAY)).contains("full b to a: host a has no free time of this length"));
 }
 
 #[test]
