@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lfn_mesh::schedule::{Slot, due};
+use lfn_mesh::schedule::{LoadStarter, Slot};
 use lfn_sys::clock;
 
 use super::clock_watch::ClockState;
@@ -18,14 +18,19 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// Runs the loads of this host until the agent stops.
 pub(super) fn run(shared: &Shared) {
-    let mut last: Option<Duration> = None;
+    let mut before = clock::since_1970();
+    let mut starter = LoadStarter::new(before);
     while !shared.is_stopping() {
         thread::sleep(TICK);
-        let Some(plan) = shared.plan() else { continue };
         let now = clock::since_1970();
+        if now < before {
+            // The clock was set back. The pause of a start keeps a slot from being repeated at once.
+            starter = LoadStarter::new(now);
+        }
+        before = now;
+        let Some(plan) = shared.plan() else { continue };
         let day = plan.day_plan(now);
-        let Some(slot) = due(&day, &plan.host, last, now) else { continue };
-        last = Some(slot.start);
+        let Some(slot) = starter.due(&day, &plan.host, now) else { continue };
         if matches!(shared.clock_state(), ClockState::Off { .. }) {
             // The link reports the clock.
             continue;
