@@ -28,8 +28,10 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 26.0;
-/// Columns of pixels of a line.
-const COLUMNS: usize = ((WIDTH - LEFT - RIGHT) * 0.75) as usize;
+/// Width of a column of a line. Columns of one pixel would make the page of a line with many points twice as long.
+const COLUMN_WIDTH: f64 = 2.0;
+/// Number of columns of a line.
+const COLUMNS: usize = ((WIDTH - LEFT - RIGHT) / COLUMN_WIDTH) as usize;
 /// Range around a prediction in which a measurement needs no explanation.
 const PREDICTED_BAND: f64 = 0.1;
 
@@ -57,7 +59,7 @@ struct Frame {
 
 impl Frame {
     fn x(&self, column: usize) -> f64 {
-        LEFT + column as f64
+        LEFT + COLUMN_WIDTH * column as f64
     }
 
     fn time_x(&self, time: Duration) -> f64 {

@@ -102,6 +102,14 @@ impl Reduced {
     }
 }
 
+/// Largest value of a picture: above every rate of a log entry, and far below the overflow of the scale.
+const MAX_VALUE: f64 = 1e30;
+
+/// Reports whether a picture has room for a value: a finite number of sensible size.
+fn is_drawable(value: f64) -> bool {
+    value.abs() <= MAX_VALUE
+}
+
 /// Reduces the samples from `since` to `until`, in the order of time. A failed sample and a pause longer than `max_gap` end a
 /// segment. A marked sample is no part of a segment.
 pub(super) fn reduce(line: &Line, since: Duration, until: Duration, columns: usize) -> Reduced {
@@ -122,7 +130,7 @@ pub(super) fn reduce(line: &Line, since: Duration, until: Duration, columns: usi
         }
         earlier = Some(sample.time);
         reduced.samples += 1;
-        let value = sample.value.filter(|value| value.is_finite());
+        let value = sample.value.filter(|value| is_drawable(*value));
         match (mark_of(sample), value) {
             (None, Some(value)) => {
                 plain.push(value);
@@ -180,7 +188,7 @@ impl Builder {
             self.at = at;
         }
         self.values.push(value);
-        self.predicted.extend(predicted.filter(|predicted| predicted.is_finite()));
+        self.predicted.extend(predicted.filter(|predicted| is_drawable(*predicted)));
     }
 
     fn end_column(&mut self) {
