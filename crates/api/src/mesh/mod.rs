@@ -1,7 +1,7 @@
 //! The verbs of `lfn mesh`.
 //!
 //! [`hub`] starts the server of the agents, the archive and the page. [`agent`] runs the agent of one host. Both return when
-//! they run, and stop when they are dropped. [`check`] and [`plan`] read a sites file only.
+//! they run, and stop when they are dropped. [`check()`] and [`plan()`] read a sites file only.
 
 pub mod agent;
 mod check;
