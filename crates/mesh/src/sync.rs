@@ -15,6 +15,7 @@ use lfn_session::{Fingerprint, SessionError, SessionId, TokenHash};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::schedule::Dated;
 use crate::spool::SpooledEntry;
 
 /// Maximum entries of a request.
@@ -96,12 +97,22 @@ pub struct RefusedEntry {
     pub reason: String,
 }
 
-/// The sites file of the hub.
+/// A plan: the sites file of the hub, and when it is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanUpdate {
+    /// Hash of the other fields.
     pub digest: String,
     /// Text of the sites file.
     pub sites: String,
+    /// Time since 1970 from which the plan is valid, by the clock of the hub.
+    #[serde(rename = "valid_from_seconds", with = "seconds", default)]
+    pub valid_from: Duration,
+}
+
+impl Dated for PlanUpdate {
+    fn valid_from(&self) -> Duration {
+        self.valid_from
+    }
 }
 
 /// Tickets for the pairs of an agent.

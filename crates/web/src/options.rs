@@ -15,6 +15,9 @@ pub trait MeshView: Send + Sync {
     /// Returns the current sites file.
     fn sites(&self) -> Arc<Sites>;
 
+    /// Returns the time since 1970 from which the agents follow the sites file.
+    fn valid_from(&self) -> Duration;
+
     /// Returns the time since 1970.
     fn now(&self) -> Duration;
 }

@@ -270,7 +270,7 @@ async fn plan(State(sources): State<Arc<Sources>>, asked: Asked) -> Response {
         let today = sources.plans.of_day(&sites, now);
         let tomorrow = PlanView::needs_tomorrow(&today, now)
             .then(|| sources.plans.of_day(&sites, now + Duration::from_secs(86_400)));
-        let view = PlanView::new(&sites, &today, tomorrow.as_deref(), now);
+        let view = PlanView::new(&sites, &today, tomorrow.as_deref(), sources.mesh.valid_from(), now);
         Ok(Made::Page(match format {
             Format::Html => html::plan_page(&view),
             Format::Text => text::plan_text(&view),

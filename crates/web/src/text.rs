@@ -233,6 +233,9 @@ pub(crate) fn plan_text(view: &PlanView) -> String {
     let mut text = head("Plan", &view.mesh, view.now);
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{} today, {} that do not fit\n", format::count(view.today, "load"), view.not_fitting.total);
+    if let Some(later) = view.later {
+        let _ = writeln!(text, "the agents follow this plan from {} on\n", format::second(later));
+    }
     push_rows(&mut text, "loads that do not fit", ["test", "from", "to", "reason"], &view.not_fitting);
     push_rows(&mut text, "pairs that cannot be measured", ["test", "from", "to", "reason"], &view.excluded);
     push_rows(&mut text, "tests", ["test", "kind", "pairs", "interval", "length"], &view.tests);

@@ -1,7 +1,8 @@
 //! The hub of a mesh: a server for agents, the archive, and the tickets of agents.
 //!
 //! The state directory has the key of the server, the secret from which all tickets follow, and the servers of the agents.
-//! The sites file is read again when it changes. A file with problems is reported, and the hub keeps the plan that it has.
+//! The sites file is read again when it changes. A file with problems is reported, and the hub keeps the plan that it has. A
+//! changed file becomes valid later, at the same time on all agents. Until then, the hub does not read the file again.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -73,9 +74,10 @@ pub struct PageStart {
 #[derive(Debug)]
 pub enum HubLogEvent<'a> {
     Mesh(&'a HubEvent),
-    /// The sites file changed.
+    /// The sites file changed. The agents follow it from a time since 1970.
     PlanChanged {
         hosts: usize,
+        valid_from: Duration,
     },
     /// The changed sites file cannot be used; the hub keeps its plan.
     PlanRefused(MeshError),
@@ -100,13 +102,13 @@ pub fn start(
     on_event: impl Fn(&HubLogEvent<'_>) + Send + Sync + 'static,
 ) -> Result<RunningHub, MeshError> {
     let plan = read_plan(&options.sites)?;
-    let sites = plan.sites.clone();
+    let (sites, text) = (plan.sites.clone(), plan.text.clone());
     let secret = load_secret(&options.state)?;
-    write_agent_tokens(&options.state, &secret, &sites)?;
     let on_event = Arc::new(on_event);
     let log = Arc::clone(&on_event);
     let settings = HubOptions {
         secret: secret.clone(),
+        plan_file: options.state.join("plan.json"),
         registry: options.state.join("agents.json"),
         tickets: saved_tickets(&sites),
         keep_detail: sites.hub.keep_detail.unwrap_or(KEEP_DETAIL),
@@ -116,6 +118,8 @@ pub fn start(
     let archive = Archive::open(&options.archive)?;
     let hub = Hub::start(settings, archive, move |event| log(&HubLogEvent::Mesh(event)))?;
     let hub = Arc::new(hub);
+    let plan = hub.plan();
+    write_agent_tokens(&options.state, &secret, &plan.sites)?;
     let port = options.port.unwrap_or_else(|| hub_address(&sites).map_or(HUB_PORT, |(_, port)| port));
     let served = ServeOptions {
         bind: options.bind,
@@ -145,7 +149,7 @@ pub fn start(
         secret,
         hub: hub.clone(),
         stop: stop.clone(),
-        modified: modified(&options.sites),
+        modified: modified(&options.sites).filter(|_| plan.text == text),
     };
     let reloader = thread::Builder::new().name("sites file".into()).spawn(move || reload.run(&*on_event))?;
     Ok(RunningHub { server: Some(server), page, page_token, hub, stop, reloader: Some(reloader), listen })
@@ -246,6 +250,10 @@ impl MeshView for PageMesh {
         self.0.plan().sites.clone()
     }
 
+    fn valid_from(&self) -> Duration {
+        self.0.plan().valid_from
+    }
+
     fn now(&self) -> Duration {
         clock::since_1970()
     }
@@ -306,6 +314,9 @@ impl Reloader {
                 continue;
             }
             waited = Duration::ZERO;
+            if self.hub.is_plan_pending() {
+                continue;
+            }
             let modified = modified(&self.sites);
             if modified.is_none() || modified == self.modified {
                 continue;
@@ -313,21 +324,20 @@ impl Reloader {
             self.modified = modified;
             match self.reload() {
                 Ok(None) => {}
-                Ok(Some(hosts)) => on_event(&HubLogEvent::PlanChanged { hosts }),
+                Ok(Some((hosts, valid_from))) => on_event(&HubLogEvent::PlanChanged { hosts, valid_from }),
                 Err(error) => on_event(&HubLogEvent::PlanRefused(error)),
             }
         }
     }
 
-    /// Returns the number of hosts, or `None` if the text is the same.
-    fn reload(&self) -> Result<Option<usize>, MeshError> {
+    /// Returns the number of hosts and the time from which the file is valid, or `None` if the text is the same.
+    fn reload(&self) -> Result<Option<(usize, Duration)>, MeshError> {
         let plan = read_plan(&self.sites)?;
-        if plan.digest == self.hub.plan().digest {
+        if plan.text == self.hub.plan().text {
             return Ok(None);
         }
         write_agent_tokens(&self.state, &self.secret, &plan.sites)?;
         let hosts = plan.sites.hosts().count();
-        self.hub.set_plan(plan);
-        Ok(Some(hosts))
+        Ok(self.hub.announce(plan).map(|valid_from| (hosts, valid_from)))
     }
 }

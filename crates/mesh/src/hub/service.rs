@@ -1,6 +1,6 @@
 //! The hub's end of a mesh session.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use lfn_session::server::ServerSession;
 use lfn_session::wire::{Refusal, RefusalCode};
 use lfn_session::{SessionError, Ticket, split_host_port};
 use parking_lot::RwLock;
-use serde::Serialize;
 
 use super::access::{MeshSecret, agent_of_token};
 use super::check::check_entry;
+use super::digest_of;
+use super::plan::{HubPlan, PlanFile};
 use super::registry::Registry;
 use super::store::{Clock, Store};
 use crate::archive::{Archive, InsertCount};
-use crate::sites::pairs::HostTable;
-use crate::sites::{Host, HostKind, Sites, SitesErrors};
+use crate::sites::{Host, HostKind};
 use crate::sync::{
-    AccessList, AccessUpdate, HubGreeting, MAX_BATCH_ENTRIES, NumberedEntry, PairClient, PairTarget, PlanUpdate,
-    RefusedEntry, SyncReply, SyncRequest,
+    AccessList, AccessUpdate, HubGreeting, MAX_BATCH_ENTRIES, NumberedEntry, PairClient, PairTarget, RefusedEntry,
+    SyncReply, SyncRequest,
 };
 
 /// Maximum wait for the next message of an agent.
@@ -34,38 +34,13 @@ const STAMP_PORT: u16 = 862;
 /// Refused entries that one answer lists.
 const MAX_LISTED_REFUSALS: usize = 100;
 
-/// The sites file of the hub.
-#[derive(Debug)]
-pub struct HubPlan {
-    /// Text of the file.
-    pub text: String,
-    /// Hash of the text.
-    pub digest: String,
-    pub sites: Arc<Sites>,
-    /// Hosts that each host has tests with.
-    partners: BTreeMap<String, BTreeSet<String>>,
-}
-
-impl HubPlan {
-    /// Parses a sites file.
-    pub fn parse(text: String) -> Result<Self, SitesErrors> {
-        let sites = Sites::parse(&text)?;
-        let digest = short_digest(text.as_bytes());
-        let mut partners: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        let table = HostTable::new(&sites);
-        for pair in sites.tests.iter().flat_map(|test| table.pairs(test)) {
-            let (from, to) = (&table.host(pair.from).name, &table.host(pair.to).name);
-            partners.entry(from.clone()).or_default().insert(to.clone());
-            partners.entry(to.clone()).or_default().insert(from.clone());
-        }
-        Ok(HubPlan { text, digest, partners, sites: Arc::new(sites) })
-    }
-}
-
 /// Settings of a hub.
 #[derive(Debug)]
 pub struct HubOptions {
+    /// The sites file as it is now.
     pub plan: HubPlan,
+    /// File that keeps the plan and the time from which it is valid.
+    pub plan_file: PathBuf,
     pub secret: MeshSecret,
     /// File that keeps the servers of the agents.
     pub registry: PathBuf,
@@ -92,6 +67,7 @@ pub enum HubEvent {
 /// The hub of a mesh.
 pub struct Hub {
     plan: RwLock<Arc<HubPlan>>,
+    plan_file: PlanFile,
     secret: MeshSecret,
     registry: Registry,
     tickets: BTreeMap<String, Ticket>,
@@ -102,19 +78,30 @@ pub struct Hub {
 
 impl std::fmt::Debug for Hub {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hub").field("plan", &self.plan.read().digest).finish_non_exhaustive()
+        f.debug_struct("Hub").field("plan", &self.plan.read().digest()).finish_non_exhaustive()
     }
 }
 
 impl Hub {
-    /// Starts a hub that stores entries in the archive.
+    /// Starts a hub that stores entries in the archive. While the saved plan is not valid yet, the hub keeps it, and the sites
+    /// file as it is now has to wait.
     pub fn start(
         options: HubOptions,
         archive: Archive,
         on_event: impl Fn(&HubEvent) + Send + Sync + 'static,
     ) -> io::Result<Self> {
+        let plan_file = PlanFile(options.plan_file);
+        let now = (options.clock)();
+        let plan = match plan_file.read() {
+            None => options.plan,
+            Some(saved) if saved.text == options.plan.text || saved.valid_from > now => saved,
+            Some(saved) => options.plan.after(&saved, now),
+        };
+        // Without the file, a hub that starts again announces the plan for a later time.
+        let _ = plan_file.write(&plan);
         Ok(Hub {
-            plan: RwLock::new(Arc::new(options.plan)),
+            plan: RwLock::new(Arc::new(plan)),
+            plan_file,
             secret: options.secret,
             registry: Registry::open(options.registry),
             tickets: options.tickets,
@@ -124,14 +111,30 @@ impl Hub {
         })
     }
 
-    /// Returns the current plan.
+    /// Returns the plan that was announced last. It may be valid later only.
     pub fn plan(&self) -> Arc<HubPlan> {
         self.plan.read().clone()
     }
 
-    /// Replaces the plan. Agents receive it with their next request.
-    pub fn set_plan(&self, plan: HubPlan) {
-        *self.plan.write() = Arc::new(plan);
+    /// Reports whether the plan is not valid yet.
+    pub fn is_plan_pending(&self) -> bool {
+        self.plan.read().valid_from > (self.clock)()
+    }
+
+    /// Announces a plan, and returns the time since 1970 from which it is valid. Agents receive it with their next request.
+    /// `None` while the plan before it is not valid yet: agents know two plans at most.
+    pub fn announce(&self, plan: HubPlan) -> Option<Duration> {
+        let mut current = self.plan.write();
+        let now = (self.clock)();
+        if current.valid_from > now {
+            return None;
+        }
+        let plan = plan.after(&current, now);
+        // As at the start of the hub.
+        let _ = self.plan_file.write(&plan);
+        let valid_from = plan.valid_from;
+        *current = Arc::new(plan);
+        Some(valid_from)
     }
 
     /// Returns when each agent dialled last, since the hub started.
@@ -179,7 +182,7 @@ impl Hub {
     }
 
     /// Stores the entries of a request, and returns the answer.
-    fn answer(&self, agent: &str, peer: SocketAddr, request: SyncRequest) -> Result<SyncReply, Refusal> {
+    pub(super) fn answer(&self, agent: &str, peer: SocketAddr, request: SyncRequest) -> Result<SyncReply, Refusal> {
         if request.entries.len() > MAX_BATCH_ENTRIES {
             let text =
                 format!("{} entries in one message; at most {MAX_BATCH_ENTRIES} are allowed", request.entries.len());
@@ -198,8 +201,8 @@ impl Hub {
             self.store_entries(agent, request.entries, &mut reply);
         }
         let plan = self.plan();
-        if request.plan.as_ref() != Some(&plan.digest) {
-            reply.plan = Some(PlanUpdate { digest: plan.digest.clone(), sites: plan.text.clone() });
+        if request.plan.as_ref() != Some(&plan.digest()) {
+            reply.plan = Some(plan.update());
         }
         let access = self.access_list(agent, &plan);
         let digest = digest_of(&access);
@@ -244,8 +247,7 @@ impl Hub {
 
     /// Returns the clients and the servers of an agent.
     fn access_list(&self, agent: &str, plan: &HubPlan) -> AccessList {
-        let none = BTreeSet::new();
-        let partners = plan.partners.get(agent).unwrap_or(&none).iter().filter_map(|name| plan.sites.host(name));
+        let partners = plan.partners(agent).filter_map(|name| plan.sites.host(name));
         let mut access = AccessList { stamp_key: self.secret.stamp_key(), ..AccessList::default() };
         for partner in partners {
             if partner.kind == HostKind::Agent {
@@ -297,12 +299,4 @@ impl Hub {
 /// Formats an address with a port; IPv6 addresses get brackets.
 fn show_address(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
-fn digest_of(value: &impl Serialize) -> String {
-    short_digest(&serde_json::to_vec(value).unwrap_or_default())
-}
-
-fn short_digest(bytes: &[u8]) -> String {
-    blake3::hash(bytes).to_hex().chars().take(16).collect()
 }

@@ -5,7 +5,10 @@
 //!
 //! A plan is computed in three steps. [`load`] lists the loads and the resources of each. [`pack`] finds a short order for the
 //! loads of each interval. [`placing`] checks the budgets and places the loads into the windows of the day.
+//!
+//! A new sites file has a new plan. All agents change to it at one time ([`DatedPlans`]).
 
+mod changeover;
 mod continuous;
 mod due;
 mod load;
@@ -20,6 +23,7 @@ pub mod timing;
 #[cfg(test)]
 mod tests;
 
+pub use changeover::{Dated, DatedPlans, Validity, next_valid_from};
 pub use continuous::{ContinuousCount, ContinuousTest, continuous_counts, continuous_tests, excluded_continuous};
 pub use due::{LoadStarter, due};
 pub use load::{Excluded, excluded_loads};

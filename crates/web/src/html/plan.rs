@@ -12,6 +12,9 @@ pub(crate) fn plan_page(view: &PlanView) -> String {
     let (not_fitting, excluded) = (&view.not_fitting, &view.excluded);
     let body = html! {
         p.summary { (format::count(view.today, "load")) " today, " (not_fitting.total) " that do not fit." }
+        @if let Some(later) = view.later {
+            p { "The sites file changed. The agents follow this plan from " (format::second(later)) " UTC on." }
+        }
         (rows("Loads that do not fit", ["Test", "From", "To", "Reason"], not_fitting))
         (rows("Pairs that cannot be measured", ["Test", "From", "To", "Reason"], excluded))
         (rows("Tests", ["Test", "Kind", "Pairs", "Interval", "Length"], &view.tests))

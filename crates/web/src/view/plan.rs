@@ -34,6 +34,8 @@ impl<const N: usize> Rows<N> {
 pub(crate) struct PlanView {
     pub mesh: String,
     pub now: Duration,
+    /// Time since 1970 from which the agents follow this plan, if they follow another one now.
+    pub later: Option<Duration>,
     /// Number of loads today.
     pub today: usize,
     /// Start, end, test, sender, receiver, client and bytes of the loads that run now or next.
@@ -51,11 +53,17 @@ pub(crate) struct PlanView {
 }
 
 impl PlanView {
-    /// Returns the page for the plans of today and of tomorrow.
-    pub fn new(sites: &Sites, today: &DayPlan, tomorrow: Option<&DayPlan>, now: Duration) -> Self {
+    /// Returns the page for the plans of today and of tomorrow, which the agents follow from `valid_from` on.
+    pub fn new(
+        sites: &Sites,
+        today: &DayPlan,
+        tomorrow: Option<&DayPlan>,
+        valid_from: Duration,
+        now: Duration,
+    ) -> Self {
         let later = tomorrow.into_iter().flat_map(|plan| &plan.slots);
-        let next: Vec<&Slot> =
-            today.slots.iter().chain(later).filter(|slot| slot.end() > now).take(MAX_SLOTS).collect();
+        let is_next = |slot: &&Slot| slot.end() > now && slot.start >= valid_from;
+        let next: Vec<&Slot> = today.slots.iter().chain(later).filter(is_next).take(MAX_SLOTS).collect();
         let mut resources: Vec<&ResourceLoad> = today.loads.iter().filter(|load| load.slots > 0).collect();
         resources.sort_by_key(|load| std::cmp::Reverse(load.percent()));
         let budgets = today.budgets.iter();
@@ -71,6 +79,7 @@ impl PlanView {
         PlanView {
             mesh: sites.name.clone(),
             now,
+            later: (valid_from > now).then_some(valid_from),
             today: today.slots.len(),
             next: Rows::cut(next.into_iter().map(|slot| slot_row(slot, now)), MAX_SLOTS),
             resources: Rows::cut(resources.into_iter().map(resource_row), MAX_RESOURCES),

@@ -75,11 +75,16 @@ pub fn now() -> Duration {
 /// A mesh whose clock stands still.
 pub struct FixedMesh {
     pub sites: Arc<Sites>,
+    pub valid_from: Duration,
 }
 
 impl MeshView for FixedMesh {
     fn sites(&self) -> Arc<Sites> {
         Arc::clone(&self.sites)
+    }
+
+    fn valid_from(&self) -> Duration {
+        self.valid_from
     }
 
     fn now(&self) -> Duration {
@@ -88,7 +93,8 @@ impl MeshView for FixedMesh {
 }
 
 pub fn mesh(text: &str) -> Arc<FixedMesh> {
-    Arc::new(FixedMesh { sites: Arc::new(Sites::parse(text).unwrap_or_else(|errors| panic!("{errors:?}"))) })
+    let sites = Sites::parse(text).unwrap_or_else(|errors| panic!("{errors:?}"));
+    Arc::new(FixedMesh { sites: Arc::new(sites), valid_from: Duration::ZERO })
 }
 
 pub fn options(archive: &Path) -> PageOptions {

@@ -9,8 +9,8 @@ pub enum AgentEvent {
     Serving { port: u16 },
     /// The server for the tests of other agents does not start.
     NotServing { reason: String },
-    /// The hub has a new plan.
-    PlanReceived { host: String, tests: usize },
+    /// The hub announced a plan. `later` is the time since 1970 from which it is valid, if it is not valid yet.
+    PlanReceived { host: String, tests: usize, later: Option<Duration> },
     /// The plan of the hub cannot be used.
     PlanRefused { reason: String },
     /// The hub answers again, or for the first time.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use lfn_mesh::sync::{AccessList, HubConnection, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, SyncReply, SyncRequest, batch};
 use lfn_session::SessionError;
 use lfn_session::dial::Target;
+use lfn_sys::clock;
 
 use super::clock_watch::{ClockState, HostClocks};
 use super::event::AgentEvent;
@@ -142,9 +143,11 @@ impl Link {
         if let Some(update) = &reply.plan {
             match parse_plan(&reply.host, update) {
                 Ok(plan) => {
-                    let tests = plan.sites.tests.len();
-                    *self.shared.plan.lock() = Some(Arc::new(plan));
-                    self.shared.event(AgentEvent::PlanReceived { host: reply.host.clone(), tests });
+                    let (tests, valid_from) = (plan.sites.tests.len(), plan.valid_from);
+                    let now = clock::since_1970();
+                    self.shared.plans.lock().announce(Arc::new(plan), now);
+                    let later = (valid_from > now).then_some(valid_from);
+                    self.shared.event(AgentEvent::PlanReceived { host: reply.host.clone(), tests, later });
                 }
                 Err(reason) => self.shared.event(AgentEvent::PlanRefused { reason }),
             }
@@ -165,7 +168,7 @@ impl Link {
 
     /// Writes the tokens of the clients, and starts the server if it does not run yet.
     fn apply_access(&mut self, is_changed: bool) {
-        let Some(plan) = self.shared.plan() else { return };
+        let Some(plan) = self.shared.newest_plan() else { return };
         let access = self.shared.access.lock().clone();
         if access.stamp_key.is_empty() {
             return;

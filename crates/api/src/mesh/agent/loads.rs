@@ -28,9 +28,12 @@ pub(super) fn run(shared: &Shared) {
             starter = LoadStarter::new(now);
         }
         before = now;
-        let Some(plan) = shared.plan() else { continue };
+        let Some((plan, validity)) = shared.valid_plan() else { continue };
         let day = plan.day_plan(now);
         let Some(slot) = starter.due(&day, &plan.host, now) else { continue };
+        if !validity.permits(slot) {
+            continue;
+        }
         if matches!(shared.clock_state(), ClockState::Off { .. }) {
             // The link reports the clock.
             continue;
@@ -46,7 +49,7 @@ pub(super) fn run(shared: &Shared) {
 fn run_slot(shared: &Shared, plan: &AgentPlan, slot: &Slot) {
     let (test, from, to) = (slot.test.to_string(), slot.from.to_string(), slot.to.to_string());
     shared.event(AgentEvent::LoadStarted { test: test.clone(), from: from.clone(), to: to.clone() });
-    let entry = with_deadline(shared, slot.deadline(), |stop| load_run::run(shared, plan, slot, stop));
+    let entry = with_deadline(shared, plan, slot.deadline(), |stop| load_run::run(shared, plan, slot, stop));
     let event = match (&entry.error, entry.goodput) {
         (Some(reason), _) => AgentEvent::MeasurementFailed { test, from, to, reason: reason.clone() },
         (None, Some(goodput)) => AgentEvent::Measured { test, from, to, figures: goodput.to_string() },
@@ -56,15 +59,21 @@ fn run_slot(shared: &Shared, plan: &AgentPlan, slot: &Slot) {
     shared.event(event);
 }
 
-/// Sets the flag of `work` at a time since 1970, or when the agent stops. A clock that is set during the load does not move
-/// the deadline.
-fn with_deadline<T>(shared: &Shared, deadline: Duration, work: impl FnOnce(&Arc<AtomicBool>) -> T) -> T {
+/// Sets the flag of `work` at a time since 1970, when the plan is not valid any longer, or when the agent stops. A plan ends
+/// during a load only if the agent heard late of the next one. A clock that is set during the load does not move the deadline.
+fn with_deadline<T>(
+    shared: &Shared,
+    plan: &AgentPlan,
+    deadline: Duration,
+    work: impl FnOnce(&Arc<AtomicBool>) -> T,
+) -> T {
     let stop = Arc::new(AtomicBool::new(false));
     let is_over = AtomicBool::new(false);
     let end = clock::since_boot() + deadline.saturating_sub(clock::since_1970());
     thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) && clock::since_boot() < end && !shared.is_stopping() {
+            let is_valid = || shared.plan().is_some_and(|valid| valid.digest == plan.digest);
+            while !is_over.load(Ordering::Relaxed) && clock::since_boot() < end && !shared.is_stopping() && is_valid() {
                 thread::sleep(TICK / 4);
             }
             stop.store(true, Ordering::Relaxed);

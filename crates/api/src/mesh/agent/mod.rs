@@ -57,7 +57,7 @@ pub fn start(
     let spool = Spool::open(&options.state.join("spool"), options.max_spool)?;
     let shared = Arc::new(Shared {
         spool: Mutex::new(spool),
-        plan: Mutex::new(state.saved_plan().map(Arc::new)),
+        plans: Mutex::new(state.saved_plans()),
         access: Mutex::new(Arc::new(state.saved_access())),
         servers: Mutex::default(),
         clock: Mutex::default(),

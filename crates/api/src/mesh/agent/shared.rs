@@ -1,15 +1,16 @@
-//! The plan, the access list, the spool and the clock, which the threads of an agent share.
+//! The plans, the access list, the spool and the clock, which the threads of an agent share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lfn_mesh::entry::{Entry, EntryKind};
-use lfn_mesh::schedule::DayPlan;
 use lfn_mesh::schedule::timing::MAX_CLOCK_ERROR;
+use lfn_mesh::schedule::{Dated, DatedPlans, DayPlan, Validity};
 use lfn_mesh::sites::Sites;
 use lfn_mesh::spool::{Spool, SpoolError};
 use lfn_mesh::sync::{AccessList, AgentServers};
+use lfn_sys::clock;
 use parking_lot::Mutex;
 
 use super::clock_watch::{ClockState, ClockWatch, HostClocks};
@@ -27,6 +28,8 @@ pub(super) struct AgentPlan {
     pub(super) digest: String,
     pub(super) host: String,
     pub(super) sites: Sites,
+    /// Time since 1970 from which the plan is valid.
+    pub(super) valid_from: Duration,
     /// Plan of the day that was computed last.
     pub(super) day: Mutex<Option<Arc<DayPlan>>>,
 }
@@ -34,7 +37,7 @@ pub(super) struct AgentPlan {
 /// State that the threads of an agent share. The locks are independent: no thread holds two of them.
 pub(super) struct Shared {
     pub(super) spool: Mutex<Spool>,
-    pub(super) plan: Mutex<Option<Arc<AgentPlan>>>,
+    pub(super) plans: Mutex<DatedPlans<Arc<AgentPlan>>>,
     pub(super) access: Mutex<Arc<AccessList>>,
     pub(super) servers: Mutex<Option<AgentServers>>,
     pub(super) clock: Mutex<ClockWatch>,
@@ -42,6 +45,12 @@ pub(super) struct Shared {
     pub(super) appended: AtomicU64,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) on_event: Box<dyn Fn(&AgentEvent) + Send + Sync>,
+}
+
+impl Dated for AgentPlan {
+    fn valid_from(&self) -> Duration {
+        self.valid_from
+    }
 }
 
 impl AgentPlan {
@@ -69,8 +78,20 @@ impl Shared {
         (self.on_event)(&event);
     }
 
+    /// Returns the plan that is valid now.
     pub(super) fn plan(&self) -> Option<Arc<AgentPlan>> {
-        self.plan.lock().clone()
+        self.valid_plan().map(|(plan, _)| plan)
+    }
+
+    /// Returns the plan that is valid now, and the time in which it is valid.
+    pub(super) fn valid_plan(&self) -> Option<(Arc<AgentPlan>, Validity)> {
+        let mut plans = self.plans.lock();
+        plans.valid_at(clock::since_1970()).map(|(plan, validity)| (plan.clone(), validity))
+    }
+
+    /// Returns the plan that the hub announced last.
+    pub(super) fn newest_plan(&self) -> Option<Arc<AgentPlan>> {
+        self.plans.lock().newest().cloned()
     }
 
     /// Returns how the clock of this host compares with that of the hub.

@@ -1,11 +1,14 @@
-//! State of an agent that outlives its process: the ticket of the hub, the plan and the access list.
+//! State of an agent that outlives its process: the ticket of the hub, the plans and the access list.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use lfn_mesh::schedule::DatedPlans;
 use lfn_mesh::sites::Sites;
 use lfn_mesh::sync::{AccessList, AccessUpdate, PlanUpdate};
 use lfn_session::Ticket;
 use lfn_session::identity::{read_secret, write_secret};
+use lfn_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use super::shared::AgentPlan;
@@ -20,7 +23,7 @@ const FILE: &str = "agent.json";
 struct Saved {
     hub: Option<String>,
     host: String,
-    plan: Option<PlanUpdate>,
+    plans: DatedPlans<PlanUpdate>,
     access: Option<AccessUpdate>,
 }
 
@@ -71,9 +74,9 @@ impl AgentState {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    /// Returns the plan of the last answer of the hub.
-    pub(super) fn saved_plan(&self) -> Option<AgentPlan> {
-        parse_plan(&self.saved.host, self.saved.plan.as_ref()?).ok()
+    /// Returns the plans that the hub announced.
+    pub(super) fn saved_plans(&self) -> DatedPlans<Arc<AgentPlan>> {
+        self.saved.plans.filter_map(|update| parse_plan(&self.saved.host, update).ok().map(Arc::new))
     }
 
     /// Returns the access list of the last answer of the hub.
@@ -86,9 +89,9 @@ impl AgentState {
         self.saved.access.as_ref().map(|update| update.digest.clone())
     }
 
-    /// Returns the digest of the saved plan.
+    /// Returns the digest of the plan that the hub announced last.
     pub(super) fn plan_digest(&self) -> Option<String> {
-        self.saved.plan.as_ref().map(|update| update.digest.clone())
+        self.saved.plans.newest().map(|update| update.digest.clone())
     }
 
     /// Saves the parts of an answer that are new.
@@ -102,7 +105,9 @@ impl AgentState {
             return Ok(());
         }
         host.clone_into(&mut self.saved.host);
-        self.saved.plan = plan.or_else(|| self.saved.plan.take());
+        if let Some(plan) = plan {
+            self.saved.plans.announce(plan, clock::since_1970());
+        }
         self.saved.access = access.or_else(|| self.saved.access.take());
         self.save()
     }
@@ -116,5 +121,11 @@ impl AgentState {
 /// Parses a plan of the hub for the agent of a host.
 pub(super) fn parse_plan(host: &str, update: &PlanUpdate) -> Result<AgentPlan, String> {
     let sites = Sites::parse(&update.sites).map_err(|errors| errors.to_string())?;
-    Ok(AgentPlan { digest: update.digest.clone(), host: host.to_owned(), sites, day: Default::default() })
+    Ok(AgentPlan {
+        digest: update.digest.clone(),
+        host: host.to_owned(),
+        sites,
+        valid_from: update.valid_from,
+        day: Default::default(),
+    })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lfn_api::mesh::agent::{AgentEvent, RunningAgent};
 use lfn_api::mesh::hub::{HubEvent, HubLogEvent};
+use lfn_base::date;
 use lfn_base::units::show_duration;
 
 use crate::cmd::interrupt::Interrupt;
@@ -39,7 +40,12 @@ pub(super) fn stop_agent(agent: RunningAgent) {
 /// Prints an event of the hub.
 pub(super) fn log_hub(event: &HubLogEvent<'_>) {
     let line = match event {
-        HubLogEvent::PlanChanged { hosts } => format!("the sites file changed: {hosts} hosts"),
+        HubLogEvent::PlanChanged { hosts, valid_from } => {
+            format!(
+                "the sites file changed: {hosts} hosts; the agents follow it from {} on",
+                date::rfc3339(*valid_from)
+            )
+        }
         HubLogEvent::PlanRefused(error) => format!("the changed sites file is not used: {error}"),
         HubLogEvent::Mesh(HubEvent::AgentChanged { host, address, version }) => {
             format!("agent {host} at {address}, lfn {version}")
@@ -64,7 +70,10 @@ pub(super) fn log_agent(event: &AgentEvent) {
     let line = match event {
         AgentEvent::Serving { port } => format!("serving tests of other agents on port {port}"),
         AgentEvent::NotServing { reason } => format!("not serving tests: {reason}"),
-        AgentEvent::PlanReceived { host, tests } => format!("plan for {host} received: {tests} tests"),
+        AgentEvent::PlanReceived { host, tests, later: None } => format!("plan for {host} received: {tests} tests"),
+        AgentEvent::PlanReceived { host, tests, later: Some(later) } => {
+            format!("plan for {host} received: {tests} tests; valid from {} on", date::rfc3339(*later))
+        }
         AgentEvent::PlanRefused { reason } => format!("the plan of the hub is not used: {reason}"),
         AgentEvent::Connected { pending } => format!("connected to the hub; {pending} entries in the spool"),
         AgentEvent::Disconnected { reason } => format!("the hub is away, results stay in the spool: {reason}"),

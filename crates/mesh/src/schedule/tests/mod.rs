@@ -56,12 +56,11 @@ fn any_bottleneck() -> impl Strategy<Value = (usize, usize, u64)> {
     (0..5_usize, 0..5_usize, 1..4_u64)
 }
 
-/// Sites with hosts of all kinds, shared interfaces and bottlenecks.
-fn any_sites() -> impl Strategy<Value = Sites> {
+/// Sites with hosts of all kinds, shared interfaces and bottlenecks, without tests.
+fn any_topology() -> impl Strategy<Value = String> {
     let hosts = prop::collection::vec(any_host(), 0..8);
-    let tests = prop::collection::vec(any_test(), 1..4);
     let bottlenecks = prop::collection::vec(any_bottleneck(), 0..4);
-    (hosts, tests, bottlenecks).prop_map(|(hosts, tests, bottlenecks)| {
+    (hosts, bottlenecks).prop_map(|(hosts, bottlenecks)| {
         let mut text = "name = \"random\"\n".to_owned();
         for site in 0..5 {
             text += &format!("[[site]]\nname = \"s{site}\"\nhost = [{{ name = \"s{site}\", address = \"a{site}\" }}");
@@ -77,11 +76,25 @@ fn any_sites() -> impl Strategy<Value = Sites> {
             let traffic = if number % 2 == 0 || first == second { sites } else { pairs };
             text += &format!("[[bottleneck]]\nname = \"b{number}\"\ncapacity = \"1gbit\"\nloads = {loads}\n{traffic}");
         }
-        for (number, test) in tests.iter().enumerate() {
-            text += &test.replace("NAME", &format!("t{number}"));
-        }
-        parse(&text)
+        text
     })
+}
+
+/// Tests of a random mesh.
+fn any_tests() -> impl Strategy<Value = String> {
+    let number = |(number, test): (usize, String)| test.replace("NAME", &format!("t{number}"));
+    prop::collection::vec(any_test(), 1..4).prop_map(move |tests| tests.into_iter().enumerate().map(number).collect())
+}
+
+/// A random mesh.
+fn any_sites() -> impl Strategy<Value = Sites> {
+    (any_topology(), any_tests()).prop_map(|(topology, tests)| parse(&format!("{topology}{tests}")))
+}
+
+/// A random mesh with two sets of tests.
+fn any_two_plans() -> impl Strategy<Value = (Sites, Sites)> {
+    (any_topology(), any_tests(), any_tests())
+        .prop_map(|(topology, old, new)| (parse(&format!("{topology}{old}")), parse(&format!("{topology}{new}"))))
 }
 
 /// Time of one load on the resources of its pair.
