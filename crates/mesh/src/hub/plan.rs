@@ -87,7 +87,7 @@ impl PlanFile {
         Some(HubPlan { valid_from: saved.valid_from, ..HubPlan::parse(saved.sites).ok()? })
     }
 
-    /// Replaces the plan.
+    /// Replaces the plan in the file.
     pub(super) fn write(&self, plan: &HubPlan) -> io::Result<()> {
         let mut file = AtomicFile::create_private(&self.0)?;
         let saved = SavedPlan { sites: plan.text.clone(), valid_from: plan.valid_from };

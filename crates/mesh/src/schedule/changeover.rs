@@ -91,7 +91,7 @@ impl<P: Dated> DatedPlans<P> {
         self.next.as_ref().or(self.current.as_ref())
     }
 
-    /// Turns both plans into another type. Plans without a result are left out.
+    /// Turns both plans into another type. Plans without a result are omitted.
     pub fn filter_map<T>(&self, convert: impl Fn(&P) -> Option<T>) -> DatedPlans<T> {
         DatedPlans { current: self.current.as_ref().and_then(&convert), next: self.next.as_ref().and_then(&convert) }
     }
