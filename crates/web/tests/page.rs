@@ -6,6 +6,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -108,6 +109,17 @@ fn page_body(page: &Page, address: &str) -> String {
 }
 
 #[test]
+fn page_of_a_pending_plan_has_its_time() {
+    let valid_from = now() + Duration::from_secs(120);
+    let pending = Arc::new(FixedMesh { valid_from, sites: mesh(SITES).sites.clone() });
+    let (page, pending) = (start(&[]), start_mesh(pending, &[], Limits::default()));
+    let text = |page: &Page| page.text("/plan").body;
+    assert!(text(&pending).contains("the agents follow this plan from 2026-11-20 06:42:00 on"), "{}", text(&pending));
+    assert!(page_body(&pending, "/plan").contains("The agents follow this plan from 2026-11-20 06:42:00 UTC on."));
+    assert!(!text(&page).contains("follow this plan"));
+}
+
+#[test]
 fn stale_result_is_never_good() {
     let interval = 6 * 3600;
     let fresh = load("aztec", "sp2", ago(2 * interval), Outcome::Good);
@@ -180,6 +192,16 @@ fn pair_page_explains_the_newest_load() {
     }
     let text = page.text("/pair/aztec/c90-psc").body;
     assert!(text.contains("receiver.window_scale: 7 before, absent after"), "{text}");
+}
+
+#[test]
+fn form_offers_the_two_newest_days_with_loads() {
+    let days = [400, 399, 399, 7].map(|days| load("sp2", "aztec", ago(days * 86_400), Outcome::Good));
+    let page = start(&days);
+    let offered = |pair: &str, day: &str| page_body(&page, pair).contains(&format!("type=\"date\" value=\"{day}\""));
+    assert!(offered("/pair/sp2/aztec", "2025-10-17") && offered("/pair/sp2/aztec", "2026-11-13"));
+    // Without two days, the form offers yesterday and today.
+    assert!(offered("/pair/aztec/sp2", "2026-11-19") && offered("/pair/aztec/sp2", "2026-11-20"));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lfn_base::units::{BitRate, Ratio};
+use lfn_mesh::compare::DayLog;
 use lfn_mesh::entry::point::Point;
 use lfn_mesh::entry::{Entry, EntryFinding, EntryKind, Marks};
 
@@ -180,12 +181,19 @@ impl PairView {
         }
     }
 
-    /// Returns the days that the form of the page offers: the compared ones, or the last two.
+    /// Returns the days that the form of the page offers: the compared ones, the two newest days with loads, or the last two.
     pub fn compared_days(&self) -> [String; 2] {
-        let day = |seconds| format::day(self.now.saturating_sub(Duration::from_secs(seconds)));
-        self.days_compared
-            .as_ref()
-            .map_or_else(|| [day(86_400), day(0)], |days| [days.first.clone(), days.second.clone()])
+        if let Some(days) = &self.days_compared {
+            return [days.first.clone(), days.second.clone()];
+        }
+        let loads = self.newest.iter().filter(|entry| entry.kind == EntryKind::Load);
+        let mut days: Vec<Duration> = loads.map(|load| DayLog::day_of(load.time)).collect();
+        days.dedup();
+        let [newest, before] = match days[..] {
+            [newest, before, ..] => [newest, before],
+            _ => [self.now, self.now.saturating_sub(Duration::from_secs(86_400))],
+        };
+        [format::day(before), format::day(newest)]
     }
 }
 

@@ -120,6 +120,10 @@ pub fn start(entries: &[Entry]) -> Page {
 }
 
 pub fn start_with(sites: &str, entries: &[Entry], limits: Limits) -> Page {
+    start_mesh(mesh(sites), entries, limits)
+}
+
+pub fn start_mesh(mesh: Arc<FixedMesh>, entries: &[Entry], limits: Limits) -> Page {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("archive.db");
     let mut archive = Archive::open(&path).unwrap();
@@ -127,7 +131,7 @@ pub fn start_with(sites: &str, entries: &[Entry], limits: Limits) -> Page {
         archive.insert(batch, now()).unwrap();
     }
     drop(archive);
-    let server = PageServer::bind(PageOptions { limits, ..options(&path) }, mesh(sites)).unwrap();
+    let server = PageServer::bind(PageOptions { limits, ..options(&path) }, mesh).unwrap();
     Page { server, directory }
 }
 

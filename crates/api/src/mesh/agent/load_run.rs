@@ -98,7 +98,7 @@ fn options(shared: &Shared, plan: &AgentPlan, slot: &Slot) -> Result<TestOptions
         }
     }
     // The protocol of iperf3 has no end at a precision.
-    if iperf3.is_none() && matches!(request.load, TestLoad::TimeSeconds(_)) {
+    if iperf3.is_none() {
         options.target_precision = Ratio::new(PRECISION);
     }
     options.command = vec!["mesh".to_owned(), slot.test.to_string(), slot.from.to_string(), slot.to.to_string()];
