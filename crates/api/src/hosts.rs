@@ -134,7 +134,7 @@ pub enum HostError {
     Session(#[from] SessionError),
 }
 
-const TICKET_HINT: &str = "the first line must be the complete ticket printed by `lfn serve`";
+const TICKET_HINT: &str = "the first line must be the complete ticket, as `lfn serve` or `lfn mesh ticket` prints it";
 
 impl HostError {
     /// Returns one action that may fix the error, if there is one.
