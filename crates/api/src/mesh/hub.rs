@@ -208,8 +208,7 @@ fn hub_address(sites: &Sites) -> Option<(String, u16)> {
 /// Splits an address. Without a port, the port is that of a hub.
 fn with_hub_port(typed: &str) -> Result<(String, u16), MeshError> {
     let (host, port) = split_host_port(typed)?;
-    let has_port = typed != host && typed.trim_matches(['[', ']']) != host;
-    Ok((host, if has_port { port } else { HUB_PORT }))
+    Ok((host, port.unwrap_or(HUB_PORT)))
 }
 
 /// Reads the secret of the hub, and creates it at the first start.

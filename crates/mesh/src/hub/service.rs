@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lfn_session::server::ServerSession;
 use lfn_session::wire::{Refusal, RefusalCode};
-use lfn_session::{SessionError, Ticket, split_host_port};
+use lfn_session::{SessionError, Ticket, join_host_port, split_host_port};
 use parking_lot::RwLock;
 use serde::Serialize;
 
@@ -261,7 +261,7 @@ impl Hub {
     fn target(&self, agent: &str, partner: &Host) -> PairTarget {
         let address = partner.address.as_deref().and_then(|address| split_host_port(address).ok());
         let servers = self.registry.agent(&partner.name).and_then(|agent| agent.servers);
-        let stamp_at = |port: u16| address.as_ref().map(|(host, _)| show_address(host, port));
+        let stamp_at = |port: u16| address.as_ref().map(|(host, _)| join_host_port(host, port));
         let (ticket, stamp) = match partner.kind {
             HostKind::Agent => {
                 let ticket = servers.zip(address.clone()).map(|(servers, (host, _))| Ticket {
@@ -277,11 +277,8 @@ impl Hub {
             }
             HostKind::Serve => (self.tickets.get(&partner.name).map(Ticket::to_string), stamp_at(STAMP_PORT)),
             HostKind::Stamp => {
-                let typed = partner.address.as_deref();
-                let has_port =
-                    typed.zip(address.as_ref()).is_some_and(|(typed, (host, _))| !typed.ends_with(host.as_str()));
-                let port = address.as_ref().filter(|_| has_port).map_or(STAMP_PORT, |(_, port)| *port);
-                (None, stamp_at(port))
+                let port = address.as_ref().and_then(|(_, port)| *port);
+                (None, stamp_at(port.unwrap_or(STAMP_PORT)))
             }
             HostKind::Iperf3 => (None, None),
         };
@@ -292,11 +289,6 @@ impl Hub {
             stamp: stamp.filter(|_| reachable),
         }
     }
-}
-
-/// Formats an address with a port; IPv6 addresses get brackets.
-fn show_address(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 fn digest_of(value: &impl Serialize) -> String {
