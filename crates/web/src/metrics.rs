@@ -67,7 +67,7 @@ pub(crate) fn metrics_text(input: &MetricsInput<'_>) -> String {
     for entry in input.latest {
         family.add(entry, &[("kind", format::kind(entry.kind))], entry.time.as_secs_f64());
     }
-    let mut family = Family::new(&mut text, "entries_total", "Entries in the archive.");
+    let mut family = Family::new(&mut text, "archive_entries", "Entries of the archive.");
     family.add_plain(input.entries);
     let mut family = Family::new(&mut text, "archive_bytes", "Size of the archive.");
     family.add_plain(input.bytes.0);
@@ -144,7 +144,7 @@ mod tests {
             r#"lfn_mesh_rtt_seconds{from="b",to="a",stat="min"} 0.040123"#,
             r#"lfn_mesh_loss_ratio{from="b",to="a"} 0.01"#,
             r#"lfn_mesh_last_entry_timestamp_seconds{from="b",to="a",kind="latency"} 1795329723.456"#,
-            "lfn_mesh_entries_total 2",
+            "lfn_mesh_archive_entries 2",
             "lfn_mesh_archive_bytes 8192",
         ] {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");
