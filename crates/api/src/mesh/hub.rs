@@ -4,6 +4,7 @@
 //! The sites file is read again when it changes. A file with problems is reported, and the hub keeps the plan that it has.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use lfn_mesh::archive::Archive;
 pub use lfn_mesh::hub::HubEvent;
 use lfn_mesh::hub::{Hub, HubOptions, HubPlan, MeshSecret, agent_token_name};
 use lfn_mesh::sites::{HostKind, Sites};
+use lfn_session::atomic_file::AtomicFile;
 use lfn_session::identity::{self, ServerIdentity};
 use lfn_session::limits::connection_table::ConnectionLimits;
 use lfn_session::limits::{ResourceLimits, ServerLimits};
@@ -26,7 +28,7 @@ use lfn_sys::clock;
 pub use lfn_web::CertificateFiles;
 use lfn_web::{Limits, MeshView, PageOptions, PageServer};
 
-use super::{HUB_PORT, MeshError, read_sites};
+use super::{HUB_PORT, MeshError, SAVED_SITES, read_sites};
 use crate::hosts::SavedHosts;
 use crate::serve::{KeyStorage, RunningServer, ServeOptions, TicketHost, serve};
 
@@ -103,6 +105,7 @@ pub fn start(
     let sites = plan.sites.clone();
     let secret = load_secret(&options.state)?;
     write_agent_tokens(&options.state, &secret, &sites)?;
+    save_sites(&options.state, &plan.text)?;
     let on_event = Arc::new(on_event);
     let log = Arc::clone(&on_event);
     let settings = HubOptions {
@@ -260,6 +263,13 @@ fn write_agent_tokens(state: &Path, secret: &MeshSecret, sites: &Sites) -> Resul
     Ok(())
 }
 
+/// Saves the sites file in the state of the hub, for commands that read the archive only.
+fn save_sites(state: &Path, text: &str) -> Result<(), MeshError> {
+    let mut file = AtomicFile::create(&state.join(SAVED_SITES), 0o600)?;
+    file.write_all(text.as_bytes())?;
+    Ok(file.commit()?)
+}
+
 /// Returns the record of a token for tests, without an end. Equal tokens have equal records, so that the file changes only
 /// when a host is added or removed.
 pub(super) fn token_record(hash: lfn_session::TokenHash) -> TokenRecord {
@@ -325,6 +335,7 @@ impl Reloader {
             return Ok(None);
         }
         write_agent_tokens(&self.state, &self.secret, &plan.sites)?;
+        save_sites(&self.state, &plan.text)?;
         let hosts = plan.sites.hosts().count();
         self.hub.set_plan(plan);
         Ok(Some(hosts))

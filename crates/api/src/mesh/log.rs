@@ -9,7 +9,7 @@ use lfn_mesh::compare::{DayLog, compare};
 use lfn_mesh::entry::Entry;
 use lfn_mesh::sites::Sites;
 
-use super::{MeshError, load_sites};
+use super::{MeshError, SAVED_SITES, load_sites};
 use crate::documents::{LogDocument, LogSchema};
 use crate::error_kind::ErrorKind;
 
@@ -23,7 +23,7 @@ const MAX_NAMES: usize = 8;
 #[derive(Debug, Clone)]
 pub struct LogOptions {
     pub archive: PathBuf,
-    /// Sites file, for names of sites.
+    /// Sites file, for names of sites; `None` uses the file that the hub saved next to the archive, if there is one.
     pub sites: Option<PathBuf>,
     /// First host, or its site.
     pub from: String,
@@ -38,9 +38,11 @@ pub struct LogOptions {
 /// Reasons why a log cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    #[error("the archive has no host '{name}'")]
+    #[error("the archive has no host '{name}'{}", if *.has_sites { ", and no host of a site with this name" } else { "" })]
     NoHost {
         name: String,
+        /// A sites file was read too.
+        has_sites: bool,
         /// Names of the archive, the most similar first.
         near: Vec<String>,
     },
@@ -61,7 +63,10 @@ impl LogError {
             LogError::NoHost { near, .. } if near.is_empty() => {
                 Some("import results first: lfn mesh import FILE".to_owned())
             }
-            LogError::NoHost { near, .. } => Some(format!("use one of {}", near.join(", "))),
+            LogError::NoHost { near, has_sites: true, .. } => Some(format!("use one of {}", near.join(", "))),
+            LogError::NoHost { near, .. } => {
+                Some(format!("use one of {}; names of sites need --sites FILE", near.join(", ")))
+            }
             LogError::NoEntries { from, to, day: Some(_) } => {
                 Some(format!("show the newest day: lfn mesh log {from} {to}"))
             }
@@ -85,7 +90,8 @@ impl LogError {
 pub fn log(options: &LogOptions) -> Result<LogDocument, LogError> {
     let mut archive = Archive::open_read_only(&options.archive)?;
     let known = archive.hosts()?;
-    let sites = options.sites.as_deref().map(load_sites).transpose()?;
+    let saved = || Some(options.archive.with_file_name(SAVED_SITES)).filter(|path| path.is_file());
+    let sites = options.sites.clone().or_else(saved).as_deref().map(load_sites).transpose()?;
     let find = |name: &str| find_host(name, &known, sites.as_ref());
     let (from, to) = (find(&options.from)?, find(&options.to)?);
     if from == to {
@@ -117,7 +123,7 @@ fn find_host(name: &str, known: &[String], sites: Option<&Sites>) -> Result<Stri
         let mut near: Vec<String> = known.to_vec();
         near.sort_by_key(|host| letters_apart(name, host));
         near.truncate(MAX_NAMES);
-        LogError::NoHost { name: name.chars().take(64).collect(), near }
+        LogError::NoHost { name: name.chars().take(64).collect(), has_sites: sites.is_some(), near }
     })
 }
 
