@@ -8,7 +8,6 @@ use std::fmt::{Display, Write as _};
 use lfn_base::units::Bytes;
 use lfn_mesh::entry::{Entry, EntryKind, Outcome};
 
-use crate::format;
 use crate::view::loss_ratio;
 
 /// Sources of the metrics of [`metrics_text`].
@@ -20,14 +19,6 @@ pub(crate) struct MetricsInput<'a> {
     /// Size of the archive.
     pub bytes: Bytes,
 }
-
-/// Outcomes with their label values.
-const OUTCOMES: [(Outcome, &str); 4] = [
-    (Outcome::Good, "good"),
-    (Outcome::Limited, "limited"),
-    (Outcome::Failed, "failed"),
-    (Outcome::Unknown, "unknown"),
-];
 
 /// Returns all metrics, one family after the other.
 pub(crate) fn metrics_text(input: &MetricsInput<'_>) -> String {
@@ -59,13 +50,13 @@ pub(crate) fn metrics_text(input: &MetricsInput<'_>) -> String {
     }
     let mut family = Family::new(&mut text, "outcome", "1 for the outcome of the newest load, 0 for the others.");
     for entry in loads() {
-        for (outcome, word) in OUTCOMES {
-            family.add(entry, &[("outcome", word)], u8::from(entry.outcome == outcome));
+        for outcome in Outcome::ALL {
+            family.add(entry, &[("outcome", outcome.name())], u8::from(entry.outcome == outcome));
         }
     }
     let mut family = Family::new(&mut text, "last_entry_timestamp_seconds", "Time of the newest entry of each kind.");
     for entry in input.latest {
-        family.add(entry, &[("kind", format::kind(entry.kind))], entry.time.as_secs_f64());
+        family.add(entry, &[("kind", entry.kind.name())], entry.time.as_secs_f64());
     }
     let mut family = Family::new(&mut text, "archive_entries", "Entries of the archive.");
     family.add_plain(input.entries);

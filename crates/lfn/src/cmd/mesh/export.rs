@@ -1,28 +1,28 @@
 //! `lfn mesh export`: the entries of an archive as lines of JSON, as one JSON object or as a table.
 
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use lfn_api::mesh::{ExportedEntries, MeshError, archive_file, export};
+use lfn_api::mesh::{ExportedEntries, MeshError, export};
 use lfn_base::date;
 use lfn_mesh::archive::{Archive, EntryFilter};
 use lfn_mesh::csv::{csv_header, csv_row};
 use lfn_mesh::entry::EntryKind;
 
+use super::archive_flag::ArchiveFlag;
 use crate::cli::output::{ExportFormats, OutputArgs};
 use crate::cmd::values::value_error;
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::OutputFormat;
 
-/// Export the archive as CSV or NDJSON
+/// Export the archive as NDJSON, JSON or CSV
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
-    /// Read the entries from this archive [default: that of the hub of this user]
-    #[arg(long, value_name = "FILE")]
-    archive: Option<PathBuf>,
+    #[command(flatten)]
+    archive: ArchiveFlag,
     /// Select entries with this sender
     #[arg(long, value_name = "NAME")]
     from: Option<String>,
@@ -67,7 +67,7 @@ Exit codes: 0 exported, also if the reader closes the pipe; 1 no archive, or a w
 
 /// Runs `lfn mesh export` and returns its exit code.
 pub fn run(args: ExportArgs) -> Result<Exit, Failure> {
-    let archive = args.archive.map_or_else(archive_file, Ok)?;
+    let archive = args.archive.path()?;
     let filter = EntryFilter {
         from: args.from.as_deref(),
         to: args.to.as_deref(),

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use lfn_api::mesh::{LogOptions, archive_file, log};
+use lfn_api::mesh::{LogOptions, log};
 use lfn_api::pictures::of_log;
 
+use super::archive_flag::ArchiveFlag;
 use super::plan::parse_day;
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrJsonOrPage};
 use crate::exit::{Exit, Failure};
@@ -30,9 +31,8 @@ pub struct LogArgs {
     /// Compare with this day in UTC
     #[arg(long, value_name = "YYYY-MM-DD")]
     against: Option<String>,
-    /// Read the log from this archive [default: that of the hub of this user]
-    #[arg(long, value_name = "FILE")]
-    archive: Option<PathBuf>,
+    #[command(flatten)]
+    archive: ArchiveFlag,
     /// Find the hosts of sites in this sites file [default: the copy that the hub keeps next to its archive]
     #[arg(long, value_name = "FILE")]
     sites: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub fn run(args: LogArgs) -> Result<Exit, Failure> {
     let against = args.against.as_deref().map(parse_day).transpose()?;
     let mut output = args.output.open()?;
     let pictures = args.plot.create()?;
-    let archive = args.archive.map_or_else(archive_file, Ok)?;
+    let archive = args.archive.path()?;
     let options = LogOptions { archive, sites: args.sites, from: args.from, to: args.to, day, against };
     let document = log(&options)?;
     output.write_page(&document, || report(&document))?;
