@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lfn_session::dial::Target;
 use lfn_session::queue::QueueOptions;
-use lfn_session::{Fingerprint, SessionError, Ticket, Token, split_host_port};
+use lfn_session::{DEFAULT_PORT, Fingerprint, SessionError, Ticket, Token, split_host_port};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -120,6 +120,7 @@ impl ServerResolver {
         }
         if self.insecure {
             let (host, port) = split_host_port(name).map_err(HostError::InvalidAddress)?;
+            let port = port.unwrap_or(DEFAULT_PORT);
             let (token, fingerprint) = (Token::from_bytes([0; 16]), Fingerprint([0; 32]));
             return Ok(Some(Ticket { host, port, token, fingerprint }));
         }

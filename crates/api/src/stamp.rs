@@ -138,14 +138,10 @@ pub fn stamp(
 
 /// Resolves the name of the reflector, with its port.
 fn address(typed: &str) -> Result<SocketAddr, StampVerbError> {
-    let (name, _) = split_host_port(typed).map_err(StampVerbError::InvalidAddress)?;
-    let port = match typed.rsplit_once(':').and_then(|(_, port)| port.parse().ok()) {
-        Some(port) if typed != name => port,
-        _ => stamp::PORT,
-    };
+    let (name, port) = split_host_port(typed).map_err(StampVerbError::InvalidAddress)?;
     let host = SavedHosts::load()?.get(&name)?.map_or(name, |ticket| ticket.host);
     let unknown = |source| StampVerbError::UnknownHost { host: host.clone(), source };
-    let addresses = lookup(&host, port).map_err(|error| unknown(Some(error)))?;
+    let addresses = lookup(&host, port.unwrap_or(stamp::PORT)).map_err(|error| unknown(Some(error)))?;
     addresses.first().copied().ok_or_else(|| unknown(None))
 }
 

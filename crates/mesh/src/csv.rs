@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lfn_base::date;
 
-use crate::entry::{Entry, EntryKind, Outcome};
+use crate::entry::Entry;
 
 /// Names of the columns with their units.
 const COLUMNS: &str = "from,to,kind,time,test,duration_seconds,bytes,goodput_bits_per_second,\
@@ -22,25 +22,13 @@ pub fn csv_row(entry: &Entry) -> String {
     let number = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
     let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64().to_string()).unwrap_or_default();
     let flag = |value: bool| value.to_string();
-    let kind = match entry.kind {
-        EntryKind::Load => "load",
-        EntryKind::Latency => "latency",
-        EntryKind::Path => "path",
-        EntryKind::Counters => "counters",
-    };
-    let outcome = match entry.outcome {
-        Outcome::Good => "good",
-        Outcome::Limited => "limited",
-        Outcome::Failed => "failed",
-        Outcome::Unknown => "unknown",
-    };
     let hops = entry.hops.iter().map(|hop| if hop.is_empty() { "*" } else { hop }).collect::<Vec<_>>().join(" ");
     let findings = entry.findings.iter().map(|finding| finding.name.as_str()).collect::<Vec<_>>().join(" ");
     let conditions = entry.conditions.iter().map(|(name, value)| format!("{name}={value}"));
     let cells = [
         entry.from.clone(),
         entry.to.clone(),
-        kind.to_owned(),
+        entry.kind.name().to_owned(),
         date::rfc3339(entry.time),
         entry.test.clone(),
         seconds(entry.duration),
@@ -56,7 +44,7 @@ pub fn csv_row(entry: &Entry) -> String {
         number(entry.lost_packets),
         number(entry.retransmits),
         hops,
-        outcome.to_owned(),
+        entry.outcome.name().to_owned(),
         entry.verdict.clone(),
         findings,
         conditions.collect::<Vec<_>>().join("; "),
@@ -77,6 +65,7 @@ fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry::EntryKind;
 
     #[test]
     fn row_has_a_cell_for_each_column() {

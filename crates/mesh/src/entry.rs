@@ -41,6 +41,18 @@ pub enum EntryKind {
     Counters,
 }
 
+impl EntryKind {
+    /// Returns the name of the kind in files and labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            EntryKind::Load => "load",
+            EntryKind::Latency => "latency",
+            EntryKind::Path => "path",
+            EntryKind::Counters => "counters",
+        }
+    }
+}
+
 /// Outcome of a measurement for a reader who sees one letter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
@@ -55,6 +67,21 @@ pub enum Outcome {
     /// Measured, but the limit is unknown.
     #[default]
     Unknown,
+}
+
+impl Outcome {
+    /// All outcomes.
+    pub const ALL: [Outcome; 4] = [Outcome::Good, Outcome::Limited, Outcome::Failed, Outcome::Unknown];
+
+    /// Returns the name of the outcome in files and labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Good => "good",
+            Outcome::Limited => "limited",
+            Outcome::Failed => "failed",
+            Outcome::Unknown => "unknown",
+        }
+    }
 }
 
 /// A finding of a load, as far as the log keeps it.

@@ -22,6 +22,15 @@ const MAX_LISTED: usize = 20;
 /// Schema of exported entries.
 const ENTRY_SCHEMA: &str = "lfn.mesh.entry/1";
 
+/// Schema of an export in one JSON object.
+const EXPORT_SCHEMA: &str = "lfn.mesh.export/1";
+
+/// An export in one JSON object.
+#[derive(serde::Deserialize)]
+struct ExportedDocument {
+    entries: Vec<Entry>,
+}
+
 /// Reasons why a file gives no entries.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportFileError {
@@ -66,13 +75,28 @@ pub fn read_entries(bytes: &[u8], hosts: ResultHosts<'_>) -> Result<Vec<Entry>, 
         let start = &line[..line.len().min(200)];
         start.windows(ENTRY_SCHEMA.len()).any(|window| window == ENTRY_SCHEMA.as_bytes())
     });
-    if names_entry || read_schema(bytes).is_ok_and(|schema| schema == ENTRY_SCHEMA) {
-        return read_lines(bytes);
+    match read_schema(bytes) {
+        Ok(schema) if schema == EXPORT_SCHEMA => return read_export(bytes),
+        Ok(schema) if schema == ENTRY_SCHEMA => return read_lines(bytes),
+        _ if names_entry => return read_lines(bytes),
+        _ => {}
     }
     let stored = read_result(bytes)?;
     let mut entries = entries_of(&stored, bytes, hosts)?;
     for entry in &mut entries {
         entry.marks.imported = true;
+        entry.check()?;
+    }
+    Ok(entries)
+}
+
+/// Reads the entries of an export in one JSON object.
+fn read_export(bytes: &[u8]) -> Result<Vec<Entry>, ImportFileError> {
+    let ExportedDocument { entries } = serde_json::from_slice(bytes).map_err(ReadError::from)?;
+    if entries.len() > MAX_ENTRIES {
+        return Err(ImportFileError::TooMany);
+    }
+    for entry in &entries {
         entry.check()?;
     }
     Ok(entries)
@@ -132,6 +156,16 @@ mod tests {
         let entries = read_entries(VBNS.as_bytes(), ResultHosts::default()).unwrap();
         let text: String = entries.iter().map(|entry| serde_json::to_string(entry).unwrap() + "\n").collect();
         assert_eq!(read_entries(text.as_bytes(), ResultHosts::default()).unwrap(), entries);
+    }
+
+    #[test]
+    fn export_in_one_object_is_read_back() {
+        let entries = read_entries(VBNS.as_bytes(), ResultHosts::default()).unwrap();
+        let document = serde_json::json!({ "schema": EXPORT_SCHEMA, "entries": entries });
+        let text = serde_json::to_string_pretty(&document).unwrap();
+        assert_eq!(read_entries(text.as_bytes(), ResultHosts::default()).unwrap(), entries);
+        let damaged = text.replace("ncar", "<ncar>");
+        assert!(read_entries(damaged.as_bytes(), ResultHosts::default()).is_err());
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub use data::DataStream;
 pub use datagram::DatagramStream;
 pub(crate) use pinned_certificate::server_config;
 pub use rights::{Rights, RightsError, WriteAccess};
-pub use ticket::{Fingerprint, SessionId, Ticket, TicketError, Token, TokenHash, split_host_port};
+pub use ticket::{Fingerprint, SessionId, Ticket, TicketError, Token, TokenHash, join_host_port, split_host_port};
 
 use std::io;
 use std::time::Duration;

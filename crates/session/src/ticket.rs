@@ -174,6 +174,7 @@ impl FromStr for Ticket {
         let (authority, fingerprint) = rest.split_once('#').unwrap_or((rest, ""));
         let (token, address) = authority.rsplit_once('@').ok_or_else(|| TicketError::NotATicket(shorten("lfn://…")))?;
         let (host, port) = split_host_port(address.trim_end_matches('/'))?;
+        let port = port.unwrap_or(DEFAULT_PORT);
         let token = token.parse().map_err(|length| TicketError::Token { host: host.clone(), length })?;
         let fingerprint =
             fingerprint.parse().map_err(|length| TicketError::Fingerprint { host: host.clone(), length })?;
@@ -193,8 +194,8 @@ impl Ticket {
     }
 }
 
-/// Splits `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address. The port defaults to [`DEFAULT_PORT`].
-pub fn split_host_port(address: &str) -> Result<(String, u16), TicketError> {
+/// Splits `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address into the host without brackets and the port.
+pub fn split_host_port(address: &str) -> Result<(String, Option<u16>), TicketError> {
     let wrong = || TicketError::Address(address.to_owned());
     let (host, port) = match address.strip_prefix('[') {
         Some(rest) => {
@@ -207,14 +208,16 @@ pub fn split_host_port(address: &str) -> Result<(String, u16), TicketError> {
             None => (address, None),
         },
     };
-    let port = match port {
-        Some(text) => text.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?,
-        None => DEFAULT_PORT,
-    };
+    let port = port.map(|text| text.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)).transpose()?;
     if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err(wrong());
     }
     Ok((host.to_owned(), port))
+}
+
+/// Joins a host and a port. An IPv6 address gets brackets.
+pub fn join_host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 fn decode<const N: usize>(text: &str) -> Result<[u8; N], usize> {
@@ -295,6 +298,33 @@ mod tests {
         let text = ticket("far").to_string().replace('#', "/data/a#b@c.bin#");
         assert_eq!(Ticket::parse_with_path(&text), Ok((ticket("far"), Some("data/a#b@c.bin".to_owned()))));
         assert_eq!(Ticket::parse_with_path(&ticket("far").to_string()), Ok((ticket("far"), None)));
+    }
+
+    #[test]
+    fn address_splits_into_host_and_port() {
+        let cases = [
+            ("192.0.2.1", "192.0.2.1", None),
+            ("192.0.2.1:862", "192.0.2.1", Some(862)),
+            ("far.example", "far.example", None),
+            ("far.example:5201", "far.example", Some(5201)),
+            ("2001:db8::1", "2001:db8::1", None),
+            ("::1", "::1", None),
+            ("[2001:db8::1]", "2001:db8::1", None),
+            ("[2001:db8::1]:7324", "2001:db8::1", Some(7324)),
+        ];
+        for (address, host, port) in cases {
+            assert_eq!(split_host_port(address), Ok((host.to_owned(), port)), "{address}");
+            if let Some(port) = port {
+                assert_eq!(join_host_port(host, port), address);
+            }
+        }
+    }
+
+    #[test]
+    fn address_without_host_or_with_a_wrong_port_is_an_error() {
+        for address in ["", ":862", "far:", "far:x", "far:0", "far:65536", "[::1", "[::1]x", "[::1]:", "[]:5", "a b"] {
+            assert_eq!(split_host_port(address), Err(TicketError::Address(address.to_owned())));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lfn_base::date;
 use lfn_base::units::{BitRate, Ratio, show_duration};
-use lfn_mesh::entry::{EntryKind, Marks};
+use lfn_mesh::entry::Marks;
 
 /// Text of an unknown figure.
 pub(crate) const UNKNOWN: &str = "–";
@@ -55,15 +55,6 @@ pub(crate) fn loss(loss: Option<Ratio>) -> String {
 pub(crate) fn share(goodput: Option<BitRate>, predicted: Option<BitRate>) -> Option<String> {
     let (goodput, predicted) = (goodput?, predicted.filter(|predicted| predicted.0 > 0)?);
     Some(format!("{:.0} %", goodput.as_f64() / predicted.as_f64() * 100.0))
-}
-
-pub(crate) fn kind(kind: EntryKind) -> &'static str {
-    match kind {
-        EntryKind::Load => "load",
-        EntryKind::Latency => "latency",
-        EntryKind::Path => "path",
-        EntryKind::Counters => "counters",
-    }
 }
 
 /// Returns the marks of an entry in words.

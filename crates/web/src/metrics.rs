@@ -8,7 +8,6 @@ use std::fmt::{Display, Write as _};
 use lfn_base::units::Bytes;
 use lfn_mesh::entry::{Entry, EntryKind, Outcome};
 
-use crate::format;
 use crate::view::loss_ratio;
 
 /// Sources of the metrics of [`metrics_text`].
@@ -20,14 +19,6 @@ pub(crate) struct MetricsInput<'a> {
     /// Size of the archive.
     pub bytes: Bytes,
 }
-
-/// Outcomes with their label values.
-const OUTCOMES: [(Outcome, &str); 4] = [
-    (Outcome::Good, "good"),
-    (Outcome::Limited, "limited"),
-    (Outcome::Failed, "failed"),
-    (Outcome::Unknown, "unknown"),
-];
 
 /// Returns all metrics, one family after the other.
 pub(crate) fn metrics_text(input: &MetricsInput<'_>) -> String {
@@ -59,15 +50,15 @@ pub(crate) fn metrics_text(input: &MetricsInput<'_>) -> String {
     }
     let mut family = Family::new(&mut text, "outcome", "1 for the outcome of the newest load, 0 for the others.");
     for entry in loads() {
-        for (outcome, word) in OUTCOMES {
-            family.add(entry, &[("outcome", word)], u8::from(entry.outcome == outcome));
+        for outcome in Outcome::ALL {
+            family.add(entry, &[("outcome", outcome.name())], u8::from(entry.outcome == outcome));
         }
     }
     let mut family = Family::new(&mut text, "last_entry_timestamp_seconds", "Time of the newest entry of each kind.");
     for entry in input.latest {
-        family.add(entry, &[("kind", format::kind(entry.kind))], entry.time.as_secs_f64());
+        family.add(entry, &[("kind", entry.kind.name())], entry.time.as_secs_f64());
     }
-    let mut family = Family::new(&mut text, "entries_total", "Entries in the archive.");
+    let mut family = Family::new(&mut text, "archive_entries", "Entries of the archive.");
     family.add_plain(input.entries);
     let mut family = Family::new(&mut text, "archive_bytes", "Size of the archive.");
     family.add_plain(input.bytes.0);
@@ -144,7 +135,7 @@ mod tests {
             r#"lfn_mesh_rtt_seconds{from="b",to="a",stat="min"} 0.040123"#,
             r#"lfn_mesh_loss_ratio{from="b",to="a"} 0.01"#,
             r#"lfn_mesh_last_entry_timestamp_seconds{from="b",to="a",kind="latency"} 1795329723.456"#,
-            "lfn_mesh_entries_total 2",
+            "lfn_mesh_archive_entries 2",
             "lfn_mesh_archive_bytes 8192",
         ] {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");

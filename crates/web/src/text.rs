@@ -143,7 +143,7 @@ pub(crate) fn pair_text(view: &PairView) -> String {
     for entry in &view.newest {
         table.push([
             format::minute(entry.time),
-            format::kind(entry.kind).to_owned(),
+            entry.kind.name().to_owned(),
             State::of_outcome(entry.outcome).word().to_owned(),
             format::rate(entry.goodput),
             format::rate(entry.predicted),

@@ -91,8 +91,7 @@ impl TypedStripe {
         let (local, remote) = text.split_once('=').ok_or_else(malformed)?;
         let from = BindAddress::parse(local).ok_or_else(malformed)?;
         let (host, port) = split_host_port(remote).map_err(|_| malformed())?;
-        let has_port = remote != host && remote != format!("[{host}]");
-        Ok(TypedStripe { name: text.to_owned(), from, host, port: has_port.then_some(port) })
+        Ok(TypedStripe { name: text.to_owned(), from, host, port })
     }
 
     /// Finds the addresses of the server, and checks that this host can connect from the source.

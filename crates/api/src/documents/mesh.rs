@@ -1,4 +1,4 @@
-//! Documents of `lfn mesh hub`, `lfn mesh ticket` and `lfn mesh backup`.
+//! Documents of `lfn mesh hub`, `lfn mesh agent`, `lfn mesh ticket` and `lfn mesh backup`.
 
 use std::net::SocketAddr;
 
@@ -32,6 +32,20 @@ pub struct AgentTicketDocument {
     pub ticket: String,
 }
 
+/// An agent that has stopped, schema `lfn.mesh.agent/1`. The counts include earlier runs with the same spool.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct AgentDocument {
+    /// Name and version of the schema.
+    pub schema: AgentSchema,
+    /// Entries that the agent has written to its spool.
+    pub made: u64,
+    /// Entries that the hub has stored.
+    pub stored: u64,
+    /// Entries that wait for the hub in the spool.
+    pub pending: u64,
+}
+
 /// Copy of an archive, schema `lfn.mesh.backup/1`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -46,4 +60,5 @@ pub struct BackupDocument {
 
 schema_name!(HubSchema = "lfn.mesh.hub/1");
 schema_name!(AgentTicketSchema = "lfn.mesh.ticket/1");
+schema_name!(AgentSchema = "lfn.mesh.agent/1");
 schema_name!(BackupSchema = "lfn.mesh.backup/1");

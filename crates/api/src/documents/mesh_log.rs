@@ -1,6 +1,8 @@
-//! Documents of `lfn mesh log` and `lfn mesh import`.
+//! Documents of `lfn mesh log`, `lfn mesh import` and `lfn mesh export`.
 
 use lfn_mesh::compare::{DayComparison, DayLog};
+#[cfg(test)]
+use lfn_mesh::entry::Entry;
 use serde::Serialize;
 
 use super::schema_name::schema_name;
@@ -49,5 +51,17 @@ pub struct ImportedFile {
     pub known: u64,
 }
 
+/// Entries of an archive, schema `lfn.mesh.export/1`. The command writes the entries one after the other, so this type
+/// only describes the document.
+#[cfg(test)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub struct ExportDocument {
+    /// Name and version of the schema.
+    pub schema: ExportSchema,
+    /// Selected entries. Those of one pair and kind come together, in the order of their times.
+    pub entries: Vec<Entry>,
+}
+
+schema_name!(ExportSchema = "lfn.mesh.export/1");
 schema_name!(LogSchema = "lfn.mesh.log/1");
 schema_name!(ImportSchema = "lfn.mesh.import/1");

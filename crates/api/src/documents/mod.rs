@@ -45,12 +45,17 @@ pub use emulate::{
 pub use hosts::{
     HostAddedDocument, HostAddedSchema, HostRemovedDocument, HostRemovedSchema, HostsDocument, HostsSchema,
 };
-pub use mesh::{AgentTicketDocument, AgentTicketSchema, BackupDocument, BackupSchema, HubDocument, HubSchema};
+pub use mesh::{
+    AgentDocument, AgentSchema, AgentTicketDocument, AgentTicketSchema, BackupDocument, BackupSchema, HubDocument,
+    HubSchema,
+};
 pub use mesh_check::{
     CheckedAudience, CheckedBottleneck, CheckedCircuit, ListedContact, ListedProblem, MeshCheckDocument,
     MeshCheckSchema, MeshCounts, UpcomingWindow,
 };
-pub use mesh_log::{ImportDocument, ImportSchema, ImportedFile, LogDocument, LogSchema};
+#[cfg(test)]
+pub use mesh_log::ExportDocument;
+pub use mesh_log::{ExportSchema, ImportDocument, ImportSchema, ImportedFile, LogDocument, LogSchema};
 pub use mesh_plan::{
     ListedSlot, MeshPlanDocument, MeshPlanSchema, PackedInterval, ResourceUse, SiteBudget, TestWithoutSlots,
     UnplannedLoad,

@@ -174,6 +174,12 @@ fn all_schemas() -> Vec<DocumentSchema> {
             "Result of lfn hosts remove, lfn.hosts.remove/1",
             Forbidden,
         ),
+        schema::<ExportDocument>(
+            "lfn.mesh.export.1",
+            "Result of lfn mesh export --json, lfn.mesh.export/1",
+            ReadFromJson,
+        ),
+        schema::<AgentDocument>("lfn.mesh.agent.1", "Result of lfn mesh agent, lfn.mesh.agent/1", Forbidden),
         schema::<LogDocument>("lfn.mesh.log.1", "Result of lfn mesh log, lfn.mesh.log/1", Forbidden),
         schema::<ImportDocument>("lfn.mesh.import.1", "Result of lfn mesh import, lfn.mesh.import/1", Forbidden),
         schema::<MeshPlanDocument>("lfn.mesh.plan.1", "Result of lfn mesh plan, lfn.mesh.plan/1", Forbidden),

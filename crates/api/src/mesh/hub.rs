@@ -27,7 +27,7 @@ use lfn_sys::clock;
 pub use lfn_web::CertificateFiles;
 use lfn_web::{Limits, MeshView, PageOptions, PageServer};
 
-use super::{HUB_PORT, MeshError, read_sites};
+use super::{HUB_PORT, MeshError, PLAN_FILE, read_sites};
 use crate::hosts::SavedHosts;
 use crate::serve::{KeyStorage, RunningServer, ServeOptions, TicketHost, serve};
 
@@ -108,7 +108,7 @@ pub fn start(
     let log = Arc::clone(&on_event);
     let settings = HubOptions {
         secret: secret.clone(),
-        plan_file: options.state.join("plan.json"),
+        plan_file: options.state.join(PLAN_FILE),
         registry: options.state.join("agents.json"),
         tickets: saved_tickets(&sites),
         keep_detail: sites.hub.keep_detail.unwrap_or(KEEP_DETAIL),
@@ -212,8 +212,7 @@ fn hub_address(sites: &Sites) -> Option<(String, u16)> {
 /// Splits an address. Without a port, the port is that of a hub.
 fn with_hub_port(typed: &str) -> Result<(String, u16), MeshError> {
     let (host, port) = split_host_port(typed)?;
-    let has_port = typed != host && typed.trim_matches(['[', ']']) != host;
-    Ok((host, if has_port { port } else { HUB_PORT }))
+    Ok((host, port.unwrap_or(HUB_PORT)))
 }
 
 /// Reads the secret of the hub, and creates it at the first start.

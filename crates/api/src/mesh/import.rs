@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lfn_mesh::archive::{Archive, ArchiveError, EntryFilter};
 use lfn_mesh::entry::Entry;
@@ -10,8 +10,9 @@ use lfn_mesh::from_result::{ResultError, ResultHosts};
 use lfn_mesh::import_file::{ImportFileError, MAX_FILE_BYTES, read_entries};
 use lfn_results::report::ReadError;
 use lfn_sys::clock::since_1970;
+use serde::ser::{Error as _, Serialize, SerializeSeq, SerializeStruct, Serializer};
 
-use crate::documents::{ImportDocument, ImportedFile};
+use crate::documents::{ExportSchema, ImportDocument, ImportedFile};
 use crate::error_kind::ErrorKind;
 use crate::show::read_contents;
 
@@ -99,7 +100,7 @@ pub fn import(options: &ImportOptions) -> Result<ImportDocument, ImportError> {
 /// Calls `visit` with the selected entries of an archive until `visit` fails. The memory does not depend on the number of
 /// entries.
 pub fn export(
-    archive: &std::path::Path,
+    archive: &Path,
     filter: EntryFilter<'_>,
     visit: &mut dyn FnMut(&Entry) -> io::Result<()>,
 ) -> Result<io::Result<()>, ArchiveError> {
@@ -110,4 +111,39 @@ pub fn export(
         if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     Ok(result)
+}
+
+/// The selected entries of an archive as one document, schema `lfn.mesh.export/1`. The entries are read while the document is
+/// written, so the memory does not depend on their number. An error of the archive is an error of the serializer.
+#[derive(Debug, Clone, Copy)]
+pub struct ExportedEntries<'a> {
+    pub archive: &'a Path,
+    pub filter: EntryFilter<'a>,
+}
+
+impl Serialize for ExportedEntries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut document = serializer.serialize_struct("ExportDocument", 2)?;
+        document.serialize_field("schema", &ExportSchema::Current)?;
+        document.serialize_field("entries", &EntryList(self))?;
+        document.end()
+    }
+}
+
+/// The list in [`ExportedEntries`].
+struct EntryList<'a>(&'a ExportedEntries<'a>);
+
+impl Serialize for EntryList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        let mut archive = Archive::open_read_only(self.0.archive).map_err(S::Error::custom)?;
+        let mut written = Ok(());
+        let visited = archive.each_entry(self.0.filter, &mut |entry| {
+            written = list.serialize_element(&entry);
+            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        written?;
+        visited.map_err(S::Error::custom)?;
+        list.end()
+    }
 }

@@ -1,15 +1,17 @@
 //! The log of a pair for a day, and the comparison of two days.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lfn_base::date;
 use lfn_mesh::archive::{Archive, ArchiveError, EntryFilter};
 use lfn_mesh::compare::{DayLog, compare};
 use lfn_mesh::entry::Entry;
+use lfn_mesh::hub::saved_plan;
 use lfn_mesh::sites::Sites;
 
-use super::{MeshError, load_sites};
+use super::{MeshError, PLAN_FILE, load_sites};
 use crate::documents::{LogDocument, LogSchema};
 use crate::error_kind::ErrorKind;
 
@@ -23,7 +25,7 @@ const MAX_NAMES: usize = 8;
 #[derive(Debug, Clone)]
 pub struct LogOptions {
     pub archive: PathBuf,
-    /// Sites file, for names of sites.
+    /// Sites file, for names of sites; `None` uses that of a hub with its state next to the archive.
     pub sites: Option<PathBuf>,
     /// First host, or its site.
     pub from: String,
@@ -38,9 +40,11 @@ pub struct LogOptions {
 /// Reasons why a log cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    #[error("the archive has no host '{name}'")]
+    #[error("the archive has no host '{name}'{}", if *.has_sites { ", and no host of a site with this name" } else { "" })]
     NoHost {
         name: String,
+        /// A sites file was read too.
+        has_sites: bool,
         /// Names of the archive, the most similar first.
         near: Vec<String>,
     },
@@ -61,7 +65,10 @@ impl LogError {
             LogError::NoHost { near, .. } if near.is_empty() => {
                 Some("import results first: lfn mesh import FILE".to_owned())
             }
-            LogError::NoHost { near, .. } => Some(format!("use one of {}", near.join(", "))),
+            LogError::NoHost { near, has_sites: true, .. } => Some(format!("use one of {}", near.join(", "))),
+            LogError::NoHost { near, .. } => {
+                Some(format!("use one of {}; names of sites need --sites FILE", near.join(", ")))
+            }
             LogError::NoEntries { from, to, day: Some(_) } => {
                 Some(format!("show the newest day: lfn mesh log {from} {to}"))
             }
@@ -85,8 +92,11 @@ impl LogError {
 pub fn log(options: &LogOptions) -> Result<LogDocument, LogError> {
     let mut archive = Archive::open_read_only(&options.archive)?;
     let known = archive.hosts()?;
-    let sites = options.sites.as_deref().map(load_sites).transpose()?;
-    let find = |name: &str| find_host(name, &known, sites.as_ref());
+    let sites = match &options.sites {
+        Some(path) => Some(Arc::new(load_sites(path)?)),
+        None => saved_plan(&options.archive.with_file_name(PLAN_FILE)).map(|plan| plan.sites),
+    };
+    let find = |name: &str| find_host(name, &known, sites.as_deref());
     let (from, to) = (find(&options.from)?, find(&options.to)?);
     if from == to {
         return Err(LogError::SameHost(from));
@@ -117,7 +127,7 @@ fn find_host(name: &str, known: &[String], sites: Option<&Sites>) -> Result<Stri
         let mut near: Vec<String> = known.to_vec();
         near.sort_by_key(|host| letters_apart(name, host));
         near.truncate(MAX_NAMES);
-        LogError::NoHost { name: name.chars().take(64).collect(), near }
+        LogError::NoHost { name: name.chars().take(64).collect(), has_sites: sites.is_some(), near }
     })
 }
 

@@ -14,7 +14,7 @@ mod sites_file;
 
 pub use check::{CheckOptions, check};
 pub use error::MeshError;
-pub use import::{ImportError, ImportOptions, export, import};
+pub use import::{ExportedEntries, ImportError, ImportOptions, export, import};
 pub use log::{LogError, LogOptions, log};
 pub use plan::{PlanOptions, plan};
 pub use sites_file::{load_sites, read_sites};
@@ -25,6 +25,9 @@ use crate::serve::{ServeStartError, state_directory};
 
 /// Default TCP port of a hub.
 pub const HUB_PORT: u16 = 7324;
+
+/// Name of the file in the state of a hub that has its sites file.
+const PLAN_FILE: &str = "plan.json";
 
 /// Returns the default directory of the state of a hub.
 pub fn hub_directory() -> Result<PathBuf, ServeStartError> {

@@ -7,6 +7,7 @@ use lfn_measure::proto::iperf3::parameters::{MAX_BLOCK, MAX_STREAMS};
 use lfn_measure::proto::iperf3::{DEFAULT_PORT, Parameters, TestEnd};
 use lfn_results::iperf3_report::LoadProtocol;
 use lfn_results::measure::{Dscp, Mode, PayloadData, SocketRequest, TestLoad};
+use lfn_session::split_host_port;
 
 use super::option_error::{Iperf3Limit, TestOptionsError};
 use super::options::{Iperf3Options, TestOptions};
@@ -104,18 +105,8 @@ fn window(far: &SocketRequest, near: &SocketRequest) -> Result<Option<Bytes>, Te
 
 /// Parses `HOST`, `HOST:PORT`, `[V6]:PORT` or an IPv6 address without brackets.
 pub(super) fn host_and_port(text: &str) -> Result<Iperf3Address, TestOptionsError> {
-    let wrong = || TestOptionsError::Iperf3Server(text.to_owned());
-    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, rest)) => (host, rest.strip_prefix(':').or(rest.is_empty().then_some(""))),
-        None if text.matches(':').count() > 1 => (text, Some("")),
-        None => text.split_once(':').map_or((text, Some("")), |(host, port)| (host, Some(port))),
-    };
-    let port = match port {
-        Some("") if !text.ends_with(':') => DEFAULT_PORT,
-        Some(port) => port.parse().ok().filter(|&port| port != 0).ok_or_else(wrong)?,
-        None => return Err(wrong()),
-    };
-    if host.is_empty() { Err(wrong()) } else { Ok(Iperf3Address { host: host.to_owned(), port }) }
+    let (host, port) = split_host_port(text).map_err(|_| TestOptionsError::Iperf3Server(text.to_owned()))?;
+    Ok(Iperf3Address { host, port: port.unwrap_or(DEFAULT_PORT) })
 }
 
 #[cfg(test)]

@@ -45,12 +45,11 @@ pub(crate) fn reach_name(
 
 /// Refuses a name with a port, which ssh cannot use, and loopback: a test of this host needs no ssh.
 fn check_ssh_host(host: &str) -> Result<(), TestVerbError> {
-    let has_port = host.rsplit_once(':').is_some_and(|(name, port)| !name.contains(':') && port.parse::<u16>().is_ok());
-    let (name, _) = split_host_port(host).map_err(HostError::InvalidAddress)?;
+    let (name, port) = split_host_port(host).map_err(HostError::InvalidAddress)?;
     if name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()) {
         return Err(TestVerbError::NoTicketForLoopback(host.to_owned()));
     }
-    if has_port {
+    if port.is_some() {
         return Err(TestVerbError::PortForSsh { host: host.to_owned(), name });
     }
     Ok(())

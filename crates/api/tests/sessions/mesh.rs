@@ -45,9 +45,13 @@ struct Mesh {
 
 impl Mesh {
     fn start() -> Self {
+        Mesh::start_with(SITES)
+    }
+
+    fn start_with(text: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let sites = directory.path().join("sites.toml");
-        fs::write(&sites, SITES).unwrap();
+        fs::write(&sites, text).unwrap();
         let options = HubStart {
             sites,
             state: directory.path().join("hub"),
@@ -147,6 +151,25 @@ fn agents_receive_the_plan_and_tickets_of_their_pairs() {
     assert!(of_b.clients.iter().any(|client| client.host == "a" && client.token.matches(&ticket.token)));
     let known = SyncRequest { access: Some(access.digest), ..SyncRequest::default() };
     assert!(mesh.connect("a").exchange(&known).unwrap().access.is_none());
+}
+
+#[test]
+fn reflectors_without_a_port_are_reached_at_port_862() {
+    let cases = [
+        ("192.0.2.4", "192.0.2.4:862"),
+        ("192.0.2.4:9862", "192.0.2.4:9862"),
+        ("reflector.example", "reflector.example:862"),
+        ("2001:db8::4", "[2001:db8::4]:862"),
+        ("[2001:db8::4]", "[2001:db8::4]:862"),
+        ("[2001:db8::4]:9862", "[2001:db8::4]:9862"),
+    ];
+    for (address, reached) in cases {
+        let kind = format!("address = \"{address}\"\nkind = \"stamp\"");
+        let sites = SITES.replace("address = \"192.0.2.2:9000\"", &kind).replace("\"load\"", "\"latency\"");
+        let mesh = Mesh::start_with(&sites);
+        let access = mesh.connect("a").exchange(&SyncRequest::default()).unwrap().access.unwrap().access;
+        assert_eq!(access.targets[0].stamp.as_deref(), Some(reached));
+    }
 }
 
 #[test]

@@ -35,6 +35,15 @@ pub trait FormatSet: Clone + Debug + Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct TextOrJson;
 
+/// The formats of [`TextOrJson`], and a page as report.
+#[derive(Clone, Debug)]
+pub struct TextOrJsonOrPage;
+
+impl FormatSet for TextOrJsonOrPage {
+    const FORMATS: &'static [(OutputFormat, &'static str)] = TextOrJson::FORMATS;
+    const REPORT_EXTENSIONS: &'static [&'static str] = &["json", "html"];
+}
+
 impl FormatSet for TextOrJson {
     const FORMATS: &'static [(OutputFormat, &'static str)] =
         &[(OutputFormat::Text, "Lines for a person"), (OutputFormat::Json, "One JSON object")];
@@ -73,6 +82,18 @@ impl FormatSet for TextOrTable {
     ];
 }
 
+/// Formats of the entries of an archive.
+#[derive(Clone, Debug)]
+pub struct ExportFormats;
+
+impl FormatSet for ExportFormats {
+    const FORMATS: &'static [(OutputFormat, &'static str)] = &[
+        (OutputFormat::Ndjson, "One JSON object per line for each entry, as `lfn mesh import` reads them"),
+        (OutputFormat::Json, "One JSON object with a list of the entries"),
+        (OutputFormat::Csv, "A table with one row for each entry"),
+    ];
+}
+
 /// Formats of a test.
 #[derive(Clone, Debug)]
 pub struct TestFormats;
@@ -104,7 +125,7 @@ impl FormatSet for SweepFormats {
 #[derive(clap::Args, Debug)]
 pub struct OutputArgs<S: FormatSet> {
     /// Set the format of the result on standard output
-    #[arg(long, value_name = "FORMAT", default_value = "text", conflicts_with = "json", help_heading = HEADING)]
+    #[arg(long, value_name = "FORMAT", default_value = S::FORMATS[0].0.name(), conflicts_with = "json", help_heading = HEADING)]
     #[arg(value_parser = format_parser::<S>())]
     output: OutputFormat,
     /// Print the result in JSON format; short for --output json

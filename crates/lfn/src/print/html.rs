@@ -1,7 +1,5 @@
 //! A report as one HTML page, with its pictures and its JSON document, and without anything from the network.
 
-use std::fmt::Write;
-
 use lfn_api::pictures::Album;
 use lfn_plot::{DEFAULT_SIZE, Size};
 
@@ -26,7 +24,7 @@ pub struct HtmlPage {
     pub json: String,
 }
 
-/// A table. The first column is aligned to the left.
+/// A table. The first column is aligned to the left. A column without texts is not shown.
 #[derive(Clone, Debug, Default)]
 pub struct HtmlTable {
     pub name: String,
@@ -60,19 +58,17 @@ impl HtmlPage {
 
 impl HtmlTable {
     fn add_to(&self, html: &mut String) {
+        let has_text = |column: usize| self.rows.iter().any(|row| row.get(column).is_some_and(|text| !text.is_empty()));
+        let shown: Vec<bool> = (0..self.head.len()).map(has_text).collect();
+        let line = |tag: &str, cells: &mut dyn Iterator<Item = &str>| -> String {
+            let shown = cells.zip(&shown).filter(|(_, is_shown)| **is_shown);
+            let cells: String = shown.map(|(text, _)| format!("<{tag}>{}</{tag}>", escaped(text))).collect();
+            format!("<tr>{cells}</tr>\n")
+        };
         *html += &format!("<h2>{}</h2>\n<table>\n", escaped(&self.name));
-        let head: String = self.head.iter().fold(String::new(), |mut cells, name| {
-            // Writing to a string does not fail.
-            let _ = write!(cells, "<th>{}</th>", escaped(name));
-            cells
-        });
-        *html += &format!("<tr>{head}</tr>\n");
+        *html += &line("th", &mut self.head.iter().copied());
         for row in &self.rows {
-            let cells: String = row.iter().fold(String::new(), |mut cells, text| {
-                let _ = write!(cells, "<td>{}</td>", escaped(text));
-                cells
-            });
-            *html += &format!("<tr>{cells}</tr>\n");
+            *html += &line("td", &mut row.iter().map(String::as_str));
         }
         *html += "</table>\n";
     }
@@ -107,13 +103,17 @@ mod tests {
         let page = HtmlPage {
             title: hostile.clone(),
             summary: hostile.clone(),
-            tables: vec![HtmlTable { name: hostile.clone(), head: vec!["a", "b"], rows: vec![vec![hostile.clone()]] }],
+            tables: vec![HtmlTable {
+                name: hostile.clone(),
+                head: vec!["a", "b"],
+                rows: vec![vec![hostile.clone(), String::new()]],
+            }],
             album: Album::default(),
             json: hostile,
         };
         let html = page.html();
         assert!(!html.contains("<script") && !html.contains('\u{1b}'), "{html}");
         assert_eq!(html.matches("&lt;script&gt;").count(), 6, "{html}");
-        assert!(html.contains("<tr><th>a</th><th>b</th></tr>"));
+        assert!(html.contains("<tr><th>a</th></tr>"), "a column without texts is not shown");
     }
 }

@@ -22,6 +22,7 @@ use lfn_results::evidence::EndReason;
 use lfn_results::iperf3_report::LoadProtocol;
 use lfn_results::measure::{Interval, TestDirection};
 use lfn_session::dial::BindAddress;
+use lfn_session::join_host_port;
 use lfn_session::limits::rate_limiter::RateLimiter;
 use lfn_session::transport::tcp::TcpConnection;
 use lfn_sys::clock;
@@ -303,7 +304,7 @@ fn connect(
     timeout: Duration,
     from: Option<&BindAddress>,
 ) -> Result<(IperfControl, SocketAddr), Error> {
-    let name = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let name = join_host_port(host, port);
     let failed = |source| Error::Connect { address: name.clone(), source };
     let unknown = |source| Error::UnknownHost { host: host.to_owned(), source };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");

@@ -14,7 +14,7 @@ mod service;
 pub mod store;
 
 pub use access::{MeshSecret, agent_token_name, client_token_name};
-pub use plan::HubPlan;
+pub use plan::{HubPlan, saved_plan};
 pub use service::{Hub, HubEvent, HubOptions};
 
 /// Returns a hash by which two values are compared.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +65,15 @@ impl HubPlan {
     }
 }
 
+/// Returns the plan that a hub keeps in a file. A missing or damaged file has none.
+pub fn saved_plan(path: &Path) -> Option<HubPlan> {
+    if std::fs::metadata(path).ok()?.len() > MAX_FILE_BYTES {
+        return None;
+    }
+    let saved: SavedPlan = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    Some(HubPlan { valid_from: saved.valid_from, ..HubPlan::parse(saved.sites).ok()? })
+}
+
 /// File that keeps the plan, so that a hub that starts again announces the same time.
 #[derive(Debug)]
 pub(super) struct PlanFile(pub PathBuf);
@@ -78,15 +87,6 @@ struct SavedPlan {
 }
 
 impl PlanFile {
-    /// Reads the plan. A missing or damaged file has none.
-    pub(super) fn read(&self) -> Option<HubPlan> {
-        if std::fs::metadata(&self.0).ok()?.len() > MAX_FILE_BYTES {
-            return None;
-        }
-        let saved: SavedPlan = serde_json::from_slice(&std::fs::read(&self.0).ok()?).ok()?;
-        Some(HubPlan { valid_from: saved.valid_from, ..HubPlan::parse(saved.sites).ok()? })
-    }
-
     /// Replaces the plan in the file.
     pub(super) fn write(&self, plan: &HubPlan) -> io::Result<()> {
         let mut file = AtomicFile::create_private(&self.0)?;

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use lfn_session::server::ServerSession;
 use lfn_session::wire::{Refusal, RefusalCode};
-use lfn_session::{SessionError, Ticket, split_host_port};
+use lfn_session::{SessionError, Ticket, join_host_port, split_host_port};
 use parking_lot::RwLock;
 
 use super::access::{MeshSecret, agent_of_token};
 use super::check::check_entry;
 use super::digest_of;
-use super::plan::{HubPlan, PlanFile};
+use super::plan::{HubPlan, PlanFile, saved_plan};
 use super::registry::Registry;
 use super::store::{Clock, Store};
 use crate::archive::{Archive, InsertCount};
@@ -92,7 +92,7 @@ impl Hub {
     ) -> io::Result<Self> {
         let plan_file = PlanFile(options.plan_file);
         let now = (options.clock)();
-        let plan = match plan_file.read() {
+        let plan = match saved_plan(&plan_file.0) {
             None => options.plan,
             Some(saved) if saved.text == options.plan.text || saved.valid_from > now => saved,
             Some(saved) => options.plan.after(&saved, now),
@@ -263,7 +263,7 @@ impl Hub {
     fn target(&self, agent: &str, partner: &Host) -> PairTarget {
         let address = partner.address.as_deref().and_then(|address| split_host_port(address).ok());
         let servers = self.registry.agent(&partner.name).and_then(|agent| agent.servers);
-        let stamp_at = |port: u16| address.as_ref().map(|(host, _)| show_address(host, port));
+        let stamp_at = |port: u16| address.as_ref().map(|(host, _)| join_host_port(host, port));
         let (ticket, stamp) = match partner.kind {
             HostKind::Agent => {
                 let ticket = servers.zip(address.clone()).map(|(servers, (host, _))| Ticket {
@@ -279,11 +279,8 @@ impl Hub {
             }
             HostKind::Serve => (self.tickets.get(&partner.name).map(Ticket::to_string), stamp_at(STAMP_PORT)),
             HostKind::Stamp => {
-                let typed = partner.address.as_deref();
-                let has_port =
-                    typed.zip(address.as_ref()).is_some_and(|(typed, (host, _))| !typed.ends_with(host.as_str()));
-                let port = address.as_ref().filter(|_| has_port).map_or(STAMP_PORT, |(_, port)| *port);
-                (None, stamp_at(port))
+                let port = address.as_ref().and_then(|(_, port)| *port);
+                (None, stamp_at(port.unwrap_or(STAMP_PORT)))
             }
             HostKind::Iperf3 => (None, None),
         };
@@ -294,9 +291,4 @@ impl Hub {
             stamp: stamp.filter(|_| reachable),
         }
     }
-}
-
-/// Formats an address with a port; IPv6 addresses get brackets.
-fn show_address(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }

@@ -248,7 +248,7 @@ fn entry_row(entry: &Entry) -> Markup {
     html! {
         tr {
             th scope="row" { time datetime=(datetime(entry.time)) { (format::minute(entry.time)) } }
-            td { (format::kind(entry.kind)) }
+            td { (entry.kind.name()) }
             td { (mark_and_word(State::of_outcome(entry.outcome))) }
             td.number { (format::rate(entry.goodput)) }
             td.number { (format::rate(entry.predicted)) }

@@ -121,13 +121,7 @@ fn resource_row(load: &ResourceLoad) -> [String; 5] {
 
 fn test_row(test: &lfn_mesh::sites::Test) -> [String; 5] {
     let group = test.group.clone().unwrap_or_else(|| "all sites".to_owned());
-    [
-        test.name.clone(),
-        format::kind(test.kind).to_owned(),
-        group,
-        show_duration(test.interval),
-        show_duration(test.time),
-    ]
+    [test.name.clone(), test.kind.name().to_owned(), group, show_duration(test.interval), show_duration(test.time)]
 }
 
 fn bytes(bytes: Option<Bytes>) -> String {

@@ -9,7 +9,7 @@ use lfn_mesh::entry::{Entry, EntryKind, Outcome};
 use lfn_mesh::schedule::Slot;
 use lfn_mesh::sites::{HostKind, Test};
 use lfn_results::measure::{TestDirection, TestLoad, TestRequest};
-use lfn_session::split_host_port;
+use lfn_session::{join_host_port, split_host_port};
 use lfn_sys::clock;
 
 use super::load_entry;
@@ -117,7 +117,5 @@ fn load(test: &Test, rate: Option<BitRate>) -> TestLoad {
 /// Returns the address of an iperf3 server with its port.
 fn iperf3_address(typed: &str) -> Result<String, String> {
     let (host, port) = split_host_port(typed).map_err(|error| error.to_string())?;
-    let has_port = typed != host && typed.trim_matches(['[', ']']) != host;
-    let port = if has_port { port } else { IPERF3_PORT };
-    Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+    Ok(join_host_port(&host, port.unwrap_or(IPERF3_PORT)))
 }

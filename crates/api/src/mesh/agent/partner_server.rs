@@ -36,8 +36,8 @@ pub(super) fn start(
     stamp_key: &str,
 ) -> Result<(RunningServer, AgentServers), MeshError> {
     let address = plan.sites.host(&plan.host).and_then(|host| host.address.as_deref());
-    let planned = address.and_then(|address| split_host_port(address).ok()).map_or(DEFAULT_PORT, |(_, port)| port);
-    let port = options.port.unwrap_or(planned);
+    let planned = address.and_then(|address| split_host_port(address).ok()).and_then(|(_, port)| port);
+    let port = options.port.or(planned).unwrap_or(DEFAULT_PORT);
     let key = state.join("stamp-key");
     write_secret(&key, stamp_key)?;
     let stamp_port = if port == 0 { 0 } else { port.checked_add(STAMP_OFFSET).unwrap_or(0) };

@@ -199,7 +199,7 @@ fn address_of(plan: &AgentPlan, host: &str) -> Result<IpAddr, String> {
     let typed = plan.sites.host(host).and_then(|host| host.address.as_deref());
     let (name, port) =
         split_host_port(typed.ok_or_else(|| format!("{host} has no address"))?).map_err(|error| error.to_string())?;
-    let addresses = lookup(&name, port).map_err(|error| format!("unknown host '{name}': {error}"))?;
+    let addresses = lookup(&name, port.unwrap_or(0)).map_err(|error| format!("unknown host '{name}': {error}"))?;
     addresses.first().map(SocketAddr::ip).ok_or_else(|| format!("unknown host '{name}'"))
 }
 

@@ -3,20 +3,22 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use lfn_api::documents::AgentDocument;
 use lfn_api::mesh::agent::{self, AgentStart, MAX_SPOOL};
 use lfn_api::mesh::agent_directory;
 use lfn_api::resolve::read_ticket;
 use lfn_base::units::Bytes;
 use lfn_session::Ticket;
 
-use super::running::{log_agent, stop_agent, wait_for_signal};
+use super::running::{listen_for_signals, log_agent, stop_agent, wait_for};
+use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::cmd::values::read;
 use crate::exit::{Exit, Failure};
 
 /// Run the agent of this host: test other hosts by the schedule, and send the results to the hub
 ///
 /// The agent dials the hub, so it works behind NAT. The results stay on the disk of this host until the hub has stored them. The
-/// ticket is needed once: later starts use the saved ticket.
+/// ticket is needed once: later starts use the saved ticket. With --json, the result has the counts of the entries at the end.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct AgentArgs {
@@ -25,6 +27,8 @@ pub struct AgentArgs {
     hub: Option<String>,
     #[command(flatten)]
     flags: AgentFlags,
+    #[command(flatten)]
+    output: OutputArgs<TextOrJson>,
 }
 
 /// Flags of the agent, which `lfn mesh agent` and `lfn mesh up` share.
@@ -68,11 +72,17 @@ impl AgentFlags {
 /// Runs `lfn mesh agent` and returns its exit code.
 pub fn run(args: AgentArgs) -> Result<Exit, Failure> {
     let hub = args.hub.as_deref().map(ticket).transpose()?;
+    let output = args.output.open()?;
     lfn_sys::process::raise_open_file_limit();
+    // A signal during the start also ends with the counts.
+    let interrupt = listen_for_signals()?;
     let agent = agent::start(&args.flags.options(hub)?, log_agent)?;
     crate::cmd::serve::notify::ready("measuring");
-    let exit = wait_for_signal();
-    stop_agent(agent);
+    let exit = wait_for(&interrupt);
+    let counts = stop_agent(agent);
+    let (made, stored) = (counts.made, counts.acknowledged);
+    let document = AgentDocument { made, stored, pending: made - stored, ..AgentDocument::default() };
+    output.finish(&document, || Ok::<_, Failure>(()))?;
     exit
 }
 

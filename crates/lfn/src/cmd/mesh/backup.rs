@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use lfn_api::documents::BackupDocument;
-use lfn_api::mesh::{MeshError, archive_file};
+use lfn_api::mesh::MeshError;
 use lfn_base::units::Bytes;
 use lfn_mesh::archive::Archive;
 
+use super::archive_flag::ArchiveFlag;
 use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
@@ -17,9 +18,8 @@ pub struct BackupArgs {
     /// New file for the copy; an existing file is never overwritten
     #[arg(value_name = "FILE")]
     to: PathBuf,
-    /// Archive to copy [default: that of the hub of this user]
-    #[arg(long, value_name = "FILE")]
-    archive: Option<PathBuf>,
+    #[command(flatten)]
+    archive: ArchiveFlag,
     #[command(flatten)]
     output: OutputArgs<TextOrJson>,
 }
@@ -27,7 +27,7 @@ pub struct BackupArgs {
 /// Runs `lfn mesh backup` and returns its exit code.
 pub fn run(args: BackupArgs) -> Result<Exit, Failure> {
     let output = args.output.open()?;
-    let path = args.archive.map_or_else(archive_file, Ok)?;
+    let path = args.archive.path()?;
     let archive = Archive::open_read_only(&path).map_err(MeshError::from)?;
     archive.back_up(&args.to).map_err(MeshError::from)?;
     let bytes = args.to.metadata().map_or(0, |file| file.len());

@@ -1,26 +1,28 @@
-//! `lfn mesh export`: the entries of an archive as lines of JSON or as a table.
+//! `lfn mesh export`: the entries of an archive as lines of JSON, as one JSON object or as a table.
 
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
-use lfn_api::mesh::{archive_file, export};
+use lfn_api::mesh::{ExportedEntries, MeshError, export};
 use lfn_base::date;
-use lfn_mesh::archive::EntryFilter;
+use lfn_mesh::archive::{Archive, EntryFilter};
 use lfn_mesh::csv::{csv_header, csv_row};
 use lfn_mesh::entry::EntryKind;
 
+use super::archive_flag::ArchiveFlag;
+use crate::cli::output::{ExportFormats, OutputArgs};
 use crate::cmd::values::value_error;
 use crate::exit::{Exit, Failure};
 use crate::print;
+use crate::print::output::OutputFormat;
 
-/// Export the archive as CSV or NDJSON
+/// Export the archive as NDJSON, JSON or CSV
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
-    /// Read the entries from this archive [default: that of the hub of this user]
-    #[arg(long, value_name = "FILE")]
-    archive: Option<PathBuf>,
+    #[command(flatten)]
+    archive: ArchiveFlag,
     /// Select entries with this sender
     #[arg(long, value_name = "NAME")]
     from: Option<String>,
@@ -39,9 +41,8 @@ pub struct ExportArgs {
     /// Export the complete documents of the loads too, as long as the archive keeps them
     #[arg(long)]
     detail: bool,
-    /// Set the format of the result on standard output
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "ndjson", help_heading = "Output")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputArgs<ExportFormats>,
 }
 
 /// Kinds of entries to export.
@@ -57,24 +58,16 @@ enum Kind {
     Counters,
 }
 
-/// Formats of an export.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// One entry per line, as `lfn mesh import` reads them
-    Ndjson,
-    /// A table with one row for each entry
-    Csv,
-}
-
 const EXAMPLES: &str = "Examples:
   lfn mesh export > log.ndjson
+  lfn mesh export --json | jq '.entries[].verdict'
   lfn mesh export --kind load --since 2026-11-01 --output csv > loads.csv
 
 Exit codes: 0 exported, also if the reader closes the pipe; 1 no archive, or a write failed; 2 usage.";
 
 /// Runs `lfn mesh export` and returns its exit code.
 pub fn run(args: ExportArgs) -> Result<Exit, Failure> {
-    let archive = args.archive.map_or_else(archive_file, Ok)?;
+    let archive = args.archive.path()?;
     let filter = EntryFilter {
         from: args.from.as_deref(),
         to: args.to.as_deref(),
@@ -85,22 +78,36 @@ pub fn run(args: ExportArgs) -> Result<Exit, Failure> {
         texts: true,
         documents: args.detail,
     };
-    if args.output == Format::Csv {
-        let mut out = BufWriter::new(print::csv());
-        out.write_all(csv_header().as_bytes())?;
-        export(&archive, filter, &mut |entry| out.write_all(csv_row(entry).as_bytes()))
-            .map_err(lfn_api::mesh::MeshError::from)??;
-        out.flush()?;
+    let mut output = args.output.open()?;
+    // A missing archive is an error before anything is written.
+    Archive::open_read_only(&archive).map_err(MeshError::from)?;
+    let document = ExportedEntries { archive: &archive, filter };
+    if output.format() == OutputFormat::Ndjson {
+        output.write_report(&document)?;
+        print_lines(&archive, filter)?;
     } else {
-        let mut out = BufWriter::new(print::json());
-        export(&archive, filter, &mut |entry| {
-            serde_json::to_writer(&mut out, entry)?;
-            out.write_all(b"\n")
-        })
-        .map_err(lfn_api::mesh::MeshError::from)??;
-        out.flush()?;
+        output.finish(&document, || print_table(&archive, filter))?;
     }
     Ok(Exit::Ok)
+}
+
+/// Prints one line of JSON for each entry.
+fn print_lines(archive: &Path, filter: EntryFilter<'_>) -> Result<(), Failure> {
+    let mut out = BufWriter::new(print::json());
+    export(archive, filter, &mut |entry| {
+        serde_json::to_writer(&mut out, entry)?;
+        out.write_all(b"\n")
+    })
+    .map_err(MeshError::from)??;
+    Ok(out.flush()?)
+}
+
+/// Prints one row of a table for each entry.
+fn print_table(archive: &Path, filter: EntryFilter<'_>) -> Result<(), Failure> {
+    let mut out = BufWriter::new(print::csv());
+    out.write_all(csv_header().as_bytes())?;
+    export(archive, filter, &mut |entry| out.write_all(csv_row(entry).as_bytes())).map_err(MeshError::from)??;
+    Ok(out.flush()?)
 }
 
 /// Parses a date or a time in UTC.

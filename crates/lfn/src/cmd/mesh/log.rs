@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
-use lfn_api::mesh::{LogOptions, archive_file, log};
+use lfn_api::mesh::{LogOptions, log};
+use lfn_api::pictures::of_log;
 
+use super::archive_flag::ArchiveFlag;
 use super::plan::parse_day;
-use crate::cli::output::{OutputArgs, TextOrJson};
+use crate::cli::output::{OutputArgs, PlotArgs, TextOrJsonOrPage};
 use crate::exit::{Exit, Failure};
 use crate::print;
-use crate::print::mesh::log::page;
+use crate::print::mesh::log::{page, report};
 
 /// Print the log of two hosts for a day, or compare two days
 ///
@@ -17,10 +19,10 @@ use crate::print::mesh::log::page;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct LogArgs {
-    /// First host, or its site with --sites
+    /// First host, or its site
     #[arg(value_name = "A")]
     from: String,
-    /// Second host, or its site with --sites
+    /// Second host, or its site
     #[arg(value_name = "B")]
     to: String,
     /// Show this day in UTC [default: the newest day with entries]
@@ -29,19 +31,21 @@ pub struct LogArgs {
     /// Compare with this day in UTC
     #[arg(long, value_name = "YYYY-MM-DD")]
     against: Option<String>,
-    /// Read the log from this archive [default: that of the hub of this user]
-    #[arg(long, value_name = "FILE")]
-    archive: Option<PathBuf>,
-    /// Accept the names of the sites of this sites file
+    #[command(flatten)]
+    archive: ArchiveFlag,
+    /// Find the hosts of sites in this sites file [default: the copy that the hub keeps next to its archive]
     #[arg(long, value_name = "FILE")]
     sites: Option<PathBuf>,
     #[command(flatten)]
-    output: OutputArgs<TextOrJson>,
+    output: OutputArgs<TextOrJsonOrPage>,
+    #[command(flatten)]
+    plot: PlotArgs,
 }
 
 const EXAMPLES: &str = "Examples:
   lfn mesh log ncar sdsc
   lfn mesh log ncar sdsc --day 1997-03-03 --against 1997-03-04
+  lfn mesh log ncar sdsc --report log.html --plot goodput.svg
 
 Exit codes: 0 printed; 1 no entry of this day, or no archive; 2 usage, also an unknown host.";
 
@@ -49,10 +53,15 @@ Exit codes: 0 printed; 1 no entry of this day, or no archive; 2 usage, also an u
 pub fn run(args: LogArgs) -> Result<Exit, Failure> {
     let day = args.day.as_deref().map(parse_day).transpose()?;
     let against = args.against.as_deref().map(parse_day).transpose()?;
-    let output = args.output.open()?;
-    let archive = args.archive.map_or_else(archive_file, Ok)?;
+    let mut output = args.output.open()?;
+    let pictures = args.plot.create()?;
+    let archive = args.archive.path()?;
     let options = LogOptions { archive, sites: args.sites, from: args.from, to: args.to, day, against };
     let document = log(&options)?;
+    output.write_page(&document, || report(&document))?;
     output.finish(&document, || print::result(&page(&document)))?;
+    if let Some(pictures) = pictures {
+        pictures.write_one(of_log(&document), "the days have no loads")?;
+    }
     Ok(Exit::Ok)
 }

@@ -1,6 +1,7 @@
 //! `lfn mesh`: measures the paths between all sites by a schedule, keeps the log and shows it. One module for each command.
 
 mod agent;
+mod archive_flag;
 mod backup;
 mod check;
 mod export;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use lfn_api::mesh::agent::{AgentEvent, RunningAgent};
+use lfn_api::mesh::agent::{AgentCounts, AgentEvent, RunningAgent};
 use lfn_api::mesh::hub::{HubEvent, HubLogEvent};
 use lfn_base::date;
 use lfn_base::units::show_duration;
@@ -16,18 +16,28 @@ use crate::print;
 /// Interval at which the signal is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Waits for a signal, and returns the exit code: a stopped daemon has not failed.
-pub(super) fn wait_for_signal() -> Result<Exit, Failure> {
+/// Handles signals from now on: they end [`wait_for_signal`].
+pub(super) fn listen_for_signals() -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::listen()?;
     interrupt.begin_load();
+    Ok(interrupt)
+}
+
+/// Waits for a signal, and returns the exit code: a stopped daemon has not failed.
+pub(super) fn wait_for_signal() -> Result<Exit, Failure> {
+    wait_for(&listen_for_signals()?)
+}
+
+/// Waits for a signal that may have come already.
+pub(super) fn wait_for(interrupt: &Interrupt) -> Result<Exit, Failure> {
     while !interrupt.stop.load(Ordering::Relaxed) {
         thread::sleep(POLL_INTERVAL);
     }
     Ok(Exit::Ok)
 }
 
-/// Prints the last counts of an agent and stops it.
-pub(super) fn stop_agent(agent: RunningAgent) {
+/// Prints the last counts of an agent, stops it, and returns the counts.
+pub(super) fn stop_agent(agent: RunningAgent) -> AgentCounts {
     let counts = agent.counts();
     print::message(format_args!(
         "agent: {} entries made, {} stored by the hub, {} in the spool\n",
@@ -35,6 +45,7 @@ pub(super) fn stop_agent(agent: RunningAgent) {
         counts.acknowledged,
         counts.made - counts.acknowledged
     ));
+    counts
 }
 
 /// Prints an event of the hub.

@@ -75,9 +75,9 @@ fn loopback() -> IpAddr {
 /// Returns the agent host whose address belongs to this machine.
 fn own_host(sites: &Sites) -> Result<String, MeshError> {
     let is_own = |typed: &str| -> Option<bool> {
-        let (name, port) = split_host_port(typed).ok()?;
+        let (name, _) = split_host_port(typed).ok()?;
         // Only an own address can be bound.
-        let addresses = lookup(&name, port).ok()?;
+        let addresses = lookup(&name, 0).ok()?;
         Some(addresses.iter().any(|address| UdpSocket::bind((address.ip(), 0)).is_ok()))
     };
     let mut own = sites

@@ -1,13 +1,16 @@
-//! The log of a pair as text: one day, or two days side by side, at most 80 columns.
+//! The log of a pair as text, one day or two days side by side, at most 80 columns; and as a page of HTML.
 
 use std::time::Duration;
 
 use lfn_api::documents::LogDocument;
+use lfn_api::pictures::of_log;
 use lfn_base::date;
-use lfn_base::units::show_duration;
+use lfn_base::units::{BitRate, show_duration};
 use lfn_mesh::compare::{
     DayLog, Difference, DirectionComparison, DirectionLog, Effect, Explanation, GoodputRange, RttRange,
 };
+
+use crate::print::html::{HtmlPage, HtmlTable};
 
 /// Width of a page, columns.
 const WIDTH: usize = 80;
@@ -35,6 +38,38 @@ pub fn page(document: &LogDocument) -> String {
         page.wrap("result: ", &comparison.summary);
     }
     page.text
+}
+
+/// Returns the page of HTML of a log: the text, the loads and the charts.
+pub fn report(document: &LogDocument) -> HtmlPage {
+    let days: Vec<&DayLog> = [Some(&document.log), document.against.as_ref()].into_iter().flatten().collect();
+    let dates: Vec<String> = days.iter().map(|day| show_day(day.day)).collect();
+    let logs = days.iter().flat_map(|day| [(day.day, &day.forward), (day.day, &day.reverse)]);
+    HtmlPage {
+        title: format!("Log {} and {}, {} (UTC)", document.first, document.second, dates.join(" against ")),
+        summary: page(document),
+        tables: logs.filter(|(_, log)| !log.loads.is_empty()).map(|(day, log)| loads_table(day, log)).collect(),
+        album: of_log(document),
+        json: serde_json::to_string_pretty(document).unwrap_or_default(),
+    }
+}
+
+fn loads_table(day: Duration, log: &DirectionLog) -> HtmlTable {
+    let rows = log.loads.iter().map(|load| {
+        let show = |rate: Option<BitRate>| rate.map(|rate| rate.to_string()).unwrap_or_default();
+        vec![
+            show_time(load.time),
+            show(load.goodput),
+            show(load.predicted),
+            load.retransmits.map(|segments| segments.to_string()).unwrap_or_default(),
+            load.error.clone().unwrap_or_else(|| load.verdict.clone()),
+        ]
+    });
+    HtmlTable {
+        name: format!("Loads {} → {}, {}", log.from, log.to, show_day(day)),
+        head: vec!["time (UTC)", "goodput", "predicted", "retransmitted segments", "verdict"],
+        rows: rows.collect(),
+    }
 }
 
 /// A page that is written line by line.

@@ -1,6 +1,7 @@
 //! `lfn mesh hub`, `up` and `agent` on loopback, with Debian's prometheus and iperf3.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -9,6 +10,7 @@ use lfn_mesh::archive::{Archive, EntryFilter};
 use lfn_mesh::entry::{Entry, EntryKind, Outcome};
 use serde_json::Value;
 
+use crate::support::schema::assert_valid;
 use crate::support::server::kill;
 use crate::support::skip::skip;
 use crate::support::{eventually, lfn, missing_program, path_with_servers, stderr, stdout};
@@ -84,7 +86,7 @@ fn entries(directory: &Path) -> Vec<Entry> {
 #[test]
 fn iperf3_server_is_a_target_and_prometheus_scrapes() {
     const NAME: &str = "iperf3_server_is_a_target_and_prometheus_scrapes";
-    if let Some(missing) = missing_program(&["iperf3", "prometheus", "curl"]) {
+    if let Some(missing) = missing_program(&["iperf3", "prometheus", "promtool", "curl"]) {
         return skip(NAME, &missing);
     }
     let directory = tempfile::tempdir().unwrap();
@@ -112,8 +114,22 @@ fn iperf3_server_is_a_target_and_prometheus_scrapes() {
     let refused = stdout(&up.get("/metrics", "wrong"));
     assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
     let metrics = stdout(&up.get("/metrics", &up.token));
+    assert_conventional(metrics.split_once("\r\n\r\n").unwrap().1);
     assert!(metrics.contains("lfn_mesh_goodput_bits_per_second{from=\"near1\",to=\"far1\"}"), "{metrics}");
     assert_prometheus_scrapes(directory.path(), &up);
+}
+
+/// Checks the names and the types of metrics with `promtool check metrics`. Rates are in bit/s, as in all results of lfn.
+fn assert_conventional(metrics: &str) {
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).env("PATH", path_with_servers());
+    let mut child = promtool.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = stdout(&output) + &stderr(&output);
+    let others: Vec<&str> =
+        said.lines().filter(|line| !line.ends_with("use base unit \"bytes\" instead of \"bits\"")).collect();
+    assert!(others.iter().all(|line| line.is_empty()), "{said}");
 }
 
 /// Starts prometheus with the page as its only target, and queries a figure.
@@ -142,6 +158,27 @@ fn assert_prometheus_scrapes(directory: &Path, up: &Up) {
         json["data"]["result"][0]["value"][1].as_str().and_then(|value| value.parse::<f64>().ok()) > Some(0.0)
     };
     assert!(eventually(is_scraped), "{answer}");
+}
+
+#[test]
+fn stopped_agent_prints_its_counts_as_json() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("sites.toml"), "name = \"one\"\n[[site]]\nname = \"a\"\naddress = \"127.0.0.1\"\n")
+        .unwrap();
+    let ticket = mesh(directory.path(), &["ticket", "sites.toml", "a", "--hub-state", "hub"]).output().unwrap();
+    let log = directory.path().join("log");
+    let mut command = mesh(directory.path(), &["agent", stdout(&ticket).trim(), "--state", "agent", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let mut process = Process(child);
+    // The agent listens for signals before it dials the hub, which is away.
+    let is_running = eventually(|| fs::read_to_string(&log).unwrap().contains("hub is away"));
+    kill("TERM", process.0.id());
+    let mut text = String::new();
+    process.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(is_running, "{}", fs::read_to_string(&log).unwrap());
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_valid("lfn.mesh.agent.1", &document);
+    assert_eq!((&document["made"], &document["pending"]), (&0.into(), &0.into()));
 }
 
 #[test]

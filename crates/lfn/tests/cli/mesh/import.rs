@@ -33,6 +33,20 @@ fn export_is_imported_without_a_difference() {
 }
 
 #[test]
+fn export_in_one_object_is_imported_too() {
+    let home = archive_of_records();
+    let text = printed(&home, &["export", "--json", "--report", "log.json"]);
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_valid("lfn.mesh.export.1", &document);
+    assert_eq!(document["entries"].as_array().unwrap().len(), 29);
+    assert_eq!(fs::read_to_string(home.path().join("log.json")).unwrap(), text);
+    let other = tempfile::tempdir().unwrap();
+    fs::write(other.path().join("log.json"), &text).unwrap();
+    assert!(mesh(&other, &["import", "log.json"]).status.success());
+    assert_eq!(printed(&other, &["export"]), printed(&home, &["export"]));
+}
+
+#[test]
 fn file_with_a_bad_line_stores_nothing() {
     let home = tempfile::tempdir().unwrap();
     let good = fs::read_to_string(RECORDS).unwrap();

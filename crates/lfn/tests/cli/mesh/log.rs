@@ -1,5 +1,7 @@
 //! `lfn mesh log` over the records of the vBNS of 1997.
 
+use std::fs;
+
 use serde_json::Value;
 
 use super::{archive_of_records, mesh, printed};
@@ -27,6 +29,39 @@ fn missing_window_scale_is_the_answer_for_1997() {
         (&cause["name"], &cause["effect"]["limit_bits_per_second"]),
         (&"window_scale".into(), &13_107_000.into())
     );
+}
+
+#[test]
+fn both_days_are_drawn_with_their_predictions() {
+    let home = archive_of_records();
+    let flags = ["--plot", "pictures", "--report", "log.html"];
+    let text = printed(&home, &[&["log", "ncar", "sdsc"], &DAYS[..], &flags].concat());
+    let svg = fs::read_to_string(home.path().join("pictures/goodput-forward.svg")).unwrap();
+    for part in ["Goodput ncar → sdsc", "1997-03-03: measured", "1997-03-04: predicted 129.1 Mb/s (capacity)"] {
+        assert!(svg.contains(part), "{part}");
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(home.path().join("pictures")).unwrap().map(|file| file.unwrap().file_name()).collect();
+    names.sort();
+    let expected = ["goodput-forward.png", "goodput-forward.svg", "goodput-reverse.png", "goodput-reverse.svg"];
+    assert_eq!(names, expected);
+    let page = fs::read_to_string(home.path().join("log.html")).unwrap();
+    assert!(page.contains(text.lines().next().unwrap()) && page.matches("<svg").count() == 2, "{page}");
+    assert!(page.contains("<h2>Loads ncar → sdsc, 1997-03-03</h2>"), "{page}");
+}
+
+#[test]
+fn sites_are_found_in_the_copy_of_the_hub() {
+    let home = archive_of_records();
+    let unknown = mesh(&home, &["log", "boulder", "sdsc"]);
+    assert_refused(&unknown, 2, "the archive has no host 'boulder'");
+    assert!(stderr(&unknown).contains("names of sites need --sites FILE"));
+    let sites = "name = \"x\"\n[[site]]\nname = \"boulder\"\nhost = [{ name = \"ncar\", address = \"192.0.2.1\" }]\n";
+    let plan = serde_json::json!({ "sites": sites, "valid_from_seconds": 0.0 });
+    fs::write(home.path().join("plan.json"), plan.to_string()).unwrap();
+    let page = printed(&home, &["log", "boulder", "sdsc"]);
+    assert!(page.contains("ncar → sdsc"), "{page}");
+    assert_refused(&mesh(&home, &["log", "denver", "sdsc"]), 2, "no host of a site with this name");
 }
 
 #[test]
