@@ -1,4 +1,4 @@
-//! Records the commit and its date for `lfn --version`: from git, or the date from SOURCE_DATE_EPOCH.
+//! Records the commit and its date for `lfn --version`: from git, or the date from SOURCE_DATE_EPOCH. Strips release binaries.
 //!
 //! Without git, for example in a source archive, the commit is unknown and the version has only its number.
 
@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
+    strip_release_binary();
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
@@ -29,6 +30,15 @@ fn main() {
         if let Some(file) = git(&["rev-parse", "--git-path", name]).filter(|file| is_own && Path::new(file).exists()) {
             println!("cargo:rerun-if-changed={file}");
         }
+    }
+}
+
+/// Removes the symbols of a release binary without debug information, which is half of its size. Cargo ignores `strip` of a
+/// profile for packages with their own settings in this profile, and rejects `strip` in these settings.
+fn strip_release_binary() {
+    let is_set = |name, value| env::var(name).is_ok_and(|found| found == value);
+    if is_set("PROFILE", "release") && is_set("DEBUG", "false") {
+        println!("cargo:rustc-link-arg-bins=-Wl,--strip-all");
     }
 }
 
