@@ -2,86 +2,17 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use lfn_mesh::archive::{Archive, EntryFilter};
-use lfn_mesh::entry::{Entry, EntryKind, Outcome};
+use lfn_mesh::entry::EntryKind;
 use serde_json::Value;
 
+use super::running::{Hub, Process, Up, entries, free_port, has_result, mesh};
 use crate::support::schema::assert_valid;
 use crate::support::server::kill;
 use crate::support::skip::skip;
-use crate::support::{eventually, lfn, missing_program, path_with_servers, stderr, stdout};
-
-/// A process that is killed at the end.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Returns a free port. Another program may take it, which none of these tests does.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn mesh(directory: &Path, words: &[&str]) -> Command {
-    let mut command = lfn();
-    command.arg("mesh").args(words).current_dir(directory).env("HOME", directory).stdin(Stdio::null());
-    command
-}
-
-/// A running `lfn mesh up`.
-struct Up {
-    _process: Process,
-    page: String,
-    token: String,
-}
-
-impl Up {
-    fn start(directory: &Path, flags: &[&str]) -> Self {
-        let report = directory.join("hub.json");
-        let mut command =
-            mesh(directory, &["up", "sites.toml", "--host", "near1", "--hub-state", "hub", "--state", "agent"]);
-        command.args([
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--page",
-            "127.0.0.1:0",
-            "--test-port",
-            "0",
-            "--report",
-            "hub.json",
-        ]);
-        command.args(flags).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = Process(command.spawn().unwrap());
-        let mut document = Value::Null;
-        assert!(eventually(|| {
-            document = fs::read(&report).ok().and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
-            document["page"].is_string()
-        }));
-        let text = |key: &str| document[key].as_str().unwrap().to_owned();
-        Up { _process: process, page: text("page"), token: text("token") }
-    }
-
-    fn get(&self, path: &str, token: &str) -> Output {
-        let mut curl = Command::new("curl");
-        curl.args(["--silent", "--include", "--user", &format!("x:{token}")]);
-        curl.arg(format!("{}{path}", self.page.trim_end_matches('/'))).output().unwrap()
-    }
-}
-
-fn entries(directory: &Path) -> Vec<Entry> {
-    let Ok(mut archive) = Archive::open_read_only(&directory.join("hub/archive.sqlite")) else { return Vec::new() };
-    archive.entries(EntryFilter { texts: true, ..EntryFilter::default() }).unwrap_or_default()
-}
+use crate::support::{eventually, missing_program, path_with_servers, stderr, stdout};
 
 #[test]
 fn iperf3_server_is_a_target_and_prometheus_scrapes() {
@@ -102,11 +33,12 @@ fn iperf3_server_is_a_target_and_prometheus_scrapes() {
     );
     fs::write(directory.path().join("sites.toml"), sites).unwrap();
     let up = Up::start(directory.path(), &[]);
-    let has = |kind, from: &str| {
-        let all = entries(directory.path());
-        all.iter().any(|entry| entry.kind == kind && entry.from == from && entry.outcome != Outcome::Failed)
+    let has = |kind, from, to| has_result(directory.path(), kind, from, to);
+    let is_complete = || {
+        has(EntryKind::Load, "near1", "far1")
+            && has(EntryKind::Load, "far1", "near1")
+            && has(EntryKind::Path, "near1", "far1")
     };
-    let is_complete = || has(EntryKind::Load, "near1") && has(EntryKind::Load, "far1") && has(EntryKind::Path, "near1");
     assert!(eventually(is_complete) || eventually(is_complete), "{:#?}", entries(directory.path()));
     let load = entries(directory.path()).into_iter().find(|entry| entry.kind == EntryKind::Load).unwrap();
     assert_eq!(load.conditions.get("tool").map(String::as_str), Some("iperf3"));
@@ -186,14 +118,7 @@ fn hub_prints_its_page_and_stops_on_a_signal() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("sites.toml"), "name = \"one\"\n[[site]]\nname = \"a\"\naddress = \"127.0.0.1\"\n")
         .unwrap();
-    let flags =
-        ["hub", "sites.toml", "--hub-state", "hub", "--bind", "127.0.0.1", "--port", "0", "--page", "127.0.0.1:0"];
-    let mut command = mesh(directory.path(), &flags);
-    let out = directory.path().join("out");
-    let child = command.stdout(fs::File::create(&out).unwrap()).stderr(Stdio::null()).spawn().unwrap();
-    let mut process = Process(child);
-    assert!(eventually(|| fs::read_to_string(&out).unwrap().contains('\n')));
-    let printed = fs::read_to_string(&out).unwrap();
+    let Hub { mut process, printed, .. } = Hub::start(directory.path());
     assert!(printed.starts_with("page: http://127.0.0.1:") && printed.contains("password "), "{printed}");
     kill("TERM", process.0.id());
     assert_eq!(process.0.wait().unwrap().code(), Some(0));

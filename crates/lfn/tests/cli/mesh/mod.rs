@@ -9,7 +9,10 @@ use crate::support::{lfn, stderr, stdout};
 mod hub;
 mod import;
 mod log;
+mod page;
 mod plan;
+mod running;
+mod targets;
 
 /// Records of the vBNS of 1997.
 const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/mesh/vbns-1997.ndjson");
