@@ -70,7 +70,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// All outcomes.
+    /// All outcomes, in the order of their declaration.
     pub const ALL: [Outcome; 4] = [Outcome::Good, Outcome::Limited, Outcome::Failed, Outcome::Unknown];
 
     /// Returns the name of the outcome in files and labels.

@@ -17,6 +17,9 @@ const HEADING: &str = "Output";
 /// Extensions of the pictures that `--plot` draws.
 const PLOT_EXTENSIONS: [&str; 2] = ["svg", "png"];
 
+/// Extensions of the files that `--report` writes.
+const REPORT_EXTENSIONS: [&str; 2] = ["json", "html"];
+
 /// Extensions of pictures, pages and data that `--plot` does not write. Other paths without a known extension are
 /// directories.
 const OTHER_FILES: [&str; 14] =
@@ -26,23 +29,11 @@ const OTHER_FILES: [&str; 14] =
 pub trait FormatSet: Clone + Debug + Send + Sync + 'static {
     /// Formats with their descriptions.
     const FORMATS: &'static [(OutputFormat, &'static str)];
-
-    /// Extensions of the files that `--report` writes.
-    const REPORT_EXTENSIONS: &'static [&'static str] = &["json"];
 }
 
 /// Text, or one JSON object.
 #[derive(Clone, Debug)]
 pub struct TextOrJson;
-
-/// The formats of [`TextOrJson`], and a page as report.
-#[derive(Clone, Debug)]
-pub struct TextOrJsonOrPage;
-
-impl FormatSet for TextOrJsonOrPage {
-    const FORMATS: &'static [(OutputFormat, &'static str)] = TextOrJson::FORMATS;
-    const REPORT_EXTENSIONS: &'static [&'static str] = &["json", "html"];
-}
 
 impl FormatSet for TextOrJson {
     const FORMATS: &'static [(OutputFormat, &'static str)] =
@@ -59,15 +50,6 @@ impl FormatSet for TextOrLines {
         (OutputFormat::Json, "One JSON object at the end"),
         (OutputFormat::Ndjson, "One JSON object per line as soon as it is known"),
     ];
-}
-
-/// The formats of [`TextOrLines`], and a page as report.
-#[derive(Clone, Debug)]
-pub struct TextOrLinesOrPage;
-
-impl FormatSet for TextOrLinesOrPage {
-    const FORMATS: &'static [(OutputFormat, &'static str)] = TextOrLines::FORMATS;
-    const REPORT_EXTENSIONS: &'static [&'static str] = &["json", "html"];
 }
 
 /// Text, one JSON object, or a table.
@@ -131,9 +113,9 @@ pub struct OutputArgs<S: FormatSet> {
     /// Print the result in JSON format; short for --output json
     #[arg(short = 'J', long, help_heading = HEADING)]
     json: bool,
-    /// Write the result to FILE too
-    #[arg(long, value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new().try_map(report_path::<S>))]
-    #[arg(help_heading = HEADING, help = report_help::<S>())]
+    /// Write the result to FILE too; the extension selects the format: .json, .html
+    #[arg(long, value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new().try_map(report_path))]
+    #[arg(help_heading = HEADING)]
     report: Option<PathBuf>,
     #[arg(skip)]
     formats: PhantomData<S>,
@@ -214,18 +196,13 @@ fn format_parser<S: FormatSet>() -> impl TypedValueParser<Value = OutputFormat> 
     })
 }
 
-fn report_help<S: FormatSet>() -> String {
-    let known: Vec<_> = S::REPORT_EXTENSIONS.iter().map(|known| format!(".{known}")).collect();
-    format!("Write the result to FILE too; the extension selects the format: {}", known.join(", "))
-}
-
 /// Checks the extension of a report. An open descriptor such as /dev/stdout needs no extension.
-fn report_path<S: FormatSet>(typed: std::ffi::OsString) -> Result<PathBuf, String> {
+fn report_path(typed: std::ffi::OsString) -> Result<PathBuf, String> {
     let path = PathBuf::from(typed);
     if is_open_already(&path) {
         return Ok(path);
     }
-    check_extension(&path, S::REPORT_EXTENSIONS)?;
+    check_extension(&path, &REPORT_EXTENSIONS)?;
     Ok(path)
 }
 
@@ -263,14 +240,14 @@ mod tests {
 
     #[test]
     fn extension_selects_the_report_format() {
-        let json_only = report_path::<TextOrJson>;
-        assert!(json_only("a/b.json".into()).is_ok() && json_only("/dev/stdout".into()).is_ok());
-        for (path, says) in
-            [("r.html", "unknown extension .html; supported: .json"), ("r", "no extension"), ("-", "no extension")]
-        {
-            assert!(json_only(path.into()).is_err_and(|error| error.contains(says)), "{path}");
+        for path in ["a/b.json", "/dev/stdout", "a/b.HTML"] {
+            assert!(report_path(path.into()).is_ok(), "{path}");
         }
-        assert!(report_path::<TextOrLinesOrPage>("a/b.HTML".into()).is_ok());
+        for (path, says) in
+            [("r.pdf", "unknown extension .pdf; supported: .json, .html"), ("r", "no extension"), ("-", "no extension")]
+        {
+            assert!(report_path(path.into()).is_err_and(|error| error.contains(says)), "{path}");
+        }
         assert!(plot_path("a.svg".into()).is_ok() && plot_path("pictures".into()).is_ok());
         assert!(plot_path("a.png".into()).is_ok() && plot_path("a.pdf/".into()).is_ok());
         assert!(plot_path("a.pdf".into()).is_err_and(|error| error.contains(".svg, .png")));

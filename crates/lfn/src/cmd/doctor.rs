@@ -96,7 +96,7 @@ pub fn run(args: DoctorArgs) -> Result<Exit, Failure> {
 }
 
 /// Examines the path, and prints its result.
-fn examine(args: &DoctorArgs, output: Output) -> Result<Exit, Failure> {
+fn examine(args: &DoctorArgs, mut output: Output) -> Result<Exit, Failure> {
     let options = args.options()?;
     let pictures = args.plot.create()?;
     let resolver = args.server.resolver();
@@ -113,6 +113,7 @@ fn examine(args: &DoctorArgs, output: Output) -> Result<Exit, Failure> {
     match examined {
         Ok(document) => {
             let document = args.masked(document)?;
+            output.set_album(|| of_doctor(&document));
             output.finish(&document, || print::result(&page(&document)))?;
             write_pictures(pictures, &document)?;
             Ok(if interrupt.is_interrupted() { Exit::Interrupted } else { Exit::Ok })

@@ -50,11 +50,12 @@ given.";
 
 /// Runs `lfn show` and returns its exit code.
 pub fn run(args: ShowArgs) -> Result<Exit, Failure> {
-    let output = args.output.open()?;
+    let mut output = args.output.open()?;
     let shown = lfn_api::show(&args.files)?;
     args.check(&shown, output.format())?;
     let pictures = args.plot.create()?;
     let album = pictures.as_ref().and_then(|_| shown.album());
+    output.set_album(|| shown.album().unwrap_or_default());
     print_result(shown, args.intervals, output)?;
     if let Some((pictures, album)) = pictures.zip(album) {
         pictures.write_one(album, "no result has intervals")?;

@@ -2,6 +2,9 @@
 
 use lfn_api::pictures::Album;
 use lfn_plot::{DEFAULT_SIZE, Size};
+use serde::Serialize;
+
+use super::page_text;
 
 /// Look of the page. Pictures have their own white background.
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1e1e1e;background:#fff}\
@@ -33,6 +36,21 @@ pub struct HtmlTable {
 }
 
 impl HtmlPage {
+    /// Creates the page of a document: the printed text and the charts. The title is the name of the command.
+    pub fn of(document: &impl Serialize, album: Album) -> Self {
+        let value = serde_json::to_value(document).unwrap_or_default();
+        let schema = value["schema"].as_str().unwrap_or("lfn");
+        let name = schema.split('/').next().unwrap_or_default().replace('.', " ");
+        let has_failed = name == "lfn error" || !value["error"].is_null();
+        HtmlPage {
+            title: if has_failed { "Failed".to_owned() } else { name },
+            summary: page_text::take(),
+            album,
+            json: serde_json::to_string_pretty(document).unwrap_or_default(),
+            ..HtmlPage::default()
+        }
+    }
+
     /// Returns the page as HTML.
     pub fn html(&self) -> String {
         let title = escaped(&self.title);
@@ -48,8 +66,11 @@ impl HtmlPage {
         for (_, picture) in self.album.pictures() {
             html += &format!("<figure>\n{}\n</figure>\n", picture.draw(PICTURE_SIZE).svg());
         }
+        // A page with nothing else shows the document at once.
+        let is_bare = self.summary.is_empty() && self.tables.is_empty() && self.album.charts.is_empty();
+        let open = if is_bare { " open" } else { "" };
         html += &format!(
-            "<details>\n<summary>JSON document</summary>\n<pre>{}</pre>\n</details>\n</body>\n</html>\n",
+            "<details{open}>\n<summary>JSON document</summary>\n<pre>{}</pre>\n</details>\n</body>\n</html>\n",
             escaped(&self.json)
         );
         html

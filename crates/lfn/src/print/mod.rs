@@ -12,6 +12,7 @@ pub mod html;
 pub mod label_columns;
 pub mod mesh;
 pub mod output;
+pub mod page_text;
 pub mod pictures;
 pub mod plan;
 pub mod progress;
@@ -25,12 +26,13 @@ pub mod terminal;
 pub mod test;
 pub mod trace;
 
+use self::page_text::RecordedStdout;
 use self::sanitize::SafeWriter;
 use self::settings::{has_colours, is_quiet};
 
 /// Returns standard output for text.
-pub fn out() -> SafeWriter<StdoutLock<'static>> {
-    SafeWriter::text(stdout())
+pub fn out() -> SafeWriter<RecordedStdout> {
+    SafeWriter::text(RecordedStdout(stdout()))
 }
 
 /// Returns standard output for CSV.
@@ -55,7 +57,7 @@ fn stdout() -> StdoutLock<'static> {
 
 /// Prints a message on stderr, unless `--quiet` is set. A closed stderr does not change the exit code.
 pub fn message(text: impl Display) {
-    if !is_quiet() {
+    if !is_quiet() && !page_text::is_muted() {
         write_text(text, Label::Notice);
     }
 }
@@ -113,11 +115,12 @@ pub fn result(text: &str) -> io::Result<()> {
         ("hint:", CYAN),
     ];
     let text = &for_locale(text);
-    if !has_colours(terminal::stdout_is_terminal()) {
+    if page_text::is_muted() || !has_colours(terminal::stdout_is_terminal()) {
         return out().write_all(text.as_bytes());
     }
     let mut plain = Vec::new();
     SafeWriter::text(&mut plain).write_all(text.as_bytes())?;
+    page_text::record(&plain);
     stdout().write_all(with_coloured_labels(&String::from_utf8_lossy(&plain), &LABELS).as_bytes())
 }
 

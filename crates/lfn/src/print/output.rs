@@ -4,12 +4,15 @@
 //! command that fails under JSON output prints an error document instead, unless it has printed its own.
 
 use std::io::{self, BufWriter, Write};
+use std::mem::take;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lfn_api::pictures::Album;
 use lfn_results::report::{ErrorDocument, ErrorSchema};
 use serde::Serialize;
 
 use super::html::HtmlPage;
+use super::page_text;
 use super::report_file::ReportFile;
 use crate::exit::Failure;
 
@@ -58,12 +61,30 @@ pub fn set_document_printed() {
 pub struct Output {
     format: OutputFormat,
     report: Option<ReportFile>,
+    /// Charts of a page.
+    album: Album,
 }
 
 impl Output {
     /// Creates the destinations from a format and an open report file.
     pub fn new(format: OutputFormat, report: Option<ReportFile>) -> Self {
-        Output { format, report }
+        let output = Output { format, report, album: Album::default() };
+        if output.has_page() {
+            page_text::start();
+        }
+        output
+    }
+
+    /// Reports whether the report is a page.
+    pub fn has_page(&self) -> bool {
+        self.report.as_ref().is_some_and(ReportFile::is_page)
+    }
+
+    /// Sets the charts of the page, if the report is a page.
+    pub fn set_album(&mut self, album: impl FnOnce() -> Album) {
+        if self.has_page() {
+            self.album = album();
+        }
     }
 
     /// Returns the format of standard output.
@@ -88,15 +109,26 @@ impl Output {
         document: &impl Serialize,
         text: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), Failure> {
-        // A report on standard output follows the text. A report file is written even if the text cannot be printed, and the
-        // text is printed even if the file cannot be written.
-        let is_open = matches!(self.report, Some(ReportFile::Open(..)));
-        let written = if is_open { Ok(()) } else { self.write_report(document) };
-        match self.format {
-            OutputFormat::Json | OutputFormat::Ndjson => print_document(document, self.format)?,
-            OutputFormat::Text | OutputFormat::Csv | OutputFormat::Nettest => text().map_err(Into::into)?,
+        // A report on standard output and a page follow the text. A report file is written even if the text cannot be printed,
+        // and the text is printed even if the file cannot be written.
+        let is_page = self.has_page();
+        let is_later = is_page || matches!(self.report, Some(ReportFile::Open(..)));
+        let written = if is_later { Ok(()) } else { self.write_report(document) };
+        let printed = match self.format {
+            OutputFormat::Json | OutputFormat::Ndjson => {
+                if is_page {
+                    page_text::make(|| _ = text());
+                }
+                print_document(document, self.format).map_err(Failure::from)
+            }
+            OutputFormat::Text | OutputFormat::Csv | OutputFormat::Nettest => text().map_err(Into::into),
+        };
+        if !is_page {
+            printed?;
+            return written.and_then(|()| self.write_report(document));
         }
-        written.and_then(|()| self.write_report(document))
+        let written = self.write_report(document);
+        printed.and(written)
     }
 
     /// Writes the page to the report file, if it is a page, and otherwise the document.
@@ -108,9 +140,13 @@ impl Output {
         }
     }
 
-    /// Writes the document to the report file, if there is one.
+    /// Writes the document to the report file, if there is one. A page has the printed text and the charts, too.
     pub fn write_report(&mut self, document: &impl Serialize) -> Result<(), Failure> {
-        self.report.take().map_or(Ok(()), |file| file.write(document))
+        match self.report.take() {
+            None => Ok(()),
+            Some(file) if file.is_page() => file.write_page(&HtmlPage::of(document, take(&mut self.album))),
+            Some(file) => file.write(document),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lfn_api::pictures::Album;
 use lfn_session::atomic_file::{self, AtomicFile};
 use serde::Serialize;
 
@@ -87,11 +88,10 @@ impl ReportFile {
         written.map_err(|error| report_error(&path, error))
     }
 
-    /// Writes the result to the file. A page then has only the document.
+    /// Writes the result to the file. A page has no charts.
     pub fn write(self, document: &impl Serialize) -> Result<(), Failure> {
         if self.is_page() {
-            let json = serde_json::to_string_pretty(document).unwrap_or_default();
-            return self.write_page(&HtmlPage { title: "Failed".into(), json, ..HtmlPage::default() });
+            return self.write_page(&HtmlPage::of(document, Album::default()));
         }
         set_report_written();
         match self {

@@ -67,21 +67,34 @@ fn report_has_the_document_of_json_output() {
 }
 
 #[test]
+fn page_of_a_report_has_the_text_and_the_document() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("plan.html");
+    let report = ["--report", file.to_str().unwrap()];
+    let text = stdout(&run(&PLAN));
+    let json = stdout(&run(&[&PLAN[..], &["--json"]].concat()));
+    for (flags, printed) in [(&[][..], &text), (&["--json"], &json)] {
+        let output = run(&[&PLAN[..], &report, flags].concat());
+        assert_eq!(&stdout(&output), printed, "{}", stderr(&output));
+        let page = fs::read_to_string(&file).unwrap();
+        assert!(page.contains("<h1>lfn plan</h1>") && page.contains("<details>"), "{page}");
+        let first = text.lines().next().unwrap();
+        assert!(page.contains(&format!("<pre>{first}")) && page.contains("&quot;lfn.plan/2&quot;"), "{page}");
+    }
+}
+
+#[test]
 fn report_extension_error_lists_the_supported_ones() {
     let home = tempfile::tempdir().unwrap();
-    for (name, says) in [("a.html", ".html"), ("a", "no extension"), ("a.json.gz", ".gz")] {
+    for (name, says) in [("a.pdf", ".pdf"), ("a", "no extension"), ("a.json.gz", ".gz")] {
         let file = home.path().join(name);
         let report = ["--report", file.to_str().unwrap()];
         let emulate = ["emulate", "--rtt", "1ms", "--rate", "1mbit"];
         for command in [&PLAN[..], &["copy", "a", "b"], &["test", "far"], &emulate] {
-            // A copy also writes a page.
-            if command[0] == "copy" && says == ".html" {
-                continue;
-            }
             let output = run(&[command, &report].concat());
             assert_eq!(output.status.code(), Some(2), "{command:?}");
             let error = stderr(&output);
-            assert!(error.contains(says) && error.contains("supported: .json"), "{error}");
+            assert!(error.contains(says) && error.contains("supported: .json, .html"), "{error}");
         }
         assert!(!file.exists());
     }

@@ -240,8 +240,8 @@ fn report_has_the_document() {
     assert!(output.status.success(), "{}", stderr(&output));
     let stored: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     assert_eq!(stored, document(&[], &[&file], 0));
-    let output = trace(&["--report", "r.html"], &[&file]);
-    assert!(stderr(&output).contains("unknown extension .html; supported: .json"), "{}", stderr(&output));
+    let output = trace(&["--report", "r.pdf"], &[&file]);
+    assert!(stderr(&output).contains("unknown extension .pdf; supported: .json, .html"), "{}", stderr(&output));
 }
 
 #[test]

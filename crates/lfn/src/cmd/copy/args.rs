@@ -13,7 +13,7 @@ use super::flags::ranks::RankFlags;
 use super::flags::streams::StreamFlags;
 use super::flags::stripes::StripeFlags;
 use super::flags::tree::TreeFlags;
-use crate::cli::output::{OutputArgs, PlotArgs, TextOrLinesOrPage};
+use crate::cli::output::{OutputArgs, PlotArgs, TextOrLines};
 use crate::server_flags::{QueueArgs, SshFlags, TrustArgs, resolver};
 
 /// Copy files and directory trees over parallel streams, verified end to end
@@ -57,7 +57,7 @@ pub struct CopyArgs {
     #[command(flatten)]
     pub(super) waiting: QueueArgs,
     #[command(flatten)]
-    pub(super) output: OutputArgs<TextOrLinesOrPage>,
+    pub(super) output: OutputArgs<TextOrLines>,
     #[command(flatten)]
     pub(super) plot: PlotArgs,
     #[command(flatten, next_help_heading = "Output")]

@@ -229,6 +229,7 @@ fn finish_run(
 fn write_report(mut output: Output, document: &EmulateDocument) -> Result<(), Failure> {
     // A file size limit (`ulimit -f`) becomes an error of write(2). CMD has ended and does not inherit this.
     let _ = process::ignore_signal(SIGXFSZ);
+    output.set_album(|| of_emulation(&document.outcome));
     output.write_report(document)
 }
 

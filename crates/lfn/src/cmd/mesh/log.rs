@@ -7,7 +7,7 @@ use lfn_api::pictures::of_log;
 
 use super::archive_flag::ArchiveFlag;
 use super::plan::parse_day;
-use crate::cli::output::{OutputArgs, PlotArgs, TextOrJsonOrPage};
+use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::mesh::log::{page, report};
@@ -37,7 +37,7 @@ pub struct LogArgs {
     #[arg(long, value_name = "FILE")]
     sites: Option<PathBuf>,
     #[command(flatten)]
-    output: OutputArgs<TextOrJsonOrPage>,
+    output: OutputArgs<TextOrJson>,
     #[command(flatten)]
     plot: PlotArgs,
 }

@@ -157,6 +157,7 @@ pub fn run(mut args: SweepArgs) -> Result<Exit, Failure> {
 
 /// Prints the result in the format of the output.
 fn print_result(document: &SweepDocument, mut output: Output) -> Result<(), Failure> {
+    output.set_album(|| of_sweep(document));
     match output.format() {
         OutputFormat::Ndjson => {
             output.write_report(document)?;

@@ -111,7 +111,7 @@ not reliable: a capture is damaged or cut off; 130 interrupted.";
 
 /// Runs `lfn trace` and returns its exit code.
 pub fn run(args: TraceArgs) -> Result<Exit, Failure> {
-    let output = args.output.open()?;
+    let mut output = args.output.open()?;
     if args.list_findings {
         return print::findings::print(output).map(|()| Exit::Ok);
     }
@@ -133,7 +133,8 @@ pub fn run(args: TraceArgs) -> Result<Exit, Failure> {
         print::draw_stderr("\n");
     }
     let has_flags = flagged.finish()?;
-    let albums = if pictures.is_some() { albums(&traced, range) } else { Vec::new() };
+    let albums = if pictures.is_some() || output.has_page() { albums(&traced, range) } else { Vec::new() };
+    output.set_album(|| joined(&albums));
     let exit = args.exit(&traced, stop.load(Ordering::Relaxed));
     for file in &traced.document.files {
         if let Some(damage) = &file.damage {
@@ -152,6 +153,18 @@ pub fn run(args: TraceArgs) -> Result<Exit, Failure> {
 fn albums(traced: &Traced, range: Option<TimeRange>) -> Vec<(String, Album)> {
     let connections = of_trace(traced, range).into_iter();
     connections.map(|connection| (format!("connection-{}-", connection.number), connection.album)).collect()
+}
+
+/// Returns the charts of all connections in one album.
+fn joined(albums: &[(String, Album)]) -> Album {
+    let charts = albums.iter().flat_map(|(prefix, album)| {
+        let connection = prefix.trim_end_matches('-').replace('-', " ");
+        album.charts.iter().cloned().map(move |mut chart| {
+            chart.panel.name = format!("{} ({connection})", chart.panel.name);
+            chart
+        })
+    });
+    Album { charts: charts.collect(), ..Album::default() }
 }
 
 /// Returns the reason why there is no picture.

@@ -11,6 +11,7 @@ pub mod tuning;
 
 use std::io::{self, Write};
 
+use lfn_api::pictures::of_test;
 use lfn_api::test::TestEvent;
 use lfn_base::path::PathProfile;
 use lfn_measure::tester::{Test, TestProgress};
@@ -123,6 +124,7 @@ impl Printer {
         self.live = None;
         document.error = failure.map(command_error).or(document.error);
         let Printer { mut output, events, tests, .. } = self;
+        output.set_album(|| of_test(&document));
         output.write_report(&document)?;
         match output.format() {
             OutputFormat::Text => {

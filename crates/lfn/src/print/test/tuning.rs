@@ -2,6 +2,7 @@
 
 use std::io;
 
+use lfn_api::pictures::of_tuning;
 use lfn_base::units::{BitRate, Bytes, show_duration};
 use lfn_results::evidence::HostNames;
 use lfn_results::measure::{SocketReport, TestLoad};
@@ -18,7 +19,8 @@ const LABEL: usize = 13;
 const CELL: usize = 20;
 
 /// Prints the comparison and writes it to the file.
-pub(super) fn finish(document: &TuningDocument, output: Output) -> Result<(), Failure> {
+pub(super) fn finish(document: &TuningDocument, mut output: Output) -> Result<(), Failure> {
+    output.set_album(|| of_tuning(document));
     output.finish(document, || show(document))
 }
 
