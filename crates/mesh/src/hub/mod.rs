@@ -6,6 +6,8 @@
 
 mod access;
 mod check;
+#[cfg(test)]
+mod outage_tests;
 mod plan;
 #[cfg(test)]
 mod plan_tests;

@@ -245,12 +245,24 @@ impl Spool {
         Ok(())
     }
 
-    fn check_size(&self, bytes: u64) -> Result<(), SpoolError> {
-        let total: u64 = self.segments.iter().map(|segment| segment.length).sum();
-        if total + bytes > self.max_bytes {
+    /// Checks that the spool may grow by this length. The segment that is kept for the next entries must not fill a small spool
+    /// for ever: without entries to send, the segment is deleted.
+    fn check_size(&mut self, bytes: u64) -> Result<(), SpoolError> {
+        if self.length() + bytes > self.max_bytes && self.pending() == 0 {
+            self.open = None;
+            for segment in self.segments.drain(..) {
+                fs::remove_file(&segment.path).map_err(|source| SpoolError::Io { path: segment.path, source })?;
+            }
+        }
+        if self.length() + bytes > self.max_bytes {
             return Err(SpoolError::TooLarge { path: self.directory.clone(), max: self.max_bytes });
         }
         Ok(())
+    }
+
+    /// Returns the length of all segments, bytes.
+    fn length(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.length).sum()
     }
 
     fn failed(&self, error: io::Error) -> SpoolError {

@@ -80,6 +80,22 @@ fn a_full_spool_keeps_what_it_has() {
 }
 
 #[test]
+fn a_full_spool_has_space_after_the_acknowledgement() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spool = Spool::open(directory.path(), 1000).unwrap();
+    spool.append(&entry(1)).unwrap();
+    spool.append(&entry(2)).unwrap();
+    spool.acknowledge(1).unwrap();
+    assert!(matches!(spool.append(&entry(3)), Err(SpoolError::TooLarge { .. })));
+    spool.acknowledge(2).unwrap();
+    spool.reserve(500).unwrap();
+    assert_eq!(spool.append(&entry(3)).unwrap(), 3);
+    drop(spool);
+    let spool = Spool::open(directory.path(), 1000).unwrap();
+    assert_eq!((numbers(&spool), spool.acknowledged()), (vec![3], 2));
+}
+
+#[test]
 fn damage_before_the_end_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let long = Entry { test: "t".repeat(1_100_000), ..entry(1) };

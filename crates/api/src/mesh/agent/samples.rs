@@ -126,8 +126,8 @@ fn failed(entry: Entry, reason: impl Into<String>) -> Entry {
     Entry { outcome: Outcome::Failed, error: Some(reason.into()), ..entry }
 }
 
-/// Sends packets to the reflector of a host. The entries of both directions are those that the hosts make themselves, unless
-/// the other host makes none.
+/// Sends packets to the reflector of a host. Each host makes the entry of its own direction. If the other host cannot measure,
+/// this host makes both entries.
 fn latency(shared: &Shared, plan: &AgentPlan, test: &ContinuousTest, forward: Entry, back: Entry) -> Vec<Entry> {
     let access = shared.access.lock().clone();
     let target = access.targets.iter().find(|target| target.host == test.to);
@@ -135,6 +135,8 @@ fn latency(shared: &Shared, plan: &AgentPlan, test: &ContinuousTest, forward: En
         return vec![failed(forward, format!("no reflector of {} is known", test.to))];
     };
     let is_agent = plan.sites.host(&test.to).is_some_and(|host| host.kind == HostKind::Agent);
+    // An agent cannot measure towards a host that accepts no connections.
+    let is_measured_back = is_agent && plan.sites.host(&test.from).is_some_and(|own| !own.dial_only);
     // The reflector reads the same text from its key file.
     let key = is_agent.then(|| StampKey::new(access.stamp_key.as_bytes()));
     let packets = (test.time.as_millis() / PACKET_INTERVAL.as_millis()).clamp(1, 100_000);
@@ -150,7 +152,7 @@ fn latency(shared: &Shared, plan: &AgentPlan, test: &ContinuousTest, forward: En
             let report = document.report;
             let is_one_way = report.one_way.is_some();
             let mut entries = vec![latency_entry(forward, &report, true)];
-            if is_one_way && !is_agent {
+            if is_one_way && !is_measured_back {
                 entries.push(latency_entry(back, &report, false));
             }
             entries

@@ -6,6 +6,7 @@ use tempfile::TempDir;
 
 use crate::support::{lfn, stderr, stdout};
 
+mod dial_only;
 mod hub;
 mod import;
 mod log;

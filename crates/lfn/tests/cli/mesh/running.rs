@@ -66,6 +66,8 @@ pub struct Up {
     _process: Process,
     pub page: String,
     pub token: String,
+    /// Address on which the hub listens for agents.
+    pub listen: String,
 }
 
 impl Up {
@@ -94,7 +96,7 @@ impl Up {
         });
         assert!(is_ready, "{}", said(directory));
         let text = |key: &str| document[key].as_str().unwrap().to_owned();
-        Up { _process: process, page: text("page"), token: text("token") }
+        Up { _process: process, page: text("page"), token: text("token"), listen: text("listen") }
     }
 
     pub fn get(&self, path: &str, token: &str) -> Output {
