@@ -23,11 +23,12 @@ use crate::view::Line;
 
 /// Size of a picture in its own units; the page scales the picture to its width.
 const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 236.0;
+const HEIGHT: f64 = 248.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 10.0;
-const TOP: f64 = 28.0;
-const BOTTOM: f64 = 26.0;
+/// Narrow screens show letters of 20 units: the unit above the labels of the axis needs 20 units, a label 15.
+const TOP: f64 = 34.0;
+const BOTTOM: f64 = 32.0;
 /// Width of a column of a line. Columns of one pixel would make the page of a line with many points twice as long.
 const COLUMN_WIDTH: f64 = 2.0;
 /// Number of columns of a line.
@@ -143,13 +144,15 @@ impl Chart<'_> {
                 @for tick in &values.ticks {
                     @let y = position(frame.y(*tick));
                     path.grid d={ "M" (LEFT) " " (y) "H" (right) } {}
-                    text x=(LEFT - 6.0) y=(y) dy="4" text-anchor="end" { (axis::number(tick / values.scale)) }
+                    text x=(LEFT - 6.0) y=(y) dy="0.35em" text-anchor="end" { (axis::number(tick / values.scale)) }
                 }
                 text.unit x="4" y="16" { (values.unit) }
                 @for tick in time_ticks(self.since, self.until) {
                     @let x = position(frame.time_x(tick.time));
+                    // A label at the right edge would lose its end on narrow screens.
+                    @let anchor = if frame.time_x(tick.time) > WIDTH - 28.0 { "end" } else { "middle" };
                     path.grid d={ "M" (x) " " (TOP) "V" (bottom) } {}
-                    text x=(x) y=(HEIGHT - 8.0) text-anchor="middle" { (tick.label) }
+                    text x=(x) y=(HEIGHT - 8.0) text-anchor=(anchor) { (tick.label) }
                 }
             }
         }
