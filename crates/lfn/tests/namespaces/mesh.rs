@@ -252,7 +252,7 @@ fn outages() {
     mesh.wait_for("first entries", |entries| entries.len() >= 20);
     mesh.kill_hub();
     for agent in mesh.agents.iter_mut().flatten() {
-        agent.says("the hub is away");
+        agent.says("no exchange with the hub");
     }
     let spooled = |mesh: &Mesh, name: &str| spool_bytes(&mesh.path(name).join("spool"));
     let before = spooled(&mesh, "sdsc");

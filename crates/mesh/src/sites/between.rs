@@ -1,7 +1,5 @@
 //! The path between two hosts as the sites file describes it.
 
-use std::time::Duration;
-
 use lfn_base::units::BitRate;
 
 use super::Sites;
@@ -26,10 +24,5 @@ impl Sites {
         let rates = [from.rate, to.rate].into_iter().flatten();
         let circuits = circuits.filter_map(|circuit| circuit.capacity);
         rates.chain(circuits).chain(bottlenecks.map(|bottleneck| bottleneck.capacity)).min()
-    }
-
-    /// Reports whether a maintenance window covers the path between two hosts at a time since 1970.
-    pub fn is_in_maintenance(&self, from: &str, to: &str, time: Duration) -> bool {
-        self.maintenance_of(from, to, time, time).is_some()
     }
 }

@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use super::error::{MAX_FRAME, SpoolError};
 
 /// Bytes before the JSON.
-pub(super) const FRAME_HEAD: usize = 12;
+const FRAME_HEAD: usize = 12;
 
 /// One entry of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Frame {
-    pub json: Vec<u8>,
+    /// The entry; `None` if its bytes are damaged.
+    pub json: Option<Vec<u8>>,
+    /// End of the frame in the file, bytes.
+    pub end: u64,
 }
 
 /// Returns the frame of an entry; `None` if the entry is too long.
@@ -29,6 +32,17 @@ fn checksum(json: &[u8]) -> [u8; 8] {
     let mut short = [0; 8];
     short.copy_from_slice(&blake3::hash(json).as_bytes()[..8]);
     short
+}
+
+/// Reports whether a complete frame begins anywhere but at the start.
+pub(super) fn has_frame_after_start(bytes: &[u8]) -> bool {
+    (1..bytes.len()).any(|start| is_frame(&bytes[start..]))
+}
+
+fn is_frame(bytes: &[u8]) -> bool {
+    let Some((head, rest)) = bytes.split_first_chunk::<FRAME_HEAD>() else { return false };
+    let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    (1..=MAX_FRAME).contains(&length) && rest.get(..length).is_some_and(|json| checksum(json) == head[4..])
 }
 
 /// Reads the frames of a segment in order.
@@ -51,7 +65,7 @@ impl Reader {
         self.offset
     }
 
-    /// Returns the next frame; `None` at the end.
+    /// Returns the next frame; `None` at the end. A frame that is too long, or goes beyond the end, is an error.
     pub(super) fn next_frame(&mut self) -> Result<Option<Frame>, SpoolError> {
         let mut head = [0; FRAME_HEAD];
         match self.file.read(&mut head[..1]) {
@@ -67,11 +81,9 @@ impl Reader {
         }
         let mut json = vec![0; length];
         self.fill(&mut json)?;
-        if checksum(&json) != *expected {
-            return Err(self.damaged());
-        }
+        let is_whole = checksum(&json) == *expected;
         self.offset += (FRAME_HEAD + length) as u64;
-        Ok(Some(Frame { json }))
+        Ok(Some(Frame { json: is_whole.then_some(json), end: self.offset }))
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), SpoolError> {

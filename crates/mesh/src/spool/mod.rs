@@ -2,7 +2,8 @@
 //!
 //! Entries are appended to segments, which are files named by the number of their first entry. An entry is a frame: its length,
 //! a checksum and its JSON. [`Spool::append`] returns when the frame is on disk. After a crash, an incomplete frame at the end
-//! of the last segment is cut off: its entry was never reported as stored. Acknowledged segments are deleted.
+//! of the last segment is cut off: its entry was never reported as stored. Acknowledged segments are deleted. Damaged entries
+//! are counted ([`Spool::take_damage`]), the others are kept, and the damaged file is copied before it changes.
 //!
 //! [`Spool::reserve`] allocates disk space before a measurement, so that a full disk prevents a measurement and never loses
 //! its entry.
@@ -17,12 +18,11 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use lfn_session::atomic_file::AtomicFile;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
 use crate::entry::Entry;
 pub use error::SpoolError;
-use frame::{FRAME_HEAD, Frame};
+use frame::Frame;
 
 /// Length of a segment after which the next one begins, bytes.
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -62,7 +62,19 @@ pub struct Spool {
     open: Option<File>,
     acknowledged: u64,
     next: u64,
+    /// Disk space that measurements have reserved, bytes.
+    reserved: u64,
+    damage: Option<SpoolDamage>,
     _lock: File,
+}
+
+/// Damage that was found when the spool was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpoolDamage {
+    /// Entries that are lost, at least.
+    pub lost: u64,
+    /// Copy of the damaged file.
+    pub path: PathBuf,
 }
 
 impl Spool {
@@ -71,14 +83,19 @@ impl Spool {
         let failed = |source| SpoolError::Io { path: directory.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
         let lock = lock(directory)?;
-        let acknowledged = read_acknowledged(&directory.join(ACKNOWLEDGED))?;
-        let mut segments = Vec::new();
         let mut names: Vec<(u64, PathBuf)> =
             fs::read_dir(directory).map_err(failed)?.filter_map(|file| segment_name(&file.ok()?.path())).collect();
         names.sort();
-        let count = names.len();
-        for (place, (first, path)) in names.into_iter().enumerate() {
-            segments.push(recover(first, path, place + 1 == count)?);
+        let first = names.first().map_or(1, |(first, _)| *first);
+        // Without a number, the hub receives all entries of the spool again, and knows those that it has.
+        let acknowledged = read_acknowledged(&directory.join(ACKNOWLEDGED))?.unwrap_or(first - 1);
+        let (mut segments, mut damage) = (Vec::new(), None);
+        for (first, path) in names {
+            let (segment, lost) = recover(first, path)?;
+            if lost > 0 {
+                damage = Some(keep_copy(&segment.path, lost)?);
+            }
+            segments.push(segment);
         }
         let after_last = segments.last().map_or(1, |segment: &Segment| segment.first + segment.entries);
         let next = after_last.max(acknowledged + 1);
@@ -88,10 +105,17 @@ impl Spool {
                 fs::remove_file(&segment.path).map_err(failed)?;
             }
         }
+        let directory = directory.to_owned();
+        let (open, reserved) = (None, 0);
         let mut spool =
-            Spool { directory: directory.to_owned(), max_bytes, segments, open: None, acknowledged, next, _lock: lock };
+            Spool { directory, max_bytes, segments, open, acknowledged, next, reserved, damage, _lock: lock };
         spool.delete_acknowledged()?;
         Ok(spool)
+    }
+
+    /// Returns the damage that was found when the spool was opened, once.
+    pub fn take_damage(&mut self) -> Option<SpoolDamage> {
+        self.damage.take()
     }
 
     /// Returns the number of entries that the hub has not acknowledged.
@@ -109,10 +133,14 @@ impl Spool {
         self.acknowledged
     }
 
-    /// Appends an entry, and returns its number when it is on disk.
+    /// Appends an entry, and returns its number when it is on disk. The detail of an entry that is too long is omitted.
     pub fn append(&mut self, entry: &Entry) -> Result<u64, SpoolError> {
-        let json = serde_json::to_vec(entry).map_err(|error| self.failed(io::Error::other(error)))?;
-        let bytes = frame::encode(&json).ok_or(SpoolError::TooLong)?;
+        let encode = |entry: &Entry| serde_json::to_vec(entry).map(|json| frame::encode(&json));
+        let encoded = match encode(entry) {
+            Ok(None) => encode(&Entry { detail: None, ..entry.clone() }),
+            encoded => encoded,
+        };
+        let bytes = encoded.map_err(|error| self.failed(io::Error::other(error)))?.ok_or(SpoolError::TooLong)?;
         self.check_size(bytes.len() as u64)?;
         self.ready_segment()?;
         let written = self.write(&bytes);
@@ -134,18 +162,22 @@ impl Spool {
         }
     }
 
-    /// Allocates disk space for an entry of this length before it is measured.
+    /// Allocates disk space for entries of this length before they are measured, next to the space that others have reserved.
+    /// [`Spool::release`] ends the reservation.
     pub fn reserve(&mut self, bytes: u64) -> Result<(), SpoolError> {
-        self.check_size(bytes)?;
+        self.check_size(self.reserved + bytes)?;
         self.ready_segment()?;
         let end = self.segments.last().map_or(0, |segment| segment.length);
-        let Some(file) = &self.open else { return Ok(()) };
-        let allocated = fallocate(file, FallocateFlags::KEEP_SIZE, end, bytes.max(1));
-        match allocated {
-            // Some file systems have no preallocation. An entry that does not fit is then reported by `append`.
-            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
-            other => other.map_err(|error| self.failed(error.into())),
+        if let Some(file) = &self.open {
+            allocate(file, end, self.reserved + bytes).map_err(|error| self.failed(error))?;
         }
+        self.reserved += bytes;
+        Ok(())
+    }
+
+    /// Ends a reservation of this length.
+    pub fn release(&mut self, bytes: u64) {
+        self.reserved = self.reserved.saturating_sub(bytes);
     }
 
     /// Returns the first entries that are not acknowledged: at most `max_entries` of them, of about `max_bytes` together, and at
@@ -157,7 +189,7 @@ impl Spool {
             let mut reader = frame::Reader::open(&segment.path, segment.length)?;
             let mut number = segment.first;
             while let Some(Frame { json, .. }) = reader.next_frame()? {
-                if number > self.acknowledged {
+                if let Some(json) = json.filter(|_| number > self.acknowledged) {
                     total += json.len();
                     if entries.len() == max_entries || (total > max_bytes && !entries.is_empty()) {
                         return Ok(entries);
@@ -179,13 +211,7 @@ impl Spool {
         if number <= self.acknowledged {
             return Ok(());
         }
-        let path = self.directory.join(ACKNOWLEDGED);
-        let write = || -> io::Result<()> {
-            let mut file = AtomicFile::create_private(&path)?;
-            writeln!(file, "{number}")?;
-            file.commit()
-        };
-        write().map_err(|error| self.failed(error))?;
+        write_acknowledged(&self.directory.join(ACKNOWLEDGED), number).map_err(|error| self.failed(error))?;
         self.acknowledged = number;
         self.delete_acknowledged()
     }
@@ -201,19 +227,34 @@ impl Spool {
     fn ready_segment(&mut self) -> Result<(), SpoolError> {
         let is_full = self.segments.last().is_none_or(|segment| segment.length >= SEGMENT_BYTES);
         if is_full {
-            let path = self.directory.join(format!("{:020}.entries", self.next));
-            let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-            let file = created.map_err(|error| self.failed(error))?;
-            // The name of the new file must survive a crash, too.
-            File::open(&self.directory)
-                .and_then(|directory| directory.sync_all())
-                .map_err(|error| self.failed(error))?;
-            self.segments.push(Segment { first: self.next, path, length: 0, entries: 0 });
-            self.open = Some(file);
+            match self.new_segment() {
+                // Space is reserved in the segment that is open: the entry of a measurement goes there.
+                Err(_) if self.reserved > 0 && self.open.is_some() => {}
+                created => created?,
+            }
         }
         if self.open.is_none() {
             self.truncate_last()?;
         }
+        Ok(())
+    }
+
+    /// Creates a segment for the next entries, with all space that is reserved.
+    fn new_segment(&mut self) -> Result<(), SpoolError> {
+        let path = self.directory.join(format!("{:020}.entries", self.next));
+        let create = || -> io::Result<File> {
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            let ready = allocate(&file, 0, self.reserved)
+                // The name of the new file must survive a crash, too.
+                .and_then(|()| File::open(&self.directory)?.sync_all());
+            if ready.is_err() {
+                fs::remove_file(&path)?;
+            }
+            ready.map(|()| file)
+        };
+        let file = create().map_err(|error| self.failed(error))?;
+        self.segments.push(Segment { first: self.next, path, length: 0, entries: 0 });
+        self.open = Some(file);
         Ok(())
     }
 
@@ -284,15 +325,42 @@ fn lock(directory: &Path) -> Result<File, SpoolError> {
     }
 }
 
-fn read_acknowledged(path: &Path) -> Result<u64, SpoolError> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(64).read_to_string(&mut text));
+/// Allocates disk space without changing the length of the file.
+fn allocate(file: &File, start: u64, bytes: u64) -> io::Result<()> {
+    match fallocate(file, FallocateFlags::KEEP_SIZE, start, bytes.max(1)) {
+        // Some file systems have no preallocation. An entry that does not fit is then reported by `append`.
+        Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+        allocated => Ok(allocated?),
+    }
+}
+
+/// Writes the number of the last acknowledged entry over the old one: a full disk has no space for a second file. The number is
+/// written twice, so that a torn write is found.
+fn write_acknowledged(path: &Path, number: u64) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    file.write_all(format!("{number:020} {number:020}\n").as_bytes())?;
+    file.sync_data()
+}
+
+/// Reads the number of the last acknowledged entry: 0 without a file, and `None` from a damaged file.
+fn read_acknowledged(path: &Path) -> Result<Option<u64>, SpoolError> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut bytes));
     match read {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(0)),
         Err(source) => return Err(SpoolError::Io { path: path.to_owned(), source }),
         Ok(_) => {}
     }
-    text.trim().parse().map_err(|_| SpoolError::Damaged { path: path.to_owned(), offset: 0 })
+    let text = str::from_utf8(&bytes).unwrap_or_default();
+    let numbers = text.trim_end().split_once(' ').filter(|(first, second)| first == second);
+    Ok(numbers.and_then(|(number, _)| number.parse().ok()))
+}
+
+/// Copies a damaged segment, and returns its damage.
+fn keep_copy(segment: &Path, lost: u64) -> Result<SpoolDamage, SpoolError> {
+    let path = segment.with_extension("damaged");
+    fs::copy(segment, &path).map_err(|source| SpoolError::Io { path: path.clone(), source })?;
+    Ok(SpoolDamage { lost, path })
 }
 
 /// Returns the number of the first entry of a segment, if the file is one.
@@ -301,19 +369,30 @@ fn segment_name(path: &Path) -> Option<(u64, PathBuf)> {
     Some((number.parse().ok()?, path.to_owned()))
 }
 
-/// Counts the frames of a segment. The last segment may end in an incomplete frame; damage elsewhere is an error.
-fn recover(first: u64, path: PathBuf, is_last: bool) -> Result<Segment, SpoolError> {
+/// Counts the frames of a segment, and its lost entries. An incomplete frame at the end was never reported as stored, and is not
+/// lost.
+fn recover(first: u64, path: PathBuf) -> Result<(Segment, u64), SpoolError> {
     let size = fs::metadata(&path).map_err(|source| SpoolError::Io { path: path.clone(), source })?.len();
     let mut reader = frame::Reader::open(&path, size)?;
     let mut segment = Segment { first, path, length: 0, entries: 0 };
+    let mut lost = 0;
     loop {
         match reader.next_frame() {
-            Ok(Some(frame)) => {
-                segment.length += FRAME_HEAD as u64 + frame.json.len() as u64;
+            // The last frame was not written completely.
+            Ok(Some(Frame { json: None, end })) if end == size => return Ok((segment, lost)),
+            Ok(Some(Frame { json, end })) => {
+                segment.length = end;
                 segment.entries += 1;
+                lost += u64::from(json.is_none());
             }
-            Ok(None) => return Ok(segment),
-            Err(SpoolError::Damaged { .. }) if is_last => return Ok(segment),
+            Ok(None) => return Ok((segment, lost)),
+            Err(SpoolError::Damaged { offset, .. }) => {
+                // With a damaged length, the entries after it are not found again.
+                let failed = |source| SpoolError::Io { path: segment.path.clone(), source };
+                let bytes = fs::read(&segment.path).map_err(failed)?;
+                let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+                return Ok((segment, lost + u64::from(frame::has_frame_after_start(rest))));
+            }
             Err(error) => return Err(error),
         }
     }

@@ -95,19 +95,80 @@ fn a_full_spool_has_space_after_the_acknowledgement() {
     assert_eq!((numbers(&spool), spool.acknowledged()), (vec![3], 2));
 }
 
-#[test]
-fn damage_before_the_end_is_an_error() {
-    let directory = tempfile::tempdir().unwrap();
-    let long = Entry { test: "t".repeat(1_100_000), ..entry(1) };
-    let mut spool = Spool::open(directory.path(), MAX).unwrap();
-    spool.append(&long).unwrap();
-    spool.append(&long).unwrap();
-    drop(spool);
-    let first = directory.path().join(format!("{:020}.entries", 1));
+/// Changes a byte of the first segment, and returns the open spool.
+fn flip(directory: &Path, place: usize) -> Spool {
+    let first = directory.join(format!("{:020}.entries", 1));
     let mut bytes = fs::read(&first).unwrap();
-    bytes[500] ^= 1;
+    bytes[place] ^= 1;
     fs::write(&first, bytes).unwrap();
-    assert!(matches!(Spool::open(directory.path(), MAX), Err(SpoolError::Damaged { offset: 0, .. })));
+    Spool::open(directory, MAX).unwrap()
+}
+
+fn spool_of(directory: &Path, count: u64) -> Vec<usize> {
+    let mut spool = Spool::open(directory, MAX).unwrap();
+    let append = |number| {
+        spool.append(&entry(number)).unwrap();
+        spool.segments[0].length as usize
+    };
+    (1..=count).map(append).collect()
+}
+
+#[test]
+fn damaged_entry_takes_no_other_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let ends = spool_of(directory.path(), 5);
+    let mut spool = flip(directory.path(), ends[1] + 40);
+    let damage = spool.take_damage().unwrap();
+    assert_eq!((damage.lost, numbers(&spool), spool.take_damage()), (1, vec![1, 2, 4, 5], None));
+    assert!(damage.path.is_file());
+    assert_eq!(spool.append(&entry(6)).unwrap(), 6);
+    spool.acknowledge(3).unwrap();
+    assert_eq!(numbers(&spool), [4, 5, 6]);
+}
+
+#[test]
+fn damaged_length_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let ends = spool_of(directory.path(), 5);
+    let mut spool = flip(directory.path(), ends[1] + 2);
+    assert_eq!((spool.take_damage().unwrap().lost, numbers(&spool)), (1, vec![1, 2]));
+    assert_eq!(spool.append(&entry(6)).unwrap(), 3);
+}
+
+#[test]
+fn damaged_number_sends_all_entries_again() {
+    let directory = tempfile::tempdir().unwrap();
+    spool_of(directory.path(), 3);
+    Spool::open(directory.path(), MAX).unwrap().acknowledge(2).unwrap();
+    assert_eq!(numbers(&Spool::open(directory.path(), MAX).unwrap()), [3]);
+    let path = directory.path().join(ACKNOWLEDGED);
+    let text = fs::read_to_string(&path).unwrap().replacen('2', "3", 1);
+    fs::write(&path, text).unwrap();
+    let mut spool = Spool::open(directory.path(), MAX).unwrap();
+    assert_eq!((numbers(&spool), spool.append(&entry(4)).unwrap()), (vec![1, 2, 3], 4));
+}
+
+#[test]
+fn entry_that_is_too_long_is_kept_without_detail() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spool = Spool::open(directory.path(), MAX).unwrap();
+    let detail = serde_json::from_str(&format!("\"{}\"", "x".repeat(3 << 20))).unwrap();
+    let long = Entry { detail: Some(detail), ..entry(1) };
+    spool.append(&long).unwrap();
+    let kept = &spool.pending_entries(1, usize::MAX).unwrap()[0].json;
+    assert_eq!(serde_json::from_str::<Entry>(kept).unwrap(), Entry { detail: None, ..long });
+    assert!(matches!(spool.append(&Entry { test: "t".repeat(3 << 20), ..entry(2) }), Err(SpoolError::TooLong)));
+}
+
+#[test]
+fn reservations_add_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spool = Spool::open(directory.path(), 1000).unwrap();
+    spool.reserve(400).unwrap();
+    spool.reserve(400).unwrap();
+    assert!(matches!(spool.reserve(400), Err(SpoolError::TooLarge { .. })));
+    spool.release(400);
+    spool.reserve(400).unwrap();
 }
 
 proptest! {

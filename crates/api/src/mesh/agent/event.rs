@@ -1,5 +1,6 @@
 //! Events of an agent for its log.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// An event of an agent.
@@ -17,6 +18,12 @@ pub enum AgentEvent {
     Connected { pending: u64 },
     /// The hub does not answer. The agent keeps its entries and measures on.
     Disconnected { reason: String },
+    /// The hub refuses this agent, which measures nothing.
+    Refused { reason: String },
+    /// The answer of the hub could not be recorded. The hub receives the entries again.
+    NotAcknowledged { reason: String },
+    /// Entries of the spool are damaged and lost. The file is kept.
+    SpoolDamaged { lost: u64, path: PathBuf },
     /// The hub answered, but could not store the entries.
     NotStored { reason: String },
     /// The hub will never store an entry.

@@ -5,9 +5,12 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_mesh::sync::{AccessList, HubConnection, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, SyncReply, SyncRequest, batch};
+use lfn_mesh::sync::{
+    AccessList, HubConnection, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, PlanUpdate, SyncReply, SyncRequest, batch,
+};
 use lfn_session::SessionError;
 use lfn_session::dial::Target;
+use lfn_session::wire::RefusalCode;
 use lfn_sys::clock;
 
 use super::clock_watch::{ClockState, HostClocks};
@@ -95,7 +98,7 @@ impl Link {
                     Vec::new()
                 }
             };
-            let is_last = entries.len() < MAX_BATCH_ENTRIES;
+            let before_exchange = self.shared.spool.lock().pending();
             let request = SyncRequest {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 plan: self.state.plan_digest(),
@@ -110,6 +113,7 @@ impl Link {
             self.shared.clock.lock().record(reply.clock, before, after);
             let had_server = self.server.is_some();
             let is_stored = reply.problem.is_none();
+            self.shared.refused.store(false, Ordering::Relaxed);
             self.apply(reply);
             let pending = self.shared.spool.lock().pending();
             if self.is_first || self.failure.is_some() {
@@ -118,7 +122,8 @@ impl Link {
             }
             // A new server registers at once.
             let is_registered = had_server || self.server.is_none();
-            if (is_last || !is_stored || pending == 0) && is_registered || self.shared.is_stopping() {
+            let is_over = pending == 0 || pending >= before_exchange || !is_stored;
+            if is_over && is_registered || self.shared.is_stopping() {
                 connection.close();
                 return Ok(());
             }
@@ -136,30 +141,41 @@ impl Link {
         if let Some(number) = reply.acknowledged {
             let acknowledged = self.shared.spool.lock().acknowledge(number);
             if let Err(error) = acknowledged {
-                // The hub receives the entries again, and knows them.
-                self.shared.event(AgentEvent::NotStored { reason: error.to_string() });
+                self.shared.event(AgentEvent::NotAcknowledged { reason: error.to_string() });
             }
         }
-        if let Some(update) = &reply.plan {
-            match parse_plan(&reply.host, update) {
-                Ok(plan) => {
-                    let (tests, valid_from) = (plan.sites.tests.len(), plan.valid_from);
-                    let now = clock::since_1970();
-                    self.shared.plans.lock().announce(Arc::new(plan), now);
-                    let later = (valid_from > now).then_some(valid_from);
-                    self.shared.event(AgentEvent::PlanReceived { host: reply.host.clone(), tests, later });
-                }
-                Err(reason) => self.shared.event(AgentEvent::PlanRefused { reason }),
-            }
-        }
+        let plan = reply.plan.filter(|update| self.announce(&reply.host, update));
         if let Some(update) = &reply.access {
             *self.shared.access.lock() = Arc::new(update.access.clone());
         }
         let has_access = reply.access.is_some();
-        if let Err(error) = self.state.update(&reply.host, reply.plan, reply.access) {
+        if let Err(error) = self.state.update(&reply.host, plan, reply.access) {
             self.shared.event(AgentEvent::NotKept { reason: error.to_string() });
         }
         self.apply_access(has_access);
+    }
+
+    /// Adds a plan of the hub. Returns false if this agent cannot use it: the old plan then ends when the new one is valid, as on
+    /// the other agents.
+    fn announce(&self, host: &str, update: &PlanUpdate) -> bool {
+        let now = clock::since_1970();
+        match parse_plan(host, update) {
+            Ok(plan) => {
+                let (tests, valid_from) = (plan.sites.tests.len(), plan.valid_from);
+                self.shared.plans.lock().announce(Arc::new(plan), now);
+                let later = (valid_from > now).then_some(valid_from);
+                self.shared.event(AgentEvent::PlanReceived { host: host.to_owned(), tests, later });
+                true
+            }
+            Err(reason) => {
+                let newest = self.shared.newest_plan();
+                if let Some(newest) = newest.filter(|newest| newest.digest != update.digest) {
+                    self.shared.plans.lock().announce(Arc::new(newest.without_tests(update)), now);
+                    self.shared.event(AgentEvent::PlanRefused { reason });
+                }
+                false
+            }
+        }
     }
 
     fn apply_saved(&mut self) {
@@ -195,8 +211,18 @@ impl Link {
 
     fn report_failure(&mut self, error: &SessionError) {
         let reason = error.to_string();
+        let is_refused = matches!(error, SessionError::Refused(refusal)
+            if matches!(refusal.code, RefusalCode::WrongToken | RefusalCode::ExpiredToken | RefusalCode::Forbidden));
+        if is_refused {
+            self.shared.refused.store(true, Ordering::Relaxed);
+        }
         if self.failure.as_ref() != Some(&reason) {
-            self.shared.event(AgentEvent::Disconnected { reason: reason.clone() });
+            let reason = reason.clone();
+            self.shared.event(if is_refused {
+                AgentEvent::Refused { reason }
+            } else {
+                AgentEvent::Disconnected { reason }
+            });
         }
         self.failure = Some(reason);
     }

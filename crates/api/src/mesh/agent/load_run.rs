@@ -1,10 +1,10 @@
 //! One load: the options of its test, and its entry.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use lfn_base::units::{BitRate, Ratio};
+use lfn_base::units::Ratio;
 use lfn_mesh::entry::{Entry, EntryKind, Outcome};
 use lfn_mesh::schedule::Slot;
 use lfn_mesh::sites::{HostKind, Test};
@@ -15,7 +15,7 @@ use lfn_sys::clock;
 use super::load_entry;
 use super::shared::{AgentPlan, Shared};
 use crate::resolve::ServerResolver;
-use crate::test::{Iperf3Options, TestOptions, test};
+use crate::test::{Iperf3Options, TestEvent, TestOptions, test};
 
 /// Half the 95 % confidence interval at which a goodput is known.
 const PRECISION: f64 = 0.02;
@@ -33,7 +33,7 @@ pub(super) fn run(shared: &Shared, plan: &AgentPlan, slot: &Slot, stop: &Arc<Ato
     entry.test = slot.test.to_string();
     entry.capacity = plan.sites.capacity_between(&slot.from, &slot.to);
     match options(shared, plan, slot) {
-        Ok(options) => measure(&options, stop, &mut entry),
+        Ok((options, time)) => measure(&options, time, stop, &mut entry),
         Err(reason) => fail(&mut entry, reason),
     }
     entry
@@ -44,10 +44,18 @@ fn fail(entry: &mut Entry, reason: String) {
     entry.error = Some(reason);
 }
 
-fn measure(options: &TestOptions, stop: &Arc<AtomicBool>, entry: &mut Entry) {
+/// Runs a load. Its time ends it also if its bytes are the limit.
+fn measure(options: &TestOptions, time: Duration, stop: &Arc<AtomicBool>, entry: &mut Entry) {
     // The resolver accepts tickets and addresses only: the server is never started over ssh.
     let resolver = ServerResolver::default();
-    match test(options, &resolver, stop, &mut |_| ()) {
+    let mut end = None;
+    let mut watch = |_: &TestEvent<'_>| {
+        let now = Instant::now();
+        if now >= *end.get_or_insert(now + time) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    match test(options, &resolver, stop, &mut watch) {
         Ok(document) => load_entry::fill(entry, &document),
         Err(failure) => {
             if let Some(document) = &failure.document {
@@ -58,8 +66,8 @@ fn measure(options: &TestOptions, stop: &Arc<AtomicBool>, entry: &mut Entry) {
     }
 }
 
-/// Returns the options of the test of a slot.
-fn options(shared: &Shared, plan: &AgentPlan, slot: &Slot) -> Result<TestOptions, String> {
+/// Returns the options of the test of a slot, and the time after which it ends.
+fn options(shared: &Shared, plan: &AgentPlan, slot: &Slot) -> Result<(TestOptions, Duration), String> {
     let test = plan.sites.test(&slot.test).ok_or("the plan has no such test")?;
     let server = plan.sites.host(slot.server()).ok_or("the plan has no such host")?;
     let access = shared.access.lock().clone();
@@ -84,7 +92,7 @@ fn options(shared: &Shared, plan: &AgentPlan, slot: &Slot) -> Result<TestOptions
     let rate = plan.sites.capacity_between(&slot.from, &slot.to);
     let direction = if slot.is_reversed() { TestDirection::Reverse } else { TestDirection::Forward };
     let streams = test.streams.and_then(|streams| u16::try_from(streams).ok());
-    let mut request = TestRequest { load: load(test, rate), interval: REPORT_INTERVAL, ..TestRequest::default() };
+    let mut request = TestRequest { load: load(test, slot), interval: REPORT_INTERVAL, ..TestRequest::default() };
     if let Some(streams) = streams {
         request.streams = streams;
     }
@@ -102,16 +110,12 @@ fn options(shared: &Shared, plan: &AgentPlan, slot: &Slot) -> Result<TestOptions
         options.target_precision = Ratio::new(PRECISION);
     }
     options.command = vec!["mesh".to_owned(), slot.test.to_string(), slot.from.to_string(), slot.to.to_string()];
-    Ok(TestOptions { request, iperf3, ..options })
+    Ok((TestOptions { request, iperf3, ..options }, test.time))
 }
 
-/// Returns the end of a load: its time, or its bytes if they are the tighter limit.
-fn load(test: &Test, rate: Option<BitRate>) -> TestLoad {
-    match (test.bytes, rate) {
-        (Some(bytes), Some(rate)) if rate.times(test.time) <= bytes => TestLoad::TimeSeconds(test.time),
-        (Some(bytes), _) => TestLoad::Bytes(bytes),
-        (None, _) => TestLoad::TimeSeconds(test.time),
-    }
+/// Returns the end of a load: the maximum bytes of its slot, or its time if the bytes have no limit.
+fn load(test: &Test, slot: &Slot) -> TestLoad {
+    slot.bytes.map_or(TestLoad::TimeSeconds(test.time), TestLoad::Bytes)
 }
 
 /// Returns the address of an iperf3 server with its port.

@@ -28,6 +28,7 @@ pub(super) fn run(shared: &Shared) {
             starter = LoadStarter::new(now);
         }
         before = now;
+        shared.prepare_tomorrow(now);
         let Some((plan, validity)) = shared.valid_plan() else { continue };
         let day = plan.day_plan(now);
         let Some(slot) = starter.due(&day, &plan.host, now) else { continue };
@@ -38,11 +39,14 @@ pub(super) fn run(shared: &Shared) {
             // The link reports the clock.
             continue;
         }
-        if let Err(error) = shared.reserve() {
-            shared.event(AgentEvent::Skipped { reason: error.to_string() });
+        if shared.is_refused() {
+            // The link reports the refusal.
             continue;
         }
-        run_slot(shared, &plan, slot);
+        match shared.reserve() {
+            Ok(_space) => run_slot(shared, &plan, slot),
+            Err(error) => shared.event(AgentEvent::Skipped { reason: error.to_string() }),
+        }
     }
 }
 

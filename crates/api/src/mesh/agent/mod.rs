@@ -19,7 +19,7 @@ mod state;
 pub use event::AgentEvent;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use lfn_mesh::spool::Spool;
@@ -62,9 +62,13 @@ pub fn start(
         servers: Mutex::default(),
         clock: Mutex::default(),
         appended: AtomicU64::new(0),
+        refused: AtomicBool::new(false),
         stop: Arc::default(),
         on_event: Box::new(on_event),
     });
+    if let Some(damage) = shared.spool.lock().take_damage() {
+        shared.event(AgentEvent::SpoolDamaged { lost: damage.lost, path: damage.path });
+    }
     let mut agent = RunningAgent { shared: shared.clone(), threads: Vec::new() };
     let link = link::Link::new(shared.clone(), state, options);
     agent.spawn("hub link", move || link.run())?;

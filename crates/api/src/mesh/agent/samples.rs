@@ -25,8 +25,8 @@ use super::event::AgentEvent;
 use super::shared::{AgentPlan, POLL_INTERVAL, Shared};
 use crate::stamp::{StampOptions, stamp};
 
-/// Measurements at the same time.
-const MAX_PARALLEL: usize = 8;
+/// Measurements at the same time. Each one mostly waits.
+const MAX_PARALLEL: usize = 64;
 
 /// Time between two packets of a latency measurement.
 const PACKET_INTERVAL: Duration = Duration::from_millis(100);
@@ -56,6 +56,11 @@ pub(super) fn run(shared: &Shared) {
                 let tests = continuous_tests(&plan.sites, &plan.host).into_iter();
                 planned = tests.map(|test| Planned { next: test.next_start(now), test }).collect();
             }
+            if shared.is_refused() {
+                continue;
+            }
+            // The measurement that waits longest starts first, so that each has its turn if there are too many.
+            planned.sort_by_key(|measurement| measurement.next);
             for measurement in &mut planned {
                 // A clock that was set back does not stop the measurement.
                 if measurement.next > now + measurement.test.interval * 2 {
@@ -81,9 +86,10 @@ pub(super) fn run(shared: &Shared) {
 }
 
 fn measure(shared: &Shared, plan: &AgentPlan, test: &ContinuousTest, failures: &Failures) {
-    if let Err(error) = shared.reserve() {
-        return shared.event(AgentEvent::Skipped { reason: error.to_string() });
-    }
+    let space = match shared.reserve() {
+        Ok(space) => space,
+        Err(error) => return shared.event(AgentEvent::Skipped { reason: error.to_string() }),
+    };
     let started = clock::since_1970();
     let entry = |from: &str, to: &str| Entry { test: test.test.clone(), ..Entry::new(test.kind, from, to, started) };
     let forward = entry(&test.from, &test.to);
@@ -100,6 +106,7 @@ fn measure(shared: &Shared, plan: &AgentPlan, test: &ContinuousTest, failures: &
         entry.duration = Some(end.saturating_sub(started));
         shared.keep(plan, entry, end);
     }
+    drop(space);
 }
 
 /// Reports a failure with a new reason, and the end of a failure.
@@ -150,9 +157,8 @@ fn latency(shared: &Shared, plan: &AgentPlan, test: &ContinuousTest, forward: En
         Err(error) => vec![failed(forward, error.to_string())],
         Ok(document) => {
             let report = document.report;
-            let is_one_way = report.one_way.is_some();
             let mut entries = vec![latency_entry(forward, &report, true)];
-            if is_one_way && !is_measured_back {
+            if !is_measured_back {
                 entries.push(latency_entry(back, &report, false));
             }
             entries

@@ -126,6 +126,6 @@ pub(super) fn parse_plan(host: &str, update: &PlanUpdate) -> Result<AgentPlan, S
         host: host.to_owned(),
         sites,
         valid_from: update.valid_from,
-        day: Default::default(),
+        days: Default::default(),
     })
 }

@@ -87,7 +87,16 @@ pub(super) fn log_agent(event: &AgentEvent) {
         }
         AgentEvent::PlanRefused { reason } => format!("the plan of the hub is not used: {reason}"),
         AgentEvent::Connected { pending } => format!("connected to the hub; {pending} entries in the spool"),
-        AgentEvent::Disconnected { reason } => format!("the hub is away, results stay in the spool: {reason}"),
+        AgentEvent::Disconnected { reason } => {
+            format!("no exchange with the hub, results stay in the spool: {reason}")
+        }
+        AgentEvent::Refused { reason } => {
+            format!("the hub refuses this agent, no measurements run, results stay in the spool: {reason}")
+        }
+        AgentEvent::NotAcknowledged { reason } => format!("cannot record what the hub has stored: {reason}"),
+        AgentEvent::SpoolDamaged { lost, path } => {
+            format!("the spool is damaged, at least {lost} entries are lost: the file is kept as {}", path.display())
+        }
         AgentEvent::NotStored { reason } => format!("the hub did not store the entries: {reason}"),
         AgentEvent::EntryRefused { number, reason } => format!("the hub refused entry {number}: {reason}"),
         AgentEvent::LoadStarted { test, from, to } => format!("{test} {from} to {to} starts"),

@@ -103,7 +103,7 @@ fn stopped_agent_prints_its_counts_as_json() {
     let child = command.stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     let mut process = Process(child);
     // The agent listens for signals before it dials the hub, which is away.
-    let is_running = eventually(|| fs::read_to_string(&log).unwrap().contains("hub is away"));
+    let is_running = eventually(|| fs::read_to_string(&log).unwrap().contains("no exchange with the hub"));
     kill("TERM", process.0.id());
     let mut text = String::new();
     process.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
