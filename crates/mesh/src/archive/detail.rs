@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Texts with figures. They do not repeat, so they are not in the dictionary.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Explanation {
+pub(super) struct EntryTexts {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub verdict: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -24,15 +24,12 @@ pub(super) struct Explanation {
     pub error: Option<String>,
 }
 
-impl Explanation {
+impl EntryTexts {
     /// Returns the texts of an entry, if the entry has one.
     pub(super) fn of(entry: &Entry) -> Option<Self> {
-        let explanation = Explanation {
-            verdict: entry.verdict.clone(),
-            findings: entry.findings.clone(),
-            error: entry.error.clone(),
-        };
-        (explanation != Explanation::default()).then_some(explanation)
+        let explanation =
+            EntryTexts { verdict: entry.verdict.clone(), findings: entry.findings.clone(), error: entry.error.clone() };
+        (explanation != EntryTexts::default()).then_some(explanation)
     }
 
     /// Compresses the texts for the archive.
@@ -70,8 +67,8 @@ struct OldDetail {
 pub(super) fn divide(bytes: &[u8]) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let old: OldDetail = decompress(bytes).and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
     let OldDetail { verdict, findings, error, document } = old;
-    let explanation = Explanation { verdict, findings, error };
-    let texts = (explanation != Explanation::default()).then(|| explanation.encode());
+    let explanation = EntryTexts { verdict, findings, error };
+    let texts = (explanation != EntryTexts::default()).then(|| explanation.encode());
     (texts, document.as_ref().map(encode_document))
 }
 
@@ -94,11 +91,11 @@ mod tests {
 
     #[test]
     fn texts_are_read_back_and_damage_is_found() {
-        let texts = Explanation { verdict: "limited by the path".repeat(40), ..Explanation::default() };
+        let texts = EntryTexts { verdict: "limited by the path".repeat(40), ..EntryTexts::default() };
         let bytes = texts.encode();
         assert!(bytes.len() < 100, "{}", bytes.len());
-        assert_eq!(Explanation::decode(&bytes), Some(texts));
-        assert_eq!(Explanation::decode(&bytes[..bytes.len() / 2]), None);
+        assert_eq!(EntryTexts::decode(&bytes), Some(texts));
+        assert_eq!(EntryTexts::decode(&bytes[..bytes.len() / 2]), None);
         assert_eq!(decode_document(b"nonsense"), None);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior, params, params_from_iter};
 
-use super::detail::{Explanation, encode_document};
+use super::detail::{EntryTexts, encode_document};
 use super::dictionary::Dictionary;
 use super::row::{self, milliseconds};
 use super::{Archive, ArchiveError};
@@ -141,7 +141,7 @@ fn insert_one(sql: &Connection, dictionary: &mut Dictionary, entry: &Entry, now:
         number(entry.lost_packets),
         number(entry.bytes.map(|bytes| bytes.0)),
     ])?;
-    if let Some(texts) = Explanation::of(entry) {
+    if let Some(texts) = EntryTexts::of(entry) {
         sql.prepare_cached(EXPLANATION)?.execute(params![pair, kind, time, test, texts.encode()])?;
     }
     if let Some(document) = &entry.detail {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
-use super::detail::{Explanation, decode_document};
+use super::detail::{EntryTexts, decode_document};
 use super::dictionary::Dictionary;
 use super::row::{self, COLUMNS, kind_number, milliseconds};
 use super::{Archive, ArchiveError};
@@ -168,7 +168,7 @@ fn add_detail(sql: &Connection, row: &Row<'_>, entry: &mut Entry, with_document:
         statement.query_row(params![pair, kind, time, test], |row| row.get::<_, Vec<u8>>(0)).optional()
     };
     let texts = body("SELECT body FROM explanation WHERE pair = $1 AND kind = $2 AND time = $3 AND test = $4")?;
-    if let Some(texts) = texts.as_deref().and_then(Explanation::decode) {
+    if let Some(texts) = texts.as_deref().and_then(EntryTexts::decode) {
         entry.verdict = texts.verdict;
         entry.error = texts.error;
         if !texts.findings.is_empty() {

@@ -18,7 +18,7 @@ impl RawJson {
         RawValue::from_string(text).ok().map(RawJson::compact)
     }
 
-    /// Returns the JSON.
+    /// Returns the JSON in one line.
     pub fn text(&self) -> &str {
         self.0.get()
     }
