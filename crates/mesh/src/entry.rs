@@ -1,7 +1,7 @@
 //! The log entry: one measurement between two hosts, in one direction, with its conditions.
 //!
 //! An entry is one line of JSON (`lfn.mesh.entry/1`). The spool, the archive, `lfn mesh import` and `lfn mesh export` use the
-//! same form. The key of an entry is its direction, its kind and its time: an entry that arrives twice is stored once.
+//! same form. The key of an entry is its direction, its kind, its time and its test: an entry that arrives twice is stored once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use std::time::Duration;
 use lfn_base::path::optional_seconds;
 use lfn_base::units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 mod check;
 pub mod point;
+mod raw_json;
 pub mod timestamp;
 
 pub use check::EntryError;
+pub use raw_json::RawJson;
 
 /// Schema of an entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -203,7 +204,8 @@ pub struct Entry {
     pub error: Option<String>,
     /// The complete result document; the archive deletes it after the time for details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<Value>,
+    #[cfg_attr(any(test, feature = "schema"), schemars(with = "Option<serde_json::Value>"))]
+    pub detail: Option<RawJson>,
 }
 
 impl Entry {

@@ -3,6 +3,7 @@
 //! Files are bounded ([`MAX_FILE_BYTES`], [`MAX_LINE_BYTES`], [`MAX_ENTRIES`]). A file with an error gives no entry at all.
 
 use lfn_results::report::{ReadError, read_result, read_schema};
+use serde_json::value::RawValue;
 
 use crate::entry::Entry;
 use crate::from_result::{ResultError, ResultHosts, entries_of};
@@ -16,6 +17,9 @@ pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// Maximum number of entries of a file.
 pub const MAX_ENTRIES: usize = 1_000_000;
 
+/// Entries of a batch.
+const BATCH: usize = 1_000;
+
 /// Maximum number of bad lines that an error lists.
 const MAX_LISTED: usize = 20;
 
@@ -27,8 +31,9 @@ const EXPORT_SCHEMA: &str = "lfn.mesh.export/1";
 
 /// An export in one JSON object.
 #[derive(serde::Deserialize)]
-struct ExportedDocument {
-    entries: Vec<Entry>,
+struct ExportedDocument<'a> {
+    #[serde(borrow)]
+    entries: Vec<&'a RawValue>,
 }
 
 /// Reasons why a file gives no entries.
@@ -47,6 +52,9 @@ pub enum ImportFileError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Result(#[from] ResultError),
+    /// An entry of an export in one JSON object; `number` counts from 1.
+    #[error("entry {number}: {reason}")]
+    Exported { number: usize, reason: String },
     #[error("{0}")]
     Entry(#[from] crate::entry::EntryError),
 }
@@ -67,8 +75,34 @@ fn show_lines(lines: &[LineError], others: usize) -> String {
     text.join("; ")
 }
 
-/// Reads the content of a file.
-pub fn read_entries(bytes: &[u8], hosts: ResultHosts<'_>) -> Result<Vec<Entry>, ImportFileError> {
+/// The entries of a checked file. Exported entries stay as text until their batch is made, so that the memory is a small
+/// multiple of the file.
+#[derive(Debug)]
+pub enum FileEntries<'a> {
+    /// Exported entries, each as JSON that was parsed once.
+    Exported(Vec<&'a [u8]>),
+    /// The entries of a result.
+    OfResult(Vec<Entry>),
+}
+
+impl<'a> FileEntries<'a> {
+    /// Returns the entries in batches.
+    pub fn batches(self) -> impl Iterator<Item = Vec<Entry>> {
+        let (texts, of_result) = match self {
+            FileEntries::Exported(texts) => (texts, None),
+            FileEntries::OfResult(entries) => (Vec::new(), Some(entries)),
+        };
+        let count = texts.len().div_ceil(BATCH);
+        let exported = (0..count).map(move |at| {
+            let end = texts.len().min((at + 1) * BATCH);
+            texts[at * BATCH..end].iter().filter_map(|text| read_line(text).ok()).collect()
+        });
+        of_result.into_iter().chain(exported)
+    }
+}
+
+/// Reads the content of a file, and checks all of its entries.
+pub fn read_file<'a>(bytes: &'a [u8], hosts: ResultHosts<'_>) -> Result<FileEntries<'a>, ImportFileError> {
     // A damaged first line of entries is an error of this line.
     let first = bytes.split(|&byte| byte == b'\n').find(|line| !line.iter().all(u8::is_ascii_whitespace));
     let names_entry = first.is_some_and(|line| {
@@ -76,9 +110,9 @@ pub fn read_entries(bytes: &[u8], hosts: ResultHosts<'_>) -> Result<Vec<Entry>, 
         start.windows(ENTRY_SCHEMA.len()).any(|window| window == ENTRY_SCHEMA.as_bytes())
     });
     match read_schema(bytes) {
-        Ok(schema) if schema == EXPORT_SCHEMA => return read_export(bytes),
-        Ok(schema) if schema == ENTRY_SCHEMA => return read_lines(bytes),
-        _ if names_entry => return read_lines(bytes),
+        Ok(schema) if schema == EXPORT_SCHEMA => return check_export(bytes).map(FileEntries::Exported),
+        Ok(schema) if schema == ENTRY_SCHEMA => return check_lines(bytes).map(FileEntries::Exported),
+        _ if names_entry => return check_lines(bytes).map(FileEntries::Exported),
         _ => {}
     }
     let stored = read_result(bytes)?;
@@ -87,23 +121,29 @@ pub fn read_entries(bytes: &[u8], hosts: ResultHosts<'_>) -> Result<Vec<Entry>, 
         entry.marks.imported = true;
         entry.check()?;
     }
-    Ok(entries)
+    Ok(FileEntries::OfResult(entries))
 }
 
-/// Reads the entries of an export in one JSON object.
-fn read_export(bytes: &[u8]) -> Result<Vec<Entry>, ImportFileError> {
+/// Reads all entries of a file at once.
+pub fn read_entries(bytes: &[u8], hosts: ResultHosts<'_>) -> Result<Vec<Entry>, ImportFileError> {
+    Ok(read_file(bytes, hosts)?.batches().flatten().collect())
+}
+
+/// Checks the entries of an export in one JSON object.
+fn check_export(bytes: &[u8]) -> Result<Vec<&[u8]>, ImportFileError> {
     let ExportedDocument { entries } = serde_json::from_slice(bytes).map_err(ReadError::from)?;
     if entries.len() > MAX_ENTRIES {
         return Err(ImportFileError::TooMany);
     }
-    for entry in &entries {
-        entry.check()?;
+    for (index, text) in entries.iter().enumerate() {
+        let number = index + 1;
+        read_line(text.get().as_bytes()).map_err(|reason| ImportFileError::Exported { number, reason })?;
     }
-    Ok(entries)
+    Ok(entries.into_iter().map(|text| text.get().as_bytes()).collect())
 }
 
-/// Reads one entry from each line. Blank lines are skipped.
-fn read_lines(bytes: &[u8]) -> Result<Vec<Entry>, ImportFileError> {
+/// Checks one entry in each line. Blank lines are skipped.
+fn check_lines(bytes: &[u8]) -> Result<Vec<&[u8]>, ImportFileError> {
     let (mut entries, mut bad, mut others) = (Vec::new(), Vec::new(), 0);
     for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
         if line.iter().all(u8::is_ascii_whitespace) {
@@ -111,7 +151,7 @@ fn read_lines(bytes: &[u8]) -> Result<Vec<Entry>, ImportFileError> {
         }
         match read_line(line) {
             Ok(_) if entries.len() == MAX_ENTRIES => return Err(ImportFileError::TooMany),
-            Ok(entry) => entries.push(entry),
+            Ok(_) => entries.push(line),
             Err(reason) if bad.len() < MAX_LISTED => bad.push(LineError { line: index + 1, reason }),
             Err(_) => others += 1,
         }

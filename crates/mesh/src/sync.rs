@@ -13,8 +13,8 @@ use lfn_session::wire::mesh::MeshRequest;
 use lfn_session::{Control, queue};
 use lfn_session::{Fingerprint, SessionError, SessionId, TokenHash};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use crate::entry::RawJson;
 use crate::schedule::Dated;
 use crate::spool::SpooledEntry;
 
@@ -50,7 +50,7 @@ pub struct AgentServers {
 pub struct NumberedEntry {
     pub number: u64,
     /// A [`crate::entry::Entry`]. The hub parses each entry by itself, so that one bad entry does not stop the others.
-    pub entry: Value,
+    pub entry: RawJson,
 }
 
 /// Results of an agent, and what the agent knows.
@@ -180,6 +180,9 @@ impl HubConnection {
 
 /// Returns entries of the spool as a batch of a request. An entry that is no JSON is sent as text, and the hub refuses it.
 pub fn batch(entries: Vec<SpooledEntry>) -> Vec<NumberedEntry> {
-    let parse = |json: String| serde_json::from_str(&json).unwrap_or(Value::String(json));
-    entries.into_iter().map(|entry| NumberedEntry { number: entry.number, entry: parse(entry.json) }).collect()
+    let parse = |entry: SpooledEntry| {
+        let json = RawJson::parse(entry.json.clone()).or_else(|| RawJson::of(&entry.json))?;
+        Some(NumberedEntry { number: entry.number, entry: json })
+    };
+    entries.into_iter().filter_map(parse).collect()
 }

@@ -14,8 +14,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY, VARY, WWW_AUTHENTICATE,
-    X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, LOCATION, REFERRER_POLICY, VARY,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, Uri};
@@ -153,6 +153,45 @@ fn missing(format: Format, sentence: &str) -> Response {
     message(StatusCode::NOT_FOUND, format, "Not found", sentence)
 }
 
+fn moved(format: Format, address: &str) -> Response {
+    let sentence = format!("The hosts of these sites have the page {address}.");
+    let mut response = message(StatusCode::TEMPORARY_REDIRECT, format, "Page of a pair", &sentence);
+    // An address is percent-encoded, so it is a valid header.
+    if let Ok(location) = HeaderValue::from_str(address) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}
+
+/// Returns the days of the lines. The error is a sentence for the reader.
+fn days_of(uri: &Uri) -> Result<u64, String> {
+    let Some(text) = request::parameter(uri, "days") else { return Ok(DEFAULT_DAYS) };
+    let days = text.parse().ok().filter(|days| (1..=MAX_DAYS).contains(days));
+    days.ok_or_else(|| format!("days={} is not a number from 1 to {MAX_DAYS}.", shown(&text)))
+}
+
+/// Returns the first moments of the two days to compare, if the address has them. An empty field of the form is no day.
+fn compared_days(uri: &Uri) -> Result<Option<(Duration, Duration)>, String> {
+    let date = |name| match request::parameter(uri, name).filter(|text| !text.is_empty()) {
+        None => Ok(None),
+        Some(text) => match date::parse(&text) {
+            Some(time) => Ok(Some(DayLog::day_of(time))),
+            None => Err(format!("{name}={} is not a date such as 2026-11-28.", shown(&text))),
+        },
+    };
+    match (date("day")?, date("against")?) {
+        (Some(day), Some(against)) if day == against => Err("day and against are the same day.".to_owned()),
+        (Some(day), Some(against)) => Ok(Some((day, against))),
+        (None, None) => Ok(None),
+        _ => Err("A comparison needs two days: day and against.".to_owned()),
+    }
+}
+
+/// Returns the first letters of a value for a message.
+fn shown(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
 /// The query and the format of a request.
 struct Asked {
     uri: Uri,
@@ -171,6 +210,8 @@ impl<S: Sync> FromRequestParts<S> for Asked {
 enum Made {
     Page(String),
     Missing(String),
+    /// The view has another address.
+    Moved(String),
 }
 
 /// Makes a view on a thread for blocking work, and answers with it.
@@ -183,6 +224,7 @@ async fn make(
     match tokio::task::spawn_blocking(move || make(&sources, format)).await {
         Ok(Ok(Made::Page(page))) => answer(StatusCode::OK, kind, page),
         Ok(Ok(Made::Missing(sentence))) => missing(format, &sentence),
+        Ok(Ok(Made::Moved(address))) => moved(format, &address),
         Ok(Err(error)) => {
             message(StatusCode::INTERNAL_SERVER_ERROR, format, "The archive cannot be read", &format!("{error}."))
         }
@@ -205,15 +247,21 @@ async fn matrix(State(sources): State<Arc<Sources>>, asked: Asked) -> Response {
 }
 
 async fn pair(State(sources): State<Arc<Sources>>, Path((from, to)): Path<(String, String)>, asked: Asked) -> Response {
-    let days = request::parameter(&asked.uri, "days").and_then(|days| days.parse().ok()).unwrap_or(DEFAULT_DAYS);
-    let days = days.clamp(1, MAX_DAYS);
-    let date = |name| request::parameter(&asked.uri, name).and_then(|text| date::parse(&text)).map(DayLog::day_of);
-    let compared = date("day").zip(date("against"));
+    let (days, compared) = match days_of(&asked.uri).and_then(|days| Ok((days, compared_days(&asked.uri)?))) {
+        Ok(values) => values,
+        Err(sentence) => return message(StatusCode::BAD_REQUEST, asked.format, "Wrong address", &sentence),
+    };
+    let query = asked.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     make(sources, asked.format, move |sources, format| {
         let (now, hosts) = (sources.mesh.now(), sources.reader.hosts()?);
         let mesh = Mesh::new(&sources.mesh.sites(), &hosts);
-        if let Some(unknown) = [&from, &to].into_iter().find(|host| mesh.place_of(host).is_none()) {
+        let host = |name| mesh.host_of(name, &hosts).map(str::to_owned);
+        let [Some(from_host), Some(to_host)] = [host(&from), host(&to)] else {
+            let unknown = if host(&from).is_none() { &from } else { &to };
             return Ok(Made::Missing(format!("There is no host {unknown}.")));
+        };
+        if [&from_host, &to_host] != [&from, &to] {
+            return Ok(Made::Moved(html::pair_link(&from_host, &to_host) + &query));
         }
         let since = now.saturating_sub(Duration::from_secs(days * 86_400));
         let PairEntries { loads, latencies, change, newest, paths, reverse_paths } =

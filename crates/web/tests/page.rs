@@ -212,7 +212,47 @@ fn two_days_are_compared_on_request() {
     for word in ["Median goodput (range)", "receiver.window_scale", "2026-11-18", "2026-11-20"] {
         assert!(body.contains(word) && text.contains(word), "{word}: {text}");
     }
-    assert!(!page_body(&page, "/pair/aztec/c90-psc?day=x&against=2026-11-20").contains("Median goodput (range)"));
+}
+
+#[test]
+fn wrong_values_in_an_address_are_refused() {
+    let page = start(&vbns_week());
+    for (query, reason) in [
+        ("day=tomorrow&against=2026-11-20", "day=tomorrow is not a date"),
+        ("day=2026-11-20", "A comparison needs two days"),
+        ("day=2026-11-20&against=2026-11-20", "the same day"),
+        ("days=abc", "days=abc is not a number from 1 to 400."),
+        ("days=0", "days=0 is not"),
+        ("days=500", "days=500 is not"),
+    ] {
+        let address = format!("/pair/aztec/c90-psc?{query}");
+        for answer in [page.html(&address), page.text(&address)] {
+            assert!(answer.status == 400 && answer.body.contains(reason), "{address}: {answer:?}");
+        }
+    }
+    assert_eq!(page.text("/pair/aztec/c90-psc?day=&against=").status, 200);
+}
+
+#[test]
+fn sites_of_a_pair_lead_to_their_hosts() {
+    let page = start(&vbns_week());
+    let answer = page.text("/pair/NCAR/c90-psc?days=30");
+    assert!(answer.status == 307 && answer.header.contains("location: /pair/aztec/c90-psc?days=30"), "{answer:?}");
+    assert_eq!(page.text("/pair/NCAR/nowhere").status, 404);
+}
+
+#[test]
+fn headline_names_the_failure_of_a_pair() {
+    let failed = Entry {
+        outcome: Outcome::Failed,
+        error: Some("no packet was answered".to_owned()),
+        ..latency("aztec", "sp2", ago(60))
+    };
+    let page = start(&[load("aztec", "sp2", ago(600), Outcome::Good), failed]);
+    let headline = "failed: the latency measurement failed: no packet was answered";
+    let text = page.text("/pair/aztec/sp2").body;
+    assert!(text.lines().any(|line| line == format!("F {headline}")), "{text}");
+    assert!(page_body(&page, "/pair/aztec/sp2").contains(": the latency measurement failed: no packet was answered"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lfn_mesh::archive::{Archive, ArchiveError, EntryFilter};
 use lfn_mesh::entry::Entry;
 use lfn_mesh::from_result::{ResultError, ResultHosts};
-use lfn_mesh::import_file::{ImportFileError, MAX_FILE_BYTES, read_entries};
+use lfn_mesh::import_file::{ImportFileError, MAX_FILE_BYTES, read_file};
 use lfn_results::report::ReadError;
 use lfn_sys::clock::since_1970;
 use serde::ser::{Error as _, Serialize, SerializeSeq, SerializeStruct, Serializer};
@@ -52,6 +52,7 @@ impl ImportError {
         };
         let hint = match &**source {
             ImportFileError::Lines { .. } => "correct these lines; nothing of this file was stored",
+            ImportFileError::Exported { .. } => "correct this entry; nothing of this file was stored",
             ImportFileError::TooMany => "divide the file at the ends of lines: split -l 500000",
             ImportFileError::Read(ReadError::Trailing) => "put each result into its own file",
             ImportFileError::Read(_) => {
@@ -84,12 +85,12 @@ pub fn import(options: &ImportOptions) -> Result<ImportDocument, ImportError> {
             return Err(ImportError::TooLong(file.clone()));
         }
         let failed = |source| ImportError::File { file: file.clone(), source: Box::new(source) };
-        let entries = read_entries(&bytes, hosts).map_err(failed)?;
-        let count = archive.insert(&entries, since_1970())?;
+        let entries = read_file(&bytes, hosts).map_err(failed)?;
+        let counts = archive.insert_batches(entries.batches(), since_1970())?;
         files.push(ImportedFile {
             file: file.display().to_string(),
-            stored: count.stored as u64,
-            known: count.known as u64,
+            stored: counts.iter().map(|count| count.stored as u64).sum(),
+            known: counts.iter().map(|count| count.known as u64).sum(),
         });
     }
     let sum = |of: fn(&ImportedFile) -> u64| files.iter().map(of).sum();

@@ -15,7 +15,7 @@ mod sites_file;
 pub use check::{CheckOptions, check};
 pub use error::MeshError;
 pub use import::{ExportedEntries, ImportError, ImportOptions, export, import};
-pub use log::{LogError, LogOptions, log};
+pub use log::{LogError, LogOptions, SiteNames, check_hosts, log};
 pub use plan::{PlanOptions, plan};
 pub use sites_file::{load_sites, read_sites};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lfn_api::mesh::hub::{HubStart, PageStart, RunningHub, agent_ticket, start};
 use lfn_mesh::archive::{Archive, EntryFilter};
-use lfn_mesh::entry::{Entry, EntryKind};
+use lfn_mesh::entry::{Entry, EntryKind, RawJson};
 use lfn_mesh::sync::{AgentServers, HubConnection, NumberedEntry, SyncReply, SyncRequest};
 use lfn_session::dial::{self, Target};
 use lfn_session::wire::facts::FactsRequest;
@@ -80,11 +80,11 @@ impl Mesh {
     }
 }
 
-fn entry(from: &str, to: &str, seconds: u64) -> serde_json::Value {
-    serde_json::to_value(Entry::new(EntryKind::Latency, from, to, Duration::from_secs(seconds))).unwrap()
+fn entry(from: &str, to: &str, seconds: u64) -> RawJson {
+    RawJson::of(&Entry::new(EntryKind::Latency, from, to, Duration::from_secs(seconds))).unwrap()
 }
 
-fn send(connection: &mut HubConnection, entries: Vec<serde_json::Value>) -> SyncReply {
+fn send(connection: &mut HubConnection, entries: Vec<RawJson>) -> SyncReply {
     let entries = (1..).zip(entries).map(|(number, entry)| NumberedEntry { number, entry }).collect();
     connection.exchange(&SyncRequest { entries, ..SyncRequest::default() }).unwrap()
 }
@@ -116,11 +116,14 @@ fn repeated_and_old_entries_are_stored_once() {
 fn malformed_entries_do_not_stop_the_others() {
     let mesh = Mesh::start();
     let mut connection = mesh.connect("a");
-    let mut hostile = entry("a", "b", 9);
-    hostile["verdict"] = json!("x".repeat(100_000));
-    let mut unnamed = entry("a", "b", 9);
-    unnamed["to"] = json!("<script>");
-    let entries = vec![json!("text"), json!({}), hostile, unnamed, json!(null), entry("a", "b", 5)];
+    let changed = |key: &str, value: serde_json::Value| {
+        let mut entry: serde_json::Value = serde_json::from_str(entry("a", "b", 9).text()).unwrap();
+        entry[key] = value;
+        RawJson::of(&entry).unwrap()
+    };
+    let (hostile, unnamed) = (changed("verdict", json!("x".repeat(100_000))), changed("to", json!("<script>")));
+    let [text, empty, null] = [json!("text"), json!({}), json!(null)].map(|value| RawJson::of(&value).unwrap());
+    let entries = vec![text, empty, hostile, unnamed, null, entry("a", "b", 5)];
     let reply = send(&mut connection, entries);
     assert_eq!((reply.acknowledged, reply.refused.len(), mesh.stored().len()), (Some(6), 5, 1));
 }

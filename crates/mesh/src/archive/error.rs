@@ -25,6 +25,9 @@ pub enum ArchiveError {
     Busy(PathBuf),
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
+    /// The file is a restored backup, and the write-ahead log belongs to the archive that it replaced.
+    #[error("{} is a restored backup, and {} belongs to the archive before it", .path.display(), .log.display())]
+    OldLog { path: PathBuf, log: PathBuf, shared: PathBuf },
     #[error("{}: {source}", .path.display())]
     Sql { path: PathBuf, source: rusqlite::Error },
 }
@@ -51,7 +54,17 @@ impl ArchiveError {
             ArchiveError::Newer { .. } => Some("install the version of lfn that wrote the archive".to_owned()),
             ArchiveError::Full(path) => Some(format!("free space on the disk of {}", path.display())),
             ArchiveError::Foreign(_) => Some("give another file with --archive FILE".to_owned()),
-            ArchiveError::Damaged { .. } => Some("restore a backup made with `lfn mesh backup`".to_owned()),
+            ArchiveError::Damaged { path, .. } => {
+                let path = path.display();
+                Some(format!(
+                    "delete {path}, {path}-wal and {path}-shm, then copy a backup made with `lfn mesh backup` there"
+                ))
+            }
+            ArchiveError::OldLog { log, shared, .. } => Some(format!(
+                "delete both files of the archive before it: rm -f {} {}",
+                log.display(),
+                shared.display()
+            )),
             ArchiveError::Exists(_) => Some("give the name of a new file".to_owned()),
             ArchiveError::Busy(_) | ArchiveError::Io { .. } | ArchiveError::Sql { .. } => None,
         }

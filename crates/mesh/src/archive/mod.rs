@@ -1,14 +1,15 @@
 //! The archive: all entries in one SQLite file.
 //!
-//! `result` has one row of integers for each entry, ordered by pair, kind and time, so that the page of a pair reads neighbouring
+//! `result` has one row of integers for each entry, ordered by pair, kind, time and test, so that the page of a pair reads neighbouring
 //! rows. `latest` has the newest row of each pair and kind, and `day` the figures of each day. Texts that repeat are in the
-//! dictionary `text`: conditions, hops, names of findings. `detail` has what is long and rarely read: explanations and complete
-//! documents, compressed. Details are deleted after a time ([`Archive::expire_details`]); the other tables keep everything.
+//! dictionary `text`: conditions, hops, names of findings. `explanation` has verdicts, explanations of findings and errors, and
+//! `document` the complete documents, both compressed. Documents are deleted some time after they were stored
+//! ([`Archive::expire_details`]); the other tables keep everything.
 //!
 //! The statements use the SQL that PostgreSQL has too, with numbered parameters (`$1`). Only `schema` and the settings in
 //! this file are for SQLite.
 //!
-//! An entry is stored once: its key is the pair, the kind and the time in milliseconds. [`Archive::insert`] returns when the
+//! An entry is stored once: its key is the pair, the kind, the time in milliseconds and the test. [`Archive::insert`] returns when the
 //! entries are on disk.
 
 mod connection;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
-use super::detail::Detail;
+use super::detail::{EntryTexts, decode_document};
 use super::dictionary::Dictionary;
 use super::row::{self, COLUMNS, kind_number, milliseconds};
 use super::{Archive, ArchiveError};
@@ -26,9 +26,9 @@ pub struct EntryFilter<'a> {
     pub until: Option<Duration>,
     /// Newest entries of the selection; `None` for all.
     pub limit: Option<usize>,
-    /// With verdicts, explanations of findings and errors, as long as the archive keeps them.
+    /// With verdicts, explanations of findings and errors.
     pub texts: bool,
-    /// With the complete documents too.
+    /// With the complete documents too, as long as the archive keeps them.
     pub documents: bool,
 }
 
@@ -158,21 +158,26 @@ fn each_row(
     Ok(())
 }
 
-/// Adds the texts of an entry, and its document if requested, unless they were deleted.
+/// Adds the texts of an entry, and its document if requested, unless the document was deleted.
 fn add_detail(sql: &Connection, row: &Row<'_>, entry: &mut Entry, with_document: bool) -> rusqlite::Result<()> {
-    let key: (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-    let body: Option<Vec<u8>> = sql
-        .prepare_cached("SELECT body FROM detail WHERE pair = $1 AND kind = $2 AND time = $3")?
-        .query_row(params![key.0, key.1, key.2], |row| row.get(0))
-        .optional()?;
-    let Some(detail) = body.as_deref().and_then(Detail::decode) else { return Ok(()) };
-    entry.verdict = detail.verdict;
-    entry.error = detail.error;
-    if !detail.findings.is_empty() {
-        entry.findings = detail.findings;
+    let key = [0, 1, 2, 3].map(|column| row.get::<_, i64>(column));
+    let [pair, kind, time, test] = key;
+    let (pair, kind, time, test) = (pair?, kind?, time?, test?);
+    let body = |select: &str| {
+        let mut statement = sql.prepare_cached(select)?;
+        statement.query_row(params![pair, kind, time, test], |row| row.get::<_, Vec<u8>>(0)).optional()
+    };
+    let texts = body("SELECT body FROM explanation WHERE pair = $1 AND kind = $2 AND time = $3 AND test = $4")?;
+    if let Some(texts) = texts.as_deref().and_then(EntryTexts::decode) {
+        entry.verdict = texts.verdict;
+        entry.error = texts.error;
+        if !texts.findings.is_empty() {
+            entry.findings = texts.findings;
+        }
     }
     if with_document {
-        entry.detail = detail.document;
+        let document = body("SELECT body FROM document WHERE pair = $1 AND kind = $2 AND time = $3 AND test = $4")?;
+        entry.detail = document.as_deref().and_then(decode_document);
     }
     Ok(())
 }

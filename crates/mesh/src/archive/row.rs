@@ -109,7 +109,11 @@ pub(super) fn values(
         Value::Integer(pair),
         Value::Integer(kind_number(entry.kind)),
         Value::Integer(milliseconds(entry.time)),
-        text(entry.test.clone())?,
+        // The test is a part of the key, so it is never null; 0 is no test.
+        match text(entry.test.clone())? {
+            Value::Null => Value::Integer(0),
+            id => id,
+        },
         optional(entry.duration.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))),
         optional(entry.bytes.map(|bytes| bytes.0)),
         optional(entry.goodput.map(|rate| rate.0)),
@@ -138,7 +142,9 @@ pub(super) fn entry(dictionary: &mut Dictionary, sql: &Connection, row: &Row<'_>
     };
     let time = |column: usize| Ok::<_, rusqlite::Error>(number(column)?.map(Duration::from_micros));
     let mut text = |column: usize| -> rusqlite::Result<String> {
-        row.get::<_, Option<i64>>(column)?.map_or(Ok(String::new()), |id| dictionary.body(sql, id))
+        row.get::<_, Option<i64>>(column)?
+            .filter(|&id| id != 0)
+            .map_or(Ok(String::new()), |id| dictionary.body(sql, id))
     };
     let (test, hops, findings, conditions) = (text(3)?, text(16)?, text(18)?, text(19)?);
     let finding =

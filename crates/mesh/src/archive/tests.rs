@@ -8,7 +8,7 @@ use lfn_base::units::{BitRate, Bytes};
 use proptest::prelude::*;
 
 use super::*;
-use crate::entry::{Entry, EntryFinding, EntryKind, Marks, Outcome};
+use crate::entry::{Entry, EntryFinding, EntryKind, Marks, Outcome, RawJson};
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
@@ -31,7 +31,7 @@ fn load(from: &str, to: &str, seconds: u64, goodput: u64) -> Entry {
         }],
         conditions: BTreeMap::from([("kernel".into(), "6.18".into()), ("congestion".into(), "cubic".into())]),
         marks: Marks { maintenance: true, ..Marks::default() },
-        detail: Some(serde_json::json!({ "runs": [1, 2] })),
+        detail: RawJson::of(&serde_json::json!({ "runs": [1, 2] })),
         ..Entry::new(EntryKind::Load, from, to, Duration::from_secs(seconds))
     }
 }
@@ -97,14 +97,29 @@ fn filters_select_pairs_kinds_and_times() {
 }
 
 #[test]
-fn details_expire_and_figures_stay() {
+fn tests_that_start_together_have_one_row_each() {
     let (_directory, mut archive) = archive();
-    archive.insert(&[load("a", "b", 1_000, 7), load("a", "b", 2_000, 8)], NOW).unwrap();
-    assert_eq!(archive.expire_details(Duration::from_secs(1_500), 100).unwrap(), 1);
+    let named = |test: &str, goodput| Entry { test: test.into(), ..load("a", "b", 1_000, goodput) };
+    let entries = [named("", 1), named("bulk", 2), named("goodput", 3)];
+    assert_eq!(archive.insert(&entries, NOW).unwrap(), InsertCount { stored: 3, known: 0 });
+    assert_eq!(archive.insert(&entries, NOW).unwrap(), InsertCount { stored: 0, known: 3 });
+    let mut stored = archive.entries(all(true)).unwrap();
+    stored.sort_by_key(|entry| entry.goodput);
+    assert_eq!(stored, entries);
+    assert_eq!(archive.latest().unwrap().len(), 1);
+}
+
+#[test]
+fn documents_expire_and_texts_stay() {
+    let (_directory, mut archive) = archive();
+    let later = NOW + Duration::from_secs(600);
+    archive.insert(&[load("a", "b", 1_000, 7)], NOW).unwrap();
+    // The time of an old result that is imported later does not matter.
+    archive.insert(&[load("a", "b", 500, 8)], later).unwrap();
+    assert_eq!(archive.expire_details(later, 100).unwrap(), 1);
     let entries = archive.entries(all(true)).unwrap();
-    assert_eq!((entries[0].goodput, entries[0].detail.is_some()), (Some(BitRate(7)), false));
-    assert_eq!((entries[0].verdict.as_str(), entries[0].findings[0].name.as_str()), ("", "receive_window"));
-    assert!(entries[1].detail.is_some() && !entries[1].verdict.is_empty());
+    assert_eq!(entries[0], load("a", "b", 500, 8));
+    assert_eq!(entries[1], Entry { detail: None, ..load("a", "b", 1_000, 7) });
 }
 
 #[test]
@@ -132,6 +147,49 @@ fn a_backup_is_an_archive_and_never_overwrites() {
     assert_eq!(copied.entries(all(true)).unwrap(), archive.entries(all(true)).unwrap());
     assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(matches!(archive.back_up(&copy), Err(ArchiveError::Exists(_))));
+}
+
+#[test]
+fn a_backup_may_have_any_name_but_no_link() {
+    use std::os::unix::ffi::OsStringExt;
+
+    let (directory, mut archive) = archive();
+    archive.insert(&[load("a", "b", 1, 1)], NOW).unwrap();
+    let copy = directory.path().join(std::ffi::OsString::from_vec(b"copy-\xff.sqlite".to_vec()));
+    archive.back_up(&copy).unwrap();
+    let file = fs::metadata(&copy).unwrap();
+    assert!(file.len() > 10_000 && file.permissions().mode() & 0o777 == 0o600, "{file:?}");
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(directory.path().join("absent"), &link).unwrap();
+    assert!(matches!(archive.back_up(&link), Err(ArchiveError::Exists(_))));
+    assert!(!directory.path().join("absent").exists());
+}
+
+#[test]
+fn a_backup_over_a_killed_archive_needs_its_log_deleted() {
+    let (directory, mut archive) = archive();
+    let backup = directory.path().join("backup");
+    archive.insert(&[load("a", "b", 1, 1)], NOW).unwrap();
+    archive.back_up(&backup).unwrap();
+    archive.insert(&[load("a", "b", 2, 2)], NOW).unwrap();
+    // A killed hub leaves its file and its write-ahead log.
+    let killed = directory.path().join("killed");
+    let with = |suffix: &str| std::path::PathBuf::from(format!("{}{suffix}", killed.display()));
+    fs::copy(archive.path(), &killed).unwrap();
+    fs::copy(format!("{}-wal", archive.path().display()), with("-wal")).unwrap();
+    assert_eq!(Archive::open_read_only(&killed).unwrap().counts().unwrap().entries, 2);
+    fs::copy(archive.path(), &killed).unwrap();
+    fs::copy(format!("{}-wal", archive.path().display()), with("-wal")).unwrap();
+    fs::copy(&backup, &killed).unwrap();
+    for error in [Archive::open(&killed).unwrap_err(), Archive::open_read_only(&killed).unwrap_err()] {
+        assert!(
+            matches!(&error, ArchiveError::OldLog { .. }) && error.hint().unwrap().contains("killed-shm"),
+            "{error}"
+        );
+    }
+    fs::remove_file(with("-wal")).unwrap();
+    let _ = fs::remove_file(with("-shm"));
+    assert_eq!(Archive::open(&killed).unwrap().counts().unwrap().entries, 1);
 }
 
 #[test]

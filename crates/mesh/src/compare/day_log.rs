@@ -42,7 +42,7 @@ pub struct DirectionLog {
     pub failed: usize,
     /// Loads in the order of their times.
     pub loads: Vec<LoadRecord>,
-    /// Goodput of the loads that succeeded.
+    /// Goodput of the loads that succeeded outside of maintenance windows.
     pub goodput: Option<GoodputRange>,
     /// Predicted goodput: the median of the loads, or the prediction of the model if the loads have none.
     #[serde(rename = "predicted_goodput_bits_per_second")]
@@ -52,12 +52,12 @@ pub struct DirectionLog {
     /// Capacity of the path as the sites file had it.
     #[serde(rename = "capacity_bits_per_second")]
     pub capacity: Option<BitRate>,
-    /// RTT without a load of the mesh, or the RTT of the loads if nothing else measured the RTT.
+    /// RTT without a load of the mesh and without maintenance, or the RTT of the loads if nothing else measured the RTT.
     pub rtt: Option<RttRange>,
     /// Minimum one-way delay of the day.
     #[serde(rename = "one_way_delay_seconds", with = "optional_seconds")]
     pub one_way_delay: Option<Duration>,
-    /// Packets of the latency measurements.
+    /// Packets of the latency measurements without a load of the mesh and without maintenance; of all if there is no other.
     pub packets: u64,
     /// Packets that did not arrive.
     pub lost_packets: u64,
@@ -185,9 +185,12 @@ impl DirectionLog {
         let of_kind = |kind| entries.iter().copied().filter(move |entry| entry.kind == kind);
         let loads: Vec<&Entry> = of_kind(EntryKind::Load).collect();
         let latencies: Vec<&Entry> = of_kind(EntryKind::Latency).collect();
-        let goodputs = loads.iter().filter(|load| load.outcome != Outcome::Failed).filter_map(|load| load.goodput);
-        let (constant, changed) = conditions(&loads);
-        let quiet: Vec<&Entry> = latencies.iter().copied().filter(|entry| !entry.marks.own_load).collect();
+        let usual: Vec<&Entry> = loads.iter().copied().filter(|load| !load.marks.maintenance).collect();
+        let goodputs = usual.iter().filter(|load| load.outcome != Outcome::Failed).filter_map(|load| load.goodput);
+        let (constant, changed) = conditions(&usual);
+        let is_quiet = |entry: &&Entry| !entry.marks.own_load && !entry.marks.maintenance;
+        let quiet: Vec<&Entry> = latencies.iter().copied().filter(is_quiet).collect();
+        let losses = if quiet.iter().any(|entry| entry.packets.is_some()) { &quiet } else { &latencies };
         DirectionLog {
             from: from.to_owned(),
             to: to.to_owned(),
@@ -195,14 +198,14 @@ impl DirectionLog {
             failed: entries.iter().filter(|entry| entry.outcome == Outcome::Failed).count(),
             loads: loads.iter().map(|load| LoadRecord::of(load)).collect(),
             goodput: goodput_range(goodputs),
-            predicted: median(loads.iter().filter_map(|load| Some(load.predicted?.0)).collect()).map(BitRate),
+            predicted: median(usual.iter().filter_map(|load| Some(load.predicted?.0)).collect()).map(BitRate),
             capacity: entries.iter().rev().find_map(|entry| entry.capacity),
             rtt: rtt_range(&quiet).or_else(|| rtt_range(&latencies)).or_else(|| rtt_range(&loads)),
             one_way_delay: entries.iter().filter_map(|entry| entry.one_way_delay).min(),
-            packets: latencies.iter().filter_map(|entry| entry.packets).fold(0, u64::saturating_add),
-            lost_packets: latencies.iter().filter_map(|entry| entry.lost_packets).fold(0, u64::saturating_add),
+            packets: losses.iter().filter_map(|entry| entry.packets).fold(0, u64::saturating_add),
+            lost_packets: losses.iter().filter_map(|entry| entry.lost_packets).fold(0, u64::saturating_add),
             routes: routes(of_kind(EntryKind::Path)),
-            findings: findings(&loads),
+            findings: findings(&usual),
             conditions: constant,
             changed_conditions: changed,
             ..DirectionLog::default()
@@ -236,6 +239,11 @@ impl DirectionLog {
 }
 
 impl LoadRecord {
+    /// Reports whether the load counts for the goodput of its day.
+    pub fn has_usual_goodput(&self) -> bool {
+        self.goodput.is_some() && self.outcome != Outcome::Failed && !self.marks.maintenance
+    }
+
     fn of(load: &Entry) -> Self {
         LoadRecord {
             time: load.time,

@@ -7,7 +7,7 @@ use lfn_base::units::BitRate;
 use proptest::prelude::*;
 
 use super::*;
-use crate::entry::{Entry, EntryKind};
+use crate::entry::{Entry, EntryKind, Marks};
 
 /// Records of the quarterly report of NLANR, January to March 1997.
 const VBNS: &str = include_str!("../../../../contrib/mesh/vbns-1997.ndjson");
@@ -161,6 +161,33 @@ fn loss_is_a_change_of_the_network() {
     let [(name, limit)] = explaining(&compared.forward)[..] else { panic!("{compared:?}") };
     assert_eq!((name, compared.conclusion), ("loss", Conclusion::NetworkChanged));
     assert!((4_000_000..5_000_000).contains(&limit), "{limit}");
+}
+
+#[test]
+fn samples_under_own_load_do_not_count_as_loss() {
+    let sample = |time: &str, own_load, lost_packets| Entry {
+        packets: Some(100),
+        lost_packets: Some(lost_packets),
+        marks: Marks { own_load, ..Marks::default() },
+        ..Entry::new(EntryKind::Latency, "a", "b", day(time))
+    };
+    let entries = [sample("2026-01-01T01:00:00Z", false, 1), sample("2026-01-01T02:00:00Z", true, 60)];
+    let log = |entries: &[Entry]| DayLog::of(entries, "a", "b", day("2026-01-01")).forward;
+    assert_eq!((log(&entries).packets, log(&entries).lost_packets), (100, 1));
+    assert_eq!(log(&entries[1..]).lost_packets, 60);
+}
+
+#[test]
+fn loads_during_maintenance_do_not_count() {
+    let marks = Marks { maintenance: true, ..Marks::default() };
+    let usual = load("2026-01-01T01:00:00Z", 900, &[("mtu", "9000")]);
+    let other = Entry { marks, ..load("2026-01-01T02:00:00Z", 10, &[("mtu", "1500")]) };
+    let log = DayLog::of(&[usual.clone(), other.clone()], "a", "b", usual.time).forward;
+    let goodput = log.goodput.unwrap();
+    assert_eq!((log.loads.len(), goodput.min, goodput.max), (2, BitRate(900_000_000), BitRate(900_000_000)));
+    assert_eq!(log.conditions["mtu"], "9000");
+    let compared = compare_loads(Entry { time: day("2026-01-02"), ..usual }, other);
+    assert_eq!(compared.conclusion, Conclusion::NoGoodput);
 }
 
 #[test]

@@ -20,6 +20,9 @@ const MAX_CONDITIONS: usize = 100;
 /// Maximum length of a condition or of its name, bytes.
 const MAX_CONDITION: usize = 300;
 
+/// Maximum depth of lists and objects in a detail, so that every reader of JSON can read an entry.
+const MAX_DEPTH: usize = 100;
+
 /// The last second of the year 9999, since 1970.
 const MAX_SECONDS: u64 = 253_402_300_799;
 
@@ -36,6 +39,8 @@ pub enum EntryError {
     Loss { packets: u64, lost: u64 },
     #[error("a hop, a condition or the name of a finding has a control character, or the name of a condition has '='")]
     Characters,
+    #[error("the detail is nested more than {MAX_DEPTH} levels deep")]
+    Depth,
     #[error("a host has no {0} to itself")]
     SameHost(&'static str),
 }
@@ -80,6 +85,9 @@ impl Entry {
             && self.conditions.iter().all(|(key, value)| is_one_line(key) && is_one_line(value) && !key.contains('='));
         if !lists_fit {
             return Err(EntryError::Characters);
+        }
+        if self.detail.as_ref().is_some_and(|detail| detail.depth() > MAX_DEPTH) {
+            return Err(EntryError::Depth);
         }
         match (self.packets, self.lost_packets) {
             (Some(packets), Some(lost)) if lost > packets => Err(EntryError::Loss { packets, lost }),
@@ -127,6 +135,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::entry::RawJson;
 
     #[test]
     fn entries_beyond_the_bounds_are_refused() {
@@ -145,6 +154,7 @@ mod tests {
             Entry { conditions: [("k=".to_owned(), "v".to_owned())].into(), ..good.clone() },
             Entry { hops: vec!["192.0.2.1\n".into()], ..good.clone() },
             Entry { packets: Some(1), lost_packets: Some(2), ..good.clone() },
+            Entry { detail: RawJson::parse("[".repeat(101) + &"]".repeat(101)), ..good.clone() },
         ];
         for entry in bad {
             assert!(entry.check().is_err(), "{entry:?}");

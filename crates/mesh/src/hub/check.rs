@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
-use crate::entry::{Entry, EntryError, EntryKind};
+use crate::entry::{Entry, EntryError, EntryKind, RawJson};
 
 /// Entries later than this after the clock of the hub get a mark: the clock of the agent is ahead.
 const MAX_AHEAD: Duration = Duration::from_secs(5);
@@ -22,9 +20,9 @@ pub(super) enum EntryRefusal {
 }
 
 /// Parses and checks an entry of an agent.
-pub(super) fn check_entry(agent: &str, value: Value, now: Duration) -> Result<Entry, EntryRefusal> {
+pub(super) fn check_entry(agent: &str, json: &RawJson, now: Duration) -> Result<Entry, EntryRefusal> {
     let mut entry: Entry =
-        serde_json::from_value(value).map_err(|error| EntryRefusal::NotAnEntry(error.to_string()))?;
+        serde_json::from_str(json.text()).map_err(|error| EntryRefusal::NotAnEntry(error.to_string()))?;
     entry.check()?;
     let is_own = match entry.kind {
         EntryKind::Counters => entry.from == agent && entry.to == agent,
@@ -44,7 +42,7 @@ mod tests {
 
     #[test]
     fn entries_of_other_hosts_are_refused() {
-        let check = |entry: &Entry| check_entry("a", serde_json::to_value(entry).unwrap(), Duration::from_secs(100));
+        let check = |entry: &Entry| check_entry("a", &RawJson::of(entry).unwrap(), Duration::from_secs(100));
         let entry = |kind, from: &str, to: &str| Entry::new(kind, from, to, Duration::from_secs(99));
         assert!(check(&entry(EntryKind::Load, "a", "b")).is_ok());
         assert!(check(&entry(EntryKind::Load, "b", "a")).is_ok());
@@ -52,14 +50,17 @@ mod tests {
         for other in [entry(EntryKind::Load, "b", "c"), entry(EntryKind::Counters, "a", "b")] {
             assert!(matches!(check(&other), Err(EntryRefusal::OtherHost { .. })));
         }
-        assert!(matches!(check_entry("a", Value::Null, Duration::ZERO), Err(EntryRefusal::NotAnEntry(_))));
+        assert!(matches!(
+            check_entry("a", &RawJson::of(&()).unwrap(), Duration::ZERO),
+            Err(EntryRefusal::NotAnEntry(_))
+        ));
     }
 
     #[test]
     fn an_entry_ahead_of_the_hub_is_marked() {
         let check = |seconds| {
             let entry = Entry::new(EntryKind::Load, "a", "b", Duration::from_secs(seconds));
-            check_entry("a", serde_json::to_value(entry).unwrap(), Duration::from_secs(100)).unwrap().marks.clock
+            check_entry("a", &RawJson::of(&entry).unwrap(), Duration::from_secs(100)).unwrap().marks.clock
         };
         assert!(!check(104) && check(106));
     }

@@ -219,7 +219,7 @@ impl Hub {
         let mut valid = Vec::with_capacity(entries.len());
         let mut refused = Vec::new();
         for NumberedEntry { number, entry } in entries {
-            match check_entry(agent, entry, now) {
+            match check_entry(agent, &entry, now) {
                 Ok(entry) => valid.push(entry),
                 Err(error) => {
                     let reason: String = error.to_string().chars().filter(|c| !c.is_control()).take(300).collect();

@@ -137,7 +137,7 @@ fn legend() -> Markup {
     }
 }
 
-fn pair_link(from: &str, to: &str) -> String {
+pub(crate) fn pair_link(from: &str, to: &str) -> String {
     format!("/pair/{}/{}", format::path_part(from), format::path_part(to))
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lfn_base::units::{BitRate, Ratio, show_duration};
-use lfn_mesh::entry::{Entry, EntryKind};
+use lfn_mesh::entry::{Entry, EntryKind, Outcome};
 
 use super::mesh::{Mesh, MeshSite};
 use super::state::{State, loss_ratio, state_of};
@@ -36,7 +36,7 @@ pub(crate) struct Cell {
     pub predicted: Option<BitRate>,
     pub base_rtt: Option<Duration>,
     pub loss: Option<Ratio>,
-    /// Verdict or error of the newest load.
+    /// Verdict or error of the newest load, or the error of the latency measurement that makes the pair failed.
     pub verdict: String,
     /// Time since 1970 of the newest load or latency measurement.
     pub time: Duration,
@@ -173,16 +173,30 @@ pub(crate) fn pair_rows(mesh: &Mesh, latest: &[Entry], now: Duration) -> Vec<Pai
 
 fn cell(mesh: &Mesh, load: Option<&Entry>, latency: Option<&Entry>, now: Duration) -> Cell {
     let either = latency.or(load);
-    let verdict = load.map(|load| load.error.as_ref().filter(|error| !error.is_empty()).unwrap_or(&load.verdict));
+    let state = state_of(mesh, load, latency, now);
     Cell {
-        state: state_of(mesh, load, latency, now),
+        state,
         has_load: load.is_some(),
         goodput: load.and_then(|load| load.goodput),
         predicted: load.and_then(|load| load.predicted),
         base_rtt: either.and_then(|entry| entry.base_rtt).or(load.and_then(|load| load.base_rtt)),
         loss: either.and_then(loss_ratio),
-        verdict: verdict.cloned().unwrap_or_default(),
+        verdict: verdict(state, load, latency),
         time: [load, latency].into_iter().flatten().map(|entry| entry.time).max().unwrap_or_default(),
+    }
+}
+
+/// Returns the reason of the state.
+fn verdict(state: State, load: Option<&Entry>, latency: Option<&Entry>) -> String {
+    let error = |entry: &Entry| entry.error.clone().filter(|error| !error.is_empty());
+    let failed = |entry: &&Entry| entry.outcome == Outcome::Failed;
+    match (load, latency.filter(failed)) {
+        (load, Some(latency)) if state == State::Failed && !load.is_some_and(|load| failed(&load)) => {
+            let reason = error(latency).map(|error| format!(": {error}")).unwrap_or_default();
+            format!("the latency measurement failed{reason}")
+        }
+        (Some(load), _) => error(load).unwrap_or_else(|| load.verdict.clone()),
+        (None, _) => String::new(),
     }
 }
 

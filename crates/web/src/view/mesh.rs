@@ -66,6 +66,15 @@ impl Mesh {
         self.places.get(host).copied()
     }
 
+    /// Returns the host of a name: the host itself, or the first host of the site, preferably one in `archived`.
+    pub fn host_of<'a>(&'a self, name: &'a str, archived: &[String]) -> Option<&'a str> {
+        if self.places.contains_key(name) {
+            return Some(name);
+        }
+        let hosts = &self.sites.iter().find(|site| site.name == name)?.hosts;
+        hosts.iter().find(|host| archived.contains(host)).or(hosts.first()).map(String::as_str)
+    }
+
     /// Returns the planned interval of the test of an entry.
     pub fn interval(&self, entry: &Entry) -> Option<Duration> {
         self.intervals.get(&entry.test).copied()

@@ -1,6 +1,6 @@
 //! Figures of a finished load for its entry.
 
-use lfn_mesh::entry::Entry;
+use lfn_mesh::entry::{Entry, RawJson};
 use lfn_mesh::from_result::add_run;
 use lfn_results::diagnose::VerdictLimit;
 use lfn_results::report::TestDocument;
@@ -10,7 +10,7 @@ const UNKNOWN_CAPACITY: &str = "the limit is unknown: the sites file has no capa
 
 /// Adds the figures of the only run of a document, and the document.
 pub(super) fn fill(entry: &mut Entry, document: &TestDocument) {
-    entry.detail = serde_json::to_value(document).ok();
+    entry.detail = RawJson::of(document);
     let Some(run) = document.runs.first() else { return };
     add_run(entry, run);
     // The text of the test names a flag of `lfn test`.

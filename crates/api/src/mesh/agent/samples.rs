@@ -10,7 +10,7 @@ use std::time::Duration;
 use lfn_measure::path;
 use lfn_measure::proto::stamp::report::StampReport;
 use lfn_measure::stamp::StampKey;
-use lfn_mesh::entry::{Entry, EntryKind, Outcome};
+use lfn_mesh::entry::{Entry, EntryKind, Outcome, RawJson};
 use lfn_mesh::schedule::{ContinuousTest, continuous_tests};
 use lfn_mesh::sites::HostKind;
 use lfn_results::path_report::{PathReport, TraceEnd};
@@ -182,7 +182,7 @@ fn latency_entry(entry: Entry, report: &StampReport, is_forward: bool) -> Entry 
         lost_packets: Some(lost.unwrap_or(report.lost)),
         outcome: if report.answered > 0 { Outcome::Good } else { Outcome::Failed },
         error: (report.answered == 0).then(|| "no packet was answered".to_owned()),
-        detail: serde_json::to_value(report).ok(),
+        detail: RawJson::of(report),
         ..entry
     }
 }
@@ -221,7 +221,7 @@ fn path_entry(entry: Entry, report: &PathReport) -> Entry {
         |hop: &lfn_results::path_report::Hop| hop.nodes.first().map_or(String::new(), |node| node.address.to_string());
     let hops = trace.hops.iter().map(address).collect();
     let outcome = if trace.end == TraceEnd::Reached { Outcome::Good } else { Outcome::Unknown };
-    Entry { hops, outcome, detail: serde_json::to_value(report).ok(), ..entry }
+    Entry { hops, outcome, detail: RawJson::of(report), ..entry }
 }
 
 /// Reads the counters of the interfaces of this host since their creation.
@@ -254,7 +254,7 @@ fn counters(entry: Entry) -> Entry {
     match read() {
         Ok(interfaces) => {
             let detail = serde_json::json!({ "interfaces": interfaces });
-            Entry { outcome: Outcome::Good, detail: Some(detail), ..entry }
+            Entry { outcome: Outcome::Good, detail: RawJson::of(&detail), ..entry }
         }
         Err(error) => failed(entry, format!("cannot read the counters: {error}")),
     }

@@ -4,9 +4,9 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use lfn_api::mesh::{ExportedEntries, MeshError, export};
+use lfn_api::mesh::{ExportedEntries, MeshError, check_hosts, export};
 use lfn_base::date;
-use lfn_mesh::archive::{Archive, EntryFilter};
+use lfn_mesh::archive::EntryFilter;
 use lfn_mesh::csv::{csv_header, csv_row};
 use lfn_mesh::entry::EntryKind;
 
@@ -63,7 +63,7 @@ const EXAMPLES: &str = "Examples:
   lfn mesh export --json | jq '.entries[].verdict'
   lfn mesh export --kind load --since 2026-11-01 --output csv > loads.csv
 
-Exit codes: 0 exported, also if the reader closes the pipe; 1 no archive, or a write failed; 2 usage.";
+Exit codes: 0 exported, also if the reader closes the pipe; 1 no archive, or a write failed; 2 usage, also an unknown host.";
 
 /// Runs `lfn mesh export` and returns its exit code.
 pub fn run(args: ExportArgs) -> Result<Exit, Failure> {
@@ -79,8 +79,8 @@ pub fn run(args: ExportArgs) -> Result<Exit, Failure> {
         documents: args.detail,
     };
     let mut output = args.output.open()?;
-    // A missing archive is an error before anything is written.
-    Archive::open_read_only(&archive).map_err(MeshError::from)?;
+    // A missing archive or host is an error before anything is written.
+    check_hosts(&archive, [filter.from, filter.to].into_iter().flatten())?;
     let document = ExportedEntries { archive: &archive, filter };
     if output.format() == OutputFormat::Ndjson {
         output.write_report(&document)?;

@@ -11,6 +11,7 @@ use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::mesh::log::{page, report};
+use crate::print::terminal::columns;
 
 /// Print the log of two hosts for a day, or compare two days
 ///
@@ -47,7 +48,7 @@ const EXAMPLES: &str = "Examples:
   lfn mesh log ncar sdsc --day 1997-03-03 --against 1997-03-04
   lfn mesh log ncar sdsc --report log.html --plot goodput.svg
 
-Exit codes: 0 printed; 1 no entry of this day, or no archive; 2 usage, also an unknown host.";
+Exit codes: 0 printed; 1 no entry of this day, or no archive; 2 usage, also an unknown host or the same day twice.";
 
 /// Runs `lfn mesh log` and returns its exit code.
 pub fn run(args: LogArgs) -> Result<Exit, Failure> {
@@ -59,7 +60,7 @@ pub fn run(args: LogArgs) -> Result<Exit, Failure> {
     let options = LogOptions { archive, sites: args.sites, from: args.from, to: args.to, day, against };
     let document = log(&options)?;
     output.write_page(&document, || report(&document))?;
-    output.finish(&document, || print::result(&page(&document)))?;
+    output.finish(&document, || print::result(&page(&document, columns())))?;
     if let Some(pictures) = pictures {
         pictures.write_one(of_log(&document), "the days have no loads")?;
     }
