@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{Hub, HubOptions, HubPlan, MeshSecret};
 use crate::archive::{Archive, EntryFilter};
-use crate::entry::{Entry, EntryKind};
+use crate::entry::{Entry, EntryKind, RawJson};
 use crate::spool::{Spool, SpoolError};
 use crate::sync::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, SyncRequest, batch};
 
@@ -83,7 +83,7 @@ impl World {
         NOW.set(NOW.get() + after);
         let time = NOW.get();
         let detail = serde_json::json!({ "intervals": vec![time.as_millis(); 20] });
-        let entry = Entry { detail: Some(detail), ..Entry::new(EntryKind::Latency, "a", "b", time) };
+        let entry = Entry { detail: RawJson::of(&detail), ..Entry::new(EntryKind::Latency, "a", "b", time) };
         self.spool().append(&entry)?;
         self.made.insert(time);
         Ok(())
