@@ -205,7 +205,8 @@ impl Page {
         self.row(&format!("    {}", difference.name), values.into_iter());
         let effect = show_effect(&difference.effect, compared);
         if !effect.is_empty() {
-            self.wrap(&" ".repeat(LABEL), &effect);
+            let indent = if self.column < MIN_COLUMN { 4 } else { LABEL };
+            self.wrap(&" ".repeat(indent), &effect);
         }
     }
 }

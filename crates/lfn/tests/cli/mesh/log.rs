@@ -75,6 +75,21 @@ fn day_without_entries_is_an_error() {
     let home = archive_of_records();
     let output = mesh(&home, &["log", "ncar", "sdsc", "--day", "1997-03-05"]);
     assert_refused(&output, 1, "ncar and sdsc have no entry on 1997-03-05 (UTC)");
+    assert!(stderr(&output).contains("hint: show the newest day: lfn mesh log ncar sdsc"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_day_is_not_compared_with_itself() {
+    let home = archive_of_records();
+    let output = mesh(&home, &["log", "ncar", "sdsc", "--day", "1997-03-03", "--against", "1997-03-03"]);
+    assert_refused(&output, 2, "both days are 1997-03-03");
+}
+
+#[test]
+fn export_of_an_unknown_host_lists_near_names() {
+    let output = mesh(&archive_of_records(), &["export", "--from", "ncra"]);
+    assert_refused(&output, 2, "the archive has no host 'ncra'");
+    assert!(stderr(&output).contains("hint: use one of ncar"), "{}", stderr(&output));
 }
 
 #[test]
