@@ -98,6 +98,7 @@ impl Link {
             let is_last = entries.len() < MAX_BATCH_ENTRIES;
             let request = SyncRequest {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
+                instance: self.state.instance().to_owned(),
                 plan: self.state.plan_digest(),
                 access: self.state.access_digest(),
                 servers: *self.shared.servers.lock(),
