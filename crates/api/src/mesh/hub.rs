@@ -413,7 +413,7 @@ impl Reloader {
         self.reload()
     }
 
-    /// Returns as [`Self::read_sites`].
+    /// Announces the sites file if its text changed. Returns the same as [`Self::read_sites`].
     fn reload(&self) -> Result<Option<(usize, Duration)>, MeshError> {
         let plan = read_plan(&self.sites)?;
         let sites = plan.sites.clone();

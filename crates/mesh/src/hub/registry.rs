@@ -34,7 +34,7 @@ pub(super) struct RegisteredAgent {
     pub version: String,
 }
 
-/// What became of a request of an agent.
+/// Result of a request of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recorded {
     Unchanged,
