@@ -161,7 +161,7 @@ fn tickets_and_backups_have_clear_errors() {
 fn a_ticket_saved_while_the_hub_runs_reaches_the_agents() {
     let directory = tempfile::tempdir().unwrap();
     let sites = "name = \"two\"\n[[site]]\nname = \"a\"\naddress = \"127.0.0.1\"\n[[site]]\nname = \"far1\"\n\
-                 host = [{ name = \"far1\", address = \"127.0.0.1\", kind = \"serve\" }]\n\
+                 host = [{ name = \"far1\", address = \"127.0.0.2\", kind = \"serve\" }]\n\
                  [[test]]\nname = \"goodput\"\nkind = \"load\"\ninterval = \"1h\"\n";
     fs::write(directory.path().join("sites.toml"), sites).unwrap();
     let _hub = Hub::start(directory.path());
