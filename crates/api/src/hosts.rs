@@ -76,7 +76,8 @@ impl SavedHosts {
         Ok(identity::write_secret(&Self::path()?, &text)?)
     }
 
-    fn path() -> Result<PathBuf, HostError> {
+    /// Returns the path of the file.
+    pub(crate) fn path() -> Result<PathBuf, HostError> {
         let strategy = etcetera::choose_base_strategy().map_err(|_| HostError::NoHomeDirectory)?;
         Ok(strategy.config_dir().join("lfn/hosts.toml"))
     }

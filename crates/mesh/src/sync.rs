@@ -59,6 +59,8 @@ pub struct NumberedEntry {
 pub struct SyncRequest {
     /// Version of lfn that the agent runs.
     pub version: String,
+    /// Random name of the agent's state, by which the hub finds two agents with one ticket.
+    pub instance: String,
     /// Digest of the plan that the agent has.
     pub plan: Option<String>,
     /// Digest of the access list that the agent has.

@@ -27,6 +27,8 @@ pub enum IdentityError {
     /// The file holds a secret, and other users can read it.
     #[error("{} is readable by other users: its mode is {mode:04o}", .path.display())]
     Exposed { path: PathBuf, mode: u32 },
+    #[error("{count} tokens for {}; at most {max} are allowed", .path.display())]
+    TooManyTokens { path: PathBuf, count: usize, max: usize },
     #[error("cannot create a certificate: {0}")]
     Generate(#[from] rcgen::Error),
     #[error("the kernel returned no random bytes: {0}")]

@@ -82,8 +82,13 @@ impl Token {
 impl TokenHash {
     /// Reports whether this is the hash of `token`, in constant time.
     pub fn matches(&self, token: &Token) -> bool {
+        self.is_equal(&token.hash())
+    }
+
+    /// Compares in constant time.
+    pub(crate) fn is_equal(&self, other: &TokenHash) -> bool {
         // blake3::Hash compares in constant time.
-        blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(token.hash().0)
+        blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(other.0)
     }
 
     /// Returns the session id bound to this token. It cannot be computed from the session id with another token.

@@ -34,6 +34,10 @@ pub enum MeshError {
     DamagedState(PathBuf),
     #[error("the agent has no ticket of a hub")]
     NoTicket,
+    #[error("no hub has been started with the state in {}", .0.display())]
+    NoHub(PathBuf),
+    #[error("another hub runs with the state in {}", .0.display())]
+    StateInUse(PathBuf),
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     #[error(transparent)]
@@ -77,6 +81,10 @@ impl MeshError {
             }
             MeshError::NotAHostOfTheMesh => Some("name the host of this machine: --host NAME".to_owned()),
             MeshError::NoTicket => Some("print the ticket at the hub: lfn mesh ticket SITES HOST".to_owned()),
+            MeshError::NoHub(_) => {
+                Some("start the hub first (lfn mesh hub SITES), or name its directory: --hub-state DIR".to_owned())
+            }
+            MeshError::StateInUse(_) => Some("stop the other hub, or give another --hub-state".to_owned()),
             MeshError::Archive(error) => error.hint(),
             MeshError::Serve(error) => error.hint(),
             MeshError::Identity(error) => error.hint(),

@@ -2,10 +2,14 @@
 //!
 //! The state directory has the key of the server, the secret from which all tickets follow, and the servers of the agents.
 //! The sites file is read again when it changes. A file with problems is reported, and the hub keeps the plan that it has. A
-//! changed file becomes valid later, at the same time on all agents. Until then, the hub does not read the file again.
+//! changed file becomes valid later, at the same time on all agents. Until then, a further change only ends the access of the
+//! hosts that the file no longer has.
 
 use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,15 +30,19 @@ use lfn_session::{Rights, Ticket, split_host_port};
 use lfn_sys::clock;
 pub use lfn_web::CertificateFiles;
 use lfn_web::{Limits, MeshView, PageOptions, PageServer};
+use rustix::fs::{FlockOperation, flock};
 
 use super::{HUB_PORT, MeshError, PLAN_FILE, read_sites};
 use crate::hosts::SavedHosts;
 use crate::serve::{KeyStorage, RunningServer, ServeOptions, TicketHost, serve};
 
+/// File of the secret in the state directory.
+const SECRET_FILE: &str = "secret";
+
 /// Time after which details are deleted, unless the sites file has another one.
 const KEEP_DETAIL: Duration = Duration::from_secs(30 * 86_400);
 
-/// Interval at which the sites file is checked for changes.
+/// Interval at which the sites file and the saved hosts are checked for changes, and the servers of agents are saved.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Interval at which threads check whether the hub stops.
@@ -42,6 +50,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Maximum agents with a session at the same time.
 const MAX_SESSIONS: u32 = 256;
+
+/// Maximum agents of one address with a session at the same time. Sessions are short, so that the many agents of one address
+/// (NAT) wait for less than a second.
+const MAX_SESSIONS_OF_ADDRESS: u32 = 64;
 
 /// Options of a hub.
 #[derive(Debug, Clone)]
@@ -81,6 +93,8 @@ pub enum HubLogEvent<'a> {
     },
     /// The changed sites file cannot be used; the hub keeps its plan.
     PlanRefused(MeshError),
+    /// The servers of agents are not on disk: after a restart, agents that are away have no ticket.
+    AgentsNotSaved(io::Error),
 }
 
 /// A hub on its own threads. Stops when it is dropped.
@@ -94,6 +108,8 @@ pub struct RunningHub {
     stop: Arc<AtomicBool>,
     reloader: Option<JoinHandle<()>>,
     listen: SocketAddr,
+    /// Locks the state directory.
+    _lock: File,
 }
 
 /// Starts a hub. `on_event` is called on the threads of the hub.
@@ -103,6 +119,8 @@ pub fn start(
 ) -> Result<RunningHub, MeshError> {
     let plan = read_plan(&options.sites)?;
     let (sites, text) = (plan.sites.clone(), plan.text.clone());
+    let lock = lock_state(&options.state)?;
+    let hosts_modified = saved_hosts_modified();
     let secret = load_secret(&options.state)?;
     let on_event = Arc::new(on_event);
     let log = Arc::clone(&on_event);
@@ -110,8 +128,8 @@ pub fn start(
         secret: secret.clone(),
         plan_file: options.state.join(PLAN_FILE),
         registry: options.state.join("agents.json"),
-        tickets: saved_tickets(&sites),
-        keep_detail: sites.hub.keep_detail.unwrap_or(KEEP_DETAIL),
+        tickets: saved_tickets().unwrap_or_default(),
+        keep_detail: keep_detail(&sites),
         clock: clock::since_1970,
         plan,
     };
@@ -119,7 +137,7 @@ pub fn start(
     let hub = Hub::start(settings, archive, move |event| log(&HubLogEvent::Mesh(event)))?;
     let hub = Arc::new(hub);
     let plan = hub.plan();
-    write_agent_tokens(&options.state, &secret, &plan.sites)?;
+    write_agent_tokens(&options.state, &secret, hub.agents())?;
     let port = options.port.unwrap_or_else(|| hub_address(&sites).map_or(HUB_PORT, |(_, port)| port));
     let served = ServeOptions {
         bind: options.bind,
@@ -150,9 +168,12 @@ pub fn start(
         hub: hub.clone(),
         stop: stop.clone(),
         modified: modified(&options.sites).filter(|_| plan.text == text),
+        checked: None,
+        hosts_modified,
+        is_save_failing: false,
     };
     let reloader = thread::Builder::new().name("sites file".into()).spawn(move || reload.run(&*on_event))?;
-    Ok(RunningHub { server: Some(server), page, page_token, hub, stop, reloader: Some(reloader), listen })
+    Ok(RunningHub { server: Some(server), page, page_token, hub, stop, reloader: Some(reloader), listen, _lock: lock })
 }
 
 impl RunningHub {
@@ -189,6 +210,9 @@ pub fn agent_ticket(sites: &Path, state: &Path, host: &str, at: Option<&str>) ->
     if plan.sites.host(host).is_none_or(|host| host.kind != HostKind::Agent) {
         return Err(MeshError::NoSuchAgent(host.to_owned()));
     }
+    if !state.join(SECRET_FILE).exists() {
+        return Err(MeshError::NoHub(state.to_owned()));
+    }
     let secret = load_secret(state)?;
     let (address, port) = match at {
         Some(typed) => with_hub_port(typed)?,
@@ -204,6 +228,22 @@ pub fn read_plan(path: &Path) -> Result<HubPlan, MeshError> {
     HubPlan::parse(text).map_err(|errors| MeshError::Sites { path: path.to_owned(), errors })
 }
 
+/// Locks the state directory against other hubs, and creates it at the first start.
+fn lock_state(state: &Path) -> Result<File, MeshError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(state)?;
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).mode(0o600).open(state.join("hub.lock"))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(MeshError::StateInUse(state.to_owned())),
+        locked => Ok(locked.map(|()| file).map_err(io::Error::from)?),
+    }
+}
+
+/// Returns the time after which details are deleted.
+fn keep_detail(sites: &Sites) -> Duration {
+    sites.hub.keep_detail.unwrap_or(KEEP_DETAIL)
+}
+
 /// Returns the address of the hub in the sites file.
 fn hub_address(sites: &Sites) -> Option<(String, u16)> {
     with_hub_port(sites.hub.address.as_deref()?).ok()
@@ -217,7 +257,7 @@ fn with_hub_port(typed: &str) -> Result<(String, u16), MeshError> {
 
 /// Reads the secret of the hub, and creates it at the first start.
 fn load_secret(state: &Path) -> Result<MeshSecret, MeshError> {
-    let path = state.join("secret");
+    let path = state.join(SECRET_FILE);
     if let Some(text) = identity::read_secret(&path)? {
         return MeshSecret::parse(&text).ok_or(MeshError::DamagedState(path));
     }
@@ -258,12 +298,14 @@ impl MeshView for PageMesh {
     }
 }
 
-/// Writes the tokens of all agents of the sites file, so that the server accepts them and no others.
-fn write_agent_tokens(state: &Path, secret: &MeshSecret, sites: &Sites) -> Result<(), MeshError> {
-    let agents = sites.hosts().filter(|host| host.kind == HostKind::Agent);
-    let tokens: BTreeMap<String, TokenRecord> = agents
-        .map(|host| (agent_token_name(&host.name), token_record(secret.agent_token(&host.name).hash())))
-        .collect();
+/// Writes the tokens of these agents, so that the server accepts them and no others.
+fn write_agent_tokens(
+    state: &Path,
+    secret: &MeshSecret,
+    agents: impl IntoIterator<Item = String>,
+) -> Result<(), MeshError> {
+    let record = |host: String| (agent_token_name(&host), token_record(secret.agent_token(&host).hash()));
+    let tokens: BTreeMap<String, TokenRecord> = agents.into_iter().map(record).collect();
     TokenFile::update(&state.join(FILE_NAME), |file| file.tokens = tokens)?;
     Ok(())
 }
@@ -275,32 +317,41 @@ pub(super) fn token_record(hash: lfn_session::TokenHash) -> TokenRecord {
     TokenRecord { hash, rights, root: None, rate: None, created: 0, expires: None }
 }
 
-/// Returns the saved tickets of the hosts that run `lfn serve`.
-fn saved_tickets(sites: &Sites) -> BTreeMap<String, Ticket> {
-    // Without saved hosts, tests with these hosts fail with a reason.
-    let Ok(saved) = SavedHosts::load() else { return BTreeMap::new() };
-    let servers = sites.hosts().filter(|host| host.kind == HostKind::Serve);
-    servers.filter_map(|host| Some((host.name.clone(), saved.get(&host.name).ok()??))).collect()
+/// Returns the saved tickets of all hosts. Without them, tests with hosts that run `lfn serve` fail with a reason.
+fn saved_tickets() -> Option<BTreeMap<String, Ticket>> {
+    let saved = SavedHosts::load().ok()?;
+    Some(saved.iter().filter_map(|(name, ticket)| Some((name.to_owned(), ticket.parse().ok()?))).collect())
+}
+
+/// Returns when the saved hosts changed last.
+fn saved_hosts_modified() -> Option<SystemTime> {
+    SavedHosts::path().ok().and_then(|path| modified(&path))
 }
 
 fn limits() -> ServerLimits {
     let default = ServerLimits::default();
     let total = ResourceLimits { sessions: MAX_SESSIONS, queue: 4096, ..default.total };
-    ServerLimits { total, client: total, clients: MAX_SESSIONS, ..default }
+    let client = ResourceLimits { sessions: MAX_SESSIONS_OF_ADDRESS, ..total };
+    ServerLimits { total, client, clients: MAX_SESSIONS, ..default }
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
     path.metadata().and_then(|file| file.modified()).ok()
 }
 
-/// Reads the sites file again when it changes.
+/// Reads the sites file and the saved hosts again when they change, and saves the servers of agents.
 struct Reloader {
     sites: PathBuf,
     state: PathBuf,
     secret: MeshSecret,
     hub: Arc<Hub>,
     stop: Arc<AtomicBool>,
+    /// Change of the sites file that the hub has announced.
     modified: Option<SystemTime>,
+    /// Change of the sites file that was read for removed hosts.
+    checked: Option<SystemTime>,
+    hosts_modified: Option<SystemTime>,
+    is_save_failing: bool,
 }
 
 impl Reloader {
@@ -313,30 +364,68 @@ impl Reloader {
                 continue;
             }
             waited = Duration::ZERO;
-            if self.hub.is_plan_pending() {
-                continue;
-            }
-            let modified = modified(&self.sites);
-            if modified.is_none() || modified == self.modified {
-                continue;
-            }
-            self.modified = modified;
-            match self.reload() {
+            self.save_agents(on_event);
+            self.read_saved_hosts();
+            match self.read_sites() {
                 Ok(None) => {}
                 Ok(Some((hosts, valid_from))) => on_event(&HubLogEvent::PlanChanged { hosts, valid_from }),
                 Err(error) => on_event(&HubLogEvent::PlanRefused(error)),
             }
         }
+        self.save_agents(on_event);
     }
 
-    /// Returns the number of hosts and the time from which the file is valid, or `None` if the text is the same.
-    fn reload(&self) -> Result<Option<(usize, Duration)>, MeshError> {
-        let plan = read_plan(&self.sites)?;
-        if plan.text == self.hub.plan().text {
+    fn save_agents(&mut self, on_event: &dyn Fn(&HubLogEvent<'_>)) {
+        let saved = self.hub.save_agents();
+        let was_failing = std::mem::replace(&mut self.is_save_failing, saved.is_err());
+        if let (Err(error), false) = (saved, was_failing) {
+            on_event(&HubLogEvent::AgentsNotSaved(error));
+        }
+    }
+
+    fn read_saved_hosts(&mut self) {
+        let modified = saved_hosts_modified();
+        if modified != self.hosts_modified {
+            self.hosts_modified = modified;
+            // A damaged file changes nothing.
+            if let Some(tickets) = saved_tickets() {
+                self.hub.set_tickets(tickets);
+            }
+        }
+    }
+
+    /// Reads the sites file if it changed. Returns the number of hosts and the time from which the file is valid, or `None` if no
+    /// plan is announced.
+    fn read_sites(&mut self) -> Result<Option<(usize, Duration)>, MeshError> {
+        let modified = modified(&self.sites);
+        if modified.is_none() || modified == self.modified {
             return Ok(None);
         }
-        write_agent_tokens(&self.state, &self.secret, &plan.sites)?;
-        let hosts = plan.sites.hosts().count();
-        Ok(self.hub.announce(plan).map(|valid_from| (hosts, valid_from)))
+        if self.hub.is_plan_pending() {
+            if modified != self.checked {
+                self.checked = modified;
+                self.hub.remove_missing_hosts(read_plan(&self.sites)?.sites);
+                write_agent_tokens(&self.state, &self.secret, self.hub.agents())?;
+            }
+            return Ok(None);
+        }
+        self.modified = modified;
+        self.reload()
+    }
+
+    /// Announces the sites file if its text changed. Returns the same as [`Self::read_sites`].
+    fn reload(&self) -> Result<Option<(usize, Duration)>, MeshError> {
+        let plan = read_plan(&self.sites)?;
+        let sites = plan.sites.clone();
+        if plan.text == self.hub.plan().text {
+            self.hub.remove_missing_hosts(sites);
+            write_agent_tokens(&self.state, &self.secret, self.hub.agents())?;
+            return Ok(None);
+        }
+        let agents = sites.hosts().filter(|host| host.kind == HostKind::Agent);
+        write_agent_tokens(&self.state, &self.secret, agents.map(|host| host.name.clone()))?;
+        let announced = self.hub.announce(plan);
+        self.hub.set_keep_detail(keep_detail(&sites));
+        Ok(announced.map(|valid_from| (sites.hosts().count(), valid_from)))
     }
 }

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use lfn_api::mesh::MeshError;
 use lfn_api::mesh::hub::{HubStart, PageStart, RunningHub, agent_ticket, start};
 use lfn_mesh::archive::{Archive, EntryFilter};
 use lfn_mesh::entry::{Entry, EntryKind, RawJson};
@@ -50,17 +51,27 @@ impl Mesh {
 
     fn start_with(text: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let sites = directory.path().join("sites.toml");
-        fs::write(&sites, text).unwrap();
-        let options = HubStart {
-            sites,
+        fs::write(directory.path().join("sites.toml"), text).unwrap();
+        let hub = start(&Mesh::options(&directory), |_| ()).unwrap();
+        Mesh { directory, hub }
+    }
+
+    fn options(directory: &tempfile::TempDir) -> HubStart {
+        HubStart {
+            sites: directory.path().join("sites.toml"),
             state: directory.path().join("hub"),
             archive: directory.path().join("archive.sqlite"),
             bind: Some(Ipv4Addr::LOCALHOST.into()),
             port: Some(0),
             page: PageStart { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), certificate: None, insecure: false },
-        };
-        let hub = start(&options, |_| ()).unwrap();
+        }
+    }
+
+    /// Stops the hub, and starts it again with the same state.
+    fn restart(self) -> Self {
+        let Mesh { directory, hub } = self;
+        drop(hub);
+        let hub = start(&Mesh::options(&directory), |_| ()).unwrap();
         Mesh { directory, hub }
     }
 
@@ -203,4 +214,38 @@ fn hubs_and_servers_refuse_requests_for_the_other_one() {
     let server = support::TestServer::start(support::config(), lfn_api::service::new());
     let refused = refusal_of(server.ticket.clone(), Request::Mesh(lfn_session::wire::mesh::MeshRequest {}));
     assert!(refused.contains("not the hub of a mesh"), "{refused}");
+}
+
+#[test]
+fn a_restarted_hub_has_the_servers_of_agents_that_are_away() {
+    let mesh = Mesh::start();
+    let servers = AgentServers { fingerprint: Fingerprint([7; 32]), port: 9001, stamp_port: None };
+    let request = SyncRequest { servers: Some(servers), ..SyncRequest::default() };
+    mesh.connect("b").exchange(&request).unwrap();
+    let mesh = mesh.restart();
+    let access = mesh.connect("a").exchange(&SyncRequest::default()).unwrap().access.unwrap().access;
+    assert!(access.targets[0].ticket.is_some(), "{access:?}");
+}
+
+#[test]
+fn one_state_directory_has_one_hub() {
+    let mesh = Mesh::start();
+    let error = start(&Mesh::options(&mesh.directory), |_| ()).unwrap_err();
+    assert!(matches!(error, MeshError::StateInUse(_)) && error.hint().is_some(), "{error}");
+    mesh.restart();
+}
+
+#[test]
+fn an_agent_has_a_bounded_number_of_sessions() {
+    let mesh = Mesh::start();
+    let mut open: Vec<_> = (0..8).map(|_| mesh.connect("a")).collect();
+    let target = Target::new(mesh.ticket("a")).unwrap();
+    let refused = HubConnection::open(&target).unwrap_err();
+    assert!(matches!(&refused, SessionError::Refused(refusal) if refusal.code == RefusalCode::Full), "{refused}");
+    mesh.connect("b").exchange(&SyncRequest::default()).unwrap();
+    open.pop().unwrap().close();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while HubConnection::open(&target).is_err() {
+        assert!(Instant::now() < deadline, "the closed session still counts");
+    }
 }

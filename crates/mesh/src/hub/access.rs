@@ -2,8 +2,14 @@
 
 use data_encoding::HEXLOWER;
 use lfn_session::Token;
+use lfn_session::server::tokens::file::MAX_TOKENS;
+
+use crate::sites::limits::MAX_ITEMS;
 
 const CONTEXT: &str = "lfn 2026-11-28 tokens of a mesh v1";
+
+/// Each host of the largest sites file has a token in the token file of the hub.
+const _: () = assert!(MAX_ITEMS <= MAX_TOKENS);
 
 /// Prefix of the token's name of an agent, in the token file of the hub.
 const AGENT: &str = "agent:";

@@ -2,9 +2,11 @@
 //!
 //! [`Hub::serve`] is the service of a mesh session. [`store`] owns the archive on a thread of its own, which stores the entries of
 //! all agents that wait in one transaction. `plan` keeps the sites file and the time from which it is valid, `registry` knows the servers of the agents, `access` derives tickets from one
-//! secret, and `check` decides which entries of an agent are stored.
+//! secret, `access_list` gives them to an agent, `announce` changes the plan while the hub runs, and `check` decides which entries of an agent are stored.
 
 mod access;
+mod access_list;
+mod announce;
 mod check;
 #[cfg(test)]
 mod outage_tests;

@@ -1,6 +1,6 @@
 //! The hub's end of a mesh session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,27 +9,24 @@ use std::time::Duration;
 
 use lfn_session::server::ServerSession;
 use lfn_session::wire::{Refusal, RefusalCode};
-use lfn_session::{SessionError, Ticket, join_host_port, split_host_port};
-use parking_lot::RwLock;
+use lfn_session::{SessionError, Ticket};
+use parking_lot::{Mutex, RwLock};
 
 use super::access::{MeshSecret, agent_of_token};
 use super::check::check_entry;
 use super::digest_of;
-use super::plan::{HubPlan, PlanFile, saved_plan};
-use super::registry::Registry;
+use super::plan::{HubPlan, PlanFile, Plans, saved_plans};
+use super::registry::{Recorded, Registry};
 use super::store::{Clock, Store};
 use crate::archive::{Archive, InsertCount};
-use crate::sites::{Host, HostKind};
-use crate::sync::{
-    AccessList, AccessUpdate, HubGreeting, MAX_BATCH_ENTRIES, NumberedEntry, PairClient, PairTarget, RefusedEntry,
-    SyncReply, SyncRequest,
-};
+use crate::sites::{HostKind, Sites};
+use crate::sync::{AccessUpdate, HubGreeting, MAX_BATCH_ENTRIES, NumberedEntry, RefusedEntry, SyncReply, SyncRequest};
 
 /// Maximum wait for the next message of an agent.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Default port of a STAMP reflector (RFC 8762).
-const STAMP_PORT: u16 = 862;
+/// Maximum sessions of one agent at the same time. Lost connections of an agent stay open for some seconds.
+const MAX_SESSIONS_OF_AGENT: usize = 8;
 
 /// Refused entries that one answer lists.
 const MAX_LISTED_REFUSALS: usize = 100;
@@ -44,7 +41,7 @@ pub struct HubOptions {
     pub secret: MeshSecret,
     /// File that keeps the servers of the agents.
     pub registry: PathBuf,
-    /// Tickets of hosts that run `lfn serve`, by the name of the host.
+    /// Saved tickets of hosts that run `lfn serve`, by the name of the host.
     pub tickets: BTreeMap<String, Ticket>,
     /// Time after which details are deleted.
     pub keep_detail: Duration,
@@ -62,29 +59,42 @@ pub enum HubEvent {
     Refused { host: String, count: usize, first: String },
     /// Entries could not be stored; the agent keeps them.
     NotStored { host: String, problem: String },
+    /// Two agents use one ticket. The second one is refused.
+    SecondInstance { host: String, address: SocketAddr },
+    /// The time from which the announced plan was valid, since 1970, was too late: the clock of the hub was ahead.
+    AnnouncedAgain { was: Duration, valid_from: Duration },
+    /// Hosts that the sites file no longer has lost their access, while another plan is announced.
+    HostsRemoved { hosts: Vec<String> },
 }
 
 /// The hub of a mesh.
 pub struct Hub {
-    plan: RwLock<Arc<HubPlan>>,
-    plan_file: PlanFile,
-    secret: MeshSecret,
-    registry: Registry,
-    tickets: BTreeMap<String, Ticket>,
-    store: Store,
-    clock: Clock,
-    on_event: Box<dyn Fn(&HubEvent) + Send + Sync>,
+    pub(super) plans: RwLock<Plans>,
+    pub(super) plan_file: PlanFile,
+    /// The sites file as it was read last. It may be newer than the announced plan.
+    pub(super) file: RwLock<Arc<Sites>>,
+    pub(super) secret: MeshSecret,
+    pub(super) registry: Registry,
+    pub(super) tickets: RwLock<BTreeMap<String, Ticket>>,
+    /// Hosts of the archive and of all plans since the start. Entries may be about them.
+    pub(super) known_hosts: RwLock<BTreeSet<String>>,
+    /// Number of sessions of each agent that has one.
+    sessions: Mutex<BTreeMap<String, usize>>,
+    pub(super) store: Store,
+    pub(super) clock: Clock,
+    pub(super) on_event: Box<dyn Fn(&HubEvent) + Send + Sync>,
 }
 
 impl std::fmt::Debug for Hub {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hub").field("plan", &self.plan.read().digest()).finish_non_exhaustive()
+        f.debug_struct("Hub").field("plan", &self.plan().digest()).finish_non_exhaustive()
     }
 }
 
 impl Hub {
     /// Starts a hub that stores entries in the archive. While the saved plan is not valid yet, the hub keeps it, and the sites
-    /// file as it is now has to wait.
+    /// file as it is now has to wait, except for the hosts that it does not have. A saved plan whose time is too late is
+    /// replaced.
     pub fn start(
         options: HubOptions,
         archive: Archive,
@@ -92,54 +102,46 @@ impl Hub {
     ) -> io::Result<Self> {
         let plan_file = PlanFile(options.plan_file);
         let now = (options.clock)();
-        let plan = match saved_plan(&plan_file.0) {
-            None => options.plan,
-            Some(saved) if saved.text == options.plan.text || saved.valid_from > now => saved,
-            Some(saved) => options.plan.after(&saved, now),
+        let file = options.plan.sites.clone();
+        let plans = match saved_plans(&plan_file.0) {
+            None => Plans::first(options.plan),
+            Some(saved) => {
+                let plans = next_plans(&saved, options.plan, now);
+                if saved.is_too_late(now) {
+                    let (was, valid_from) = (saved.newest.valid_from, plans.newest.valid_from);
+                    on_event(&HubEvent::AnnouncedAgain { was, valid_from });
+                }
+                plans
+            }
         };
         // Without the file, a hub that starts again announces the plan for a later time.
-        let _ = plan_file.write(&plan);
+        let _ = plan_file.write(&plans);
+        let mut known_hosts: BTreeSet<String> = archive.hosts().map_err(io::Error::other)?.into_iter().collect();
+        let in_plans = plans.before.iter().chain([&plans.newest]).flat_map(|plan| plan.sites.hosts());
+        known_hosts.extend(in_plans.map(|host| host.name.clone()));
         Ok(Hub {
-            plan: RwLock::new(Arc::new(plan)),
+            plans: RwLock::new(plans),
             plan_file,
+            file: RwLock::new(file),
             secret: options.secret,
             registry: Registry::open(options.registry),
-            tickets: options.tickets,
+            tickets: RwLock::new(options.tickets),
+            known_hosts: RwLock::new(known_hosts),
+            sessions: Mutex::default(),
             store: Store::start(archive, options.keep_detail, options.clock)?,
             clock: options.clock,
             on_event: Box::new(on_event),
         })
     }
 
-    /// Returns the plan that was announced last. It may be valid later only.
-    pub fn plan(&self) -> Arc<HubPlan> {
-        self.plan.read().clone()
-    }
-
-    /// Reports whether the plan is not valid yet.
-    pub fn is_plan_pending(&self) -> bool {
-        self.plan.read().valid_from > (self.clock)()
-    }
-
-    /// Announces a plan, and returns the time since 1970 from which it is valid. Agents receive it with their next request.
-    /// `None` while the plan before it is not valid yet: agents know two plans at most.
-    pub fn announce(&self, plan: HubPlan) -> Option<Duration> {
-        let mut current = self.plan.write();
-        let now = (self.clock)();
-        if current.valid_from > now {
-            return None;
-        }
-        let plan = plan.after(&current, now);
-        // As at the start of the hub.
-        let _ = self.plan_file.write(&plan);
-        let valid_from = plan.valid_from;
-        *current = Arc::new(plan);
-        Some(valid_from)
-    }
-
     /// Returns when each agent dialled last, since the hub started.
     pub fn seen(&self) -> BTreeMap<String, Duration> {
         self.registry.seen()
+    }
+
+    /// Writes the servers of agents to their file, if they changed. Sessions cannot do so, because they run in the sandbox.
+    pub fn save_agents(&self) -> io::Result<()> {
+        self.registry.save()
     }
 
     /// Serves one session of an agent, until the agent closes it.
@@ -154,6 +156,7 @@ impl Hub {
             SessionError::Refused(refusal.hint("print the ticket of an agent at the hub: lfn mesh ticket SITES HOST"))
         })?;
         self.check_agent(&agent).map_err(SessionError::Refused)?;
+        let _place = AgentSession::enter(self, &agent).map_err(SessionError::Refused)?;
         session.control.send(&HubGreeting { host: agent.clone() })?;
         loop {
             let received = session.control.recv(REQUEST_TIMEOUT, "while the hub waited for results");
@@ -170,7 +173,8 @@ impl Hub {
 
     /// Refuses a host that the plan does not have as an agent.
     fn check_agent(&self, host: &str) -> Result<(), Refusal> {
-        match self.plan().sites.host(host).map(|host| host.kind) {
+        let (plan, file) = (self.plan(), self.file.read().clone());
+        match plan.sites.host(host).and_then(|_| file.host(host)).map(|host| host.kind) {
             Some(HostKind::Agent) => Ok(()),
             Some(kind) => Err(Refusal::new(
                 RefusalCode::Forbidden,
@@ -190,11 +194,20 @@ impl Hub {
         }
         self.check_agent(agent)?;
         let now = (self.clock)();
-        // Without the file, the agent registers again after the next start of the hub.
-        let is_changed = self.registry.record(agent, peer, request.servers, &request.version, now).unwrap_or(false);
-        if is_changed {
-            let version = request.version.chars().take(40).collect();
-            (self.on_event)(&HubEvent::AgentChanged { host: agent.to_owned(), address: peer, version });
+        match self.registry.record(agent, peer, &request, now) {
+            Recorded::Unchanged => {}
+            Recorded::Changed => {
+                let version = request.version.chars().take(40).collect();
+                (self.on_event)(&HubEvent::AgentChanged { host: agent.to_owned(), address: peer, version });
+            }
+            Recorded::SecondInstance { is_new } => {
+                if is_new {
+                    (self.on_event)(&HubEvent::SecondInstance { host: agent.to_owned(), address: peer });
+                }
+                let text = format!("another agent with the ticket of {agent} is connected");
+                let hint = "stop one of them, or print a ticket of another host: lfn mesh ticket SITES HOST";
+                return Err(Refusal::new(RefusalCode::Forbidden, text).hint(hint));
+            }
         }
         let mut reply = SyncReply { host: agent.to_owned(), clock: now, ..SyncReply::default() };
         if !request.entries.is_empty() {
@@ -204,7 +217,7 @@ impl Hub {
         if request.plan.as_ref() != Some(&plan.digest()) {
             reply.plan = Some(plan.update());
         }
-        let access = self.access_list(agent, &plan);
+        let access = self.access_list(agent);
         let digest = digest_of(&access);
         if request.access.as_ref() != Some(&digest) {
             reply.access = Some(AccessUpdate { digest, access });
@@ -218,8 +231,9 @@ impl Hub {
         let last = entries.iter().map(|entry| entry.number).max();
         let mut valid = Vec::with_capacity(entries.len());
         let mut refused = Vec::new();
+        let known = self.known_hosts.read();
         for NumberedEntry { number, entry } in entries {
-            match check_entry(agent, &entry, now) {
+            match check_entry(agent, &entry, now, |host| known.contains(host)) {
                 Ok(entry) => valid.push(entry),
                 Err(error) => {
                     let reason: String = error.to_string().chars().filter(|c| !c.is_control()).take(300).collect();
@@ -227,6 +241,7 @@ impl Hub {
                 }
             }
         }
+        drop(known);
         if let Some(first) = refused.first() {
             let (count, first) = (refused.len(), first.reason.clone());
             (self.on_event)(&HubEvent::Refused { host: agent.to_owned(), count, first });
@@ -244,51 +259,44 @@ impl Hub {
         refused.truncate(MAX_LISTED_REFUSALS);
         reply.refused = refused;
     }
+}
 
-    /// Returns the clients and the servers of an agent.
-    fn access_list(&self, agent: &str, plan: &HubPlan) -> AccessList {
-        let partners = plan.partners(agent).filter_map(|name| plan.sites.host(name));
-        let mut access = AccessList { stamp_key: self.secret.stamp_key(), ..AccessList::default() };
-        for partner in partners {
-            if partner.kind == HostKind::Agent {
-                let token = self.secret.pair_token(&partner.name, agent).hash();
-                access.clients.push(PairClient { host: partner.name.clone(), token });
-            }
-            access.targets.push(self.target(agent, partner));
-        }
-        access
+/// Returns the plans at the start of a hub: those of the file, or the sites file as it is now after them.
+fn next_plans(saved: &Plans, file: HubPlan, now: Duration) -> Plans {
+    if saved.newest.text == file.text && !saved.is_too_late(now) {
+        return saved.clone();
     }
+    saved.followed_by(file, now).unwrap_or_else(|| saved.clone())
+}
 
-    /// Returns how an agent reaches a host.
-    fn target(&self, agent: &str, partner: &Host) -> PairTarget {
-        let address = partner.address.as_deref().and_then(|address| split_host_port(address).ok());
-        let servers = self.registry.agent(&partner.name).and_then(|agent| agent.servers);
-        let stamp_at = |port: u16| address.as_ref().map(|(host, _)| join_host_port(host, port));
-        let (ticket, stamp) = match partner.kind {
-            HostKind::Agent => {
-                let ticket = servers.zip(address.clone()).map(|(servers, (host, _))| Ticket {
-                    host,
-                    port: servers.port,
-                    token: self.secret.pair_token(agent, &partner.name),
-                    fingerprint: servers.fingerprint,
-                });
-                (
-                    ticket.map(|ticket| ticket.to_string()),
-                    servers.and_then(|servers| servers.stamp_port).and_then(stamp_at),
-                )
-            }
-            HostKind::Serve => (self.tickets.get(&partner.name).map(Ticket::to_string), stamp_at(STAMP_PORT)),
-            HostKind::Stamp => {
-                let port = address.as_ref().and_then(|(_, port)| *port);
-                (None, stamp_at(port.unwrap_or(STAMP_PORT)))
-            }
-            HostKind::Iperf3 => (None, None),
-        };
-        let reachable = !partner.dial_only;
-        PairTarget {
-            host: partner.name.clone(),
-            ticket: ticket.filter(|_| reachable),
-            stamp: stamp.filter(|_| reachable),
+/// A session of an agent, which counts until it is dropped.
+struct AgentSession<'h> {
+    hub: &'h Hub,
+    agent: String,
+}
+
+impl<'h> AgentSession<'h> {
+    fn enter(hub: &'h Hub, agent: &str) -> Result<Self, Refusal> {
+        let mut sessions = hub.sessions.lock();
+        let count = sessions.entry(agent.to_owned()).or_default();
+        if *count >= MAX_SESSIONS_OF_AGENT {
+            let text = format!("{agent} has {MAX_SESSIONS_OF_AGENT} sessions, and more are not allowed");
+            return Err(
+                Refusal::new(RefusalCode::Full, text).hint("stop other programs that use the ticket of this agent")
+            );
         }
+        *count += 1;
+        Ok(AgentSession { hub, agent: agent.to_owned() })
+    }
+}
+
+impl Drop for AgentSession<'_> {
+    fn drop(&mut self) {
+        let mut sessions = self.hub.sessions.lock();
+        let left = sessions.get(&self.agent).map_or(0, |count| count - 1);
+        match left {
+            0 => sessions.remove(&self.agent),
+            left => sessions.insert(self.agent.clone(), left),
+        };
     }
 }

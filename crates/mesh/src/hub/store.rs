@@ -1,6 +1,8 @@
 //! The only writer of the archive: a thread that stores the entries of all agents that wait in one transaction.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -35,16 +37,23 @@ struct Batch {
 pub struct Store {
     batches: Option<SyncSender<Batch>>,
     thread: Option<JoinHandle<()>>,
+    keep_detail_seconds: Arc<AtomicU64>,
 }
 
 impl Store {
     /// Starts the thread. Details older than `keep_detail` are deleted.
     pub fn start(archive: Archive, keep_detail: Duration, clock: Clock) -> io::Result<Self> {
         let (sender, receiver) = mpsc::sync_channel(MAX_WAITING);
-        let thread = thread::Builder::new()
-            .name("archive".into())
-            .spawn(move || Writer { archive, keep_detail, clock, next_expiry: Instant::now() }.run(&receiver))?;
-        Ok(Store { batches: Some(sender), thread: Some(thread) })
+        let keep_detail_seconds = Arc::new(AtomicU64::new(keep_detail.as_secs()));
+        let writer =
+            Writer { archive, keep_detail_seconds: keep_detail_seconds.clone(), clock, next_expiry: Instant::now() };
+        let thread = thread::Builder::new().name("archive".into()).spawn(move || writer.run(&receiver))?;
+        Ok(Store { batches: Some(sender), thread: Some(thread), keep_detail_seconds })
+    }
+
+    /// Replaces the time after which details are deleted.
+    pub fn set_keep_detail(&self, keep_detail: Duration) {
+        self.keep_detail_seconds.store(keep_detail.as_secs(), Ordering::Relaxed);
     }
 
     /// Stores entries, and returns when they are on disk. The error is one line for the agent and the log.
@@ -70,7 +79,7 @@ impl Drop for Store {
 
 struct Writer {
     archive: Archive,
-    keep_detail: Duration,
+    keep_detail_seconds: Arc<AtomicU64>,
     clock: Clock,
     next_expiry: Instant,
 }
@@ -109,7 +118,8 @@ impl Writer {
     }
 
     fn expire(&mut self) {
-        let before = (self.clock)().saturating_sub(self.keep_detail);
+        let keep_detail = Duration::from_secs(self.keep_detail_seconds.load(Ordering::Relaxed));
+        let before = (self.clock)().saturating_sub(keep_detail);
         let deleted = self.archive.expire_details(before, EXPIRY_STEP).unwrap_or(0);
         let wait = if deleted == EXPIRY_STEP { Duration::from_millis(100) } else { EXPIRY_INTERVAL };
         self.next_expiry = Instant::now() + wait;

@@ -101,6 +101,7 @@ impl Link {
             let before_exchange = self.shared.spool.lock().pending();
             let request = SyncRequest {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
+                instance: self.state.instance().to_owned(),
                 plan: self.state.plan_digest(),
                 access: self.state.access_digest(),
                 servers: *self.shared.servers.lock(),

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use lfn_mesh::schedule::DatedPlans;
 use lfn_mesh::sites::Sites;
 use lfn_mesh::sync::{AccessList, AccessUpdate, PlanUpdate};
 use lfn_session::Ticket;
-use lfn_session::identity::{read_secret, write_secret};
+use lfn_session::identity::{self, read_secret, write_secret};
 use lfn_sys::clock;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,8 @@ const FILE: &str = "agent.json";
 #[serde(default)]
 struct Saved {
     hub: Option<String>,
+    /// Random name of this state.
+    instance: String,
     host: String,
     plans: DatedPlans<PlanUpdate>,
     access: Option<AccessUpdate>,
@@ -56,12 +59,24 @@ impl AgentState {
         let ticket = Some(hub.to_string());
         let is_changed = saved.hub != ticket;
         saved.hub = ticket;
+        let is_unnamed = saved.instance.is_empty();
+        if is_unnamed {
+            saved.instance = HEXLOWER.encode(identity::new_token()?.as_bytes());
+        }
         let state = AgentState { path, hub, saved };
         // An agent with a full disk starts with what it has.
         if is_changed {
             state.save()?;
+        } else if is_unnamed {
+            // The next update saves the name.
+            let _ = state.save();
         }
         Ok(state)
+    }
+
+    /// Returns the random name of the state. It stays the same when the agent starts again.
+    pub(super) fn instance(&self) -> &str {
+        &self.saved.instance
     }
 
     /// Returns the ticket of the hub.

@@ -58,6 +58,17 @@ pub(super) fn log_hub(event: &HubLogEvent<'_>) {
             )
         }
         HubLogEvent::PlanRefused(error) => format!("the changed sites file is not used: {error}"),
+        HubLogEvent::AgentsNotSaved(error) => format!("the list of agents is not saved: {error}"),
+        HubLogEvent::Mesh(HubEvent::SecondInstance { host, address }) => {
+            format!("a second agent with the ticket of {host} at {address} is refused")
+        }
+        HubLogEvent::Mesh(HubEvent::AnnouncedAgain { was, valid_from }) => {
+            let (was, valid_from) = (date::rfc3339(*was), date::rfc3339(*valid_from));
+            format!("the clock was wrong: the plan is valid from {valid_from} on instead of {was}")
+        }
+        HubLogEvent::Mesh(HubEvent::HostsRemoved { hosts }) => {
+            format!("removed from the sites file, without access from now on: {}", hosts.join(", "))
+        }
         HubLogEvent::Mesh(HubEvent::AgentChanged { host, address, version }) => {
             format!("agent {host} at {address}, lfn {version}")
         }

@@ -6,13 +6,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use lfn_mesh::entry::EntryKind;
+use lfn_mesh::sync::{HubConnection, SyncRequest};
+use lfn_session::Ticket;
+use lfn_session::dial::Target;
 use serde_json::Value;
 
-use super::running::{Hub, Process, Up, entries, free_port, has_result, mesh};
+use super::running::{Hub, Process, Up, entries, free_port, has_result, mesh, said};
 use crate::support::schema::assert_valid;
 use crate::support::server::kill;
 use crate::support::skip::skip;
-use crate::support::{eventually, missing_program, path_with_servers, stderr, stdout};
+use crate::support::{eventually, lfn, missing_program, path_with_servers, stderr, stdout};
 
 #[test]
 fn iperf3_server_is_a_target_and_prometheus_scrapes() {
@@ -97,6 +100,8 @@ fn stopped_agent_prints_its_counts_as_json() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("sites.toml"), "name = \"one\"\n[[site]]\nname = \"a\"\naddress = \"127.0.0.1\"\n")
         .unwrap();
+    // The ticket is that of a hub which has stopped.
+    drop(Hub::start(directory.path()));
     let ticket = mesh(directory.path(), &["ticket", "sites.toml", "a", "--hub-state", "hub"]).output().unwrap();
     let log = directory.path().join("log");
     let mut command = mesh(directory.path(), &["agent", stdout(&ticket).trim(), "--state", "agent", "--json"]);
@@ -129,9 +134,10 @@ fn tickets_and_backups_have_clear_errors() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("sites.toml"), "name = \"one\"\n[[site]]\nname = \"a\"\naddress = \"127.0.0.1\"\n")
         .unwrap();
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 7] = [
         (&["ticket", "sites.toml", "b", "--hub-state", "hub"], 2, "the sites file has no agent host b"),
         (&["ticket", "none.toml", "a"], 2, "cannot read none.toml"),
+        (&["ticket", "sites.toml", "a", "--hub-state", "hub"], 1, "no hub has been started with the state in hub"),
         (&["hub", "none.toml"], 2, "cannot read none.toml"),
         (&["agent", "--state", "agent"], 2, "the agent has no ticket of a hub"),
         (&["backup", "copy.sqlite", "--archive", "none.sqlite"], 1, "there is no archive at none.sqlite"),
@@ -149,4 +155,26 @@ fn tickets_and_backups_have_clear_errors() {
     }
     let ticket = mesh(directory.path(), &["ticket", "sites.toml", "a", "--hub-state", "hub"]).output().unwrap();
     assert!(stdout(&ticket).starts_with("lfn://"), "{ticket:?}");
+}
+
+#[test]
+fn a_ticket_saved_while_the_hub_runs_reaches_the_agents() {
+    let directory = tempfile::tempdir().unwrap();
+    let sites = "name = \"two\"\n[[site]]\nname = \"a\"\naddress = \"127.0.0.1\"\n[[site]]\nname = \"far1\"\n\
+                 host = [{ name = \"far1\", address = \"127.0.0.2\", kind = \"serve\" }]\n\
+                 [[test]]\nname = \"goodput\"\nkind = \"load\"\ninterval = \"1h\"\n";
+    fs::write(directory.path().join("sites.toml"), sites).unwrap();
+    let _hub = Hub::start(directory.path());
+    let log = said(directory.path());
+    let at = log.lines().find_map(|line| line.strip_prefix("hub: listening for agents on ")).unwrap();
+    let words = ["ticket", "sites.toml", "a", "--hub-state", "hub", "--ticket-host", at];
+    let ticket: Ticket = stdout(&mesh(directory.path(), &words).output().unwrap()).trim().parse().unwrap();
+    let mut hub = HubConnection::open(&Target::new(ticket.clone()).unwrap()).unwrap();
+    let mut far1 = || hub.exchange(&SyncRequest::default()).unwrap().access.unwrap().access.targets.remove(0).ticket;
+    assert_eq!(far1(), None);
+    let mut add = lfn();
+    add.args(["hosts", "add", "far1", &ticket.to_string()]).env("HOME", directory.path());
+    assert!(add.env_remove("XDG_CONFIG_HOME").output().unwrap().status.success());
+    let saved = Some(ticket.to_string());
+    assert!(eventually(|| far1() == saved));
 }

@@ -21,8 +21,9 @@ use crate::{Rights, TokenHash};
 /// Name of the file in the server's directory.
 pub const FILE_NAME: &str = "tokens.toml";
 
-/// Maximum tokens of one server. A clear hello carries no name, so the server tries each token.
-pub const MAX_TOKENS: usize = 1000;
+/// Maximum tokens of one server: one for each host of the largest mesh. A clear hello carries no name, so the server tries each
+/// token.
+pub const MAX_TOKENS: usize = 10_000;
 
 /// All tokens of a server, by name.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,13 +68,17 @@ impl TokenFile {
         if file.tokens.len() > MAX_TOKENS { Err(damaged()) } else { Ok(file) }
     }
 
-    /// Changes the file under a lock; other writers wait.
+    /// Changes the file under a lock; other writers wait. A file with more than [`MAX_TOKENS`] tokens is not written.
     pub fn update<T>(path: &Path, change: impl FnOnce(&mut TokenFile) -> T) -> Result<T, IdentityError> {
         let _lock = lock_file(path).map_err(|source| IdentityError::Io { path: path.to_owned(), source })?;
         let mut file = TokenFile::read(path)?;
         let before = file.clone();
         let result = change(&mut file);
         if file != before {
+            let count = file.tokens.len();
+            if count > MAX_TOKENS {
+                return Err(IdentityError::TooManyTokens { path: path.to_owned(), count, max: MAX_TOKENS });
+            }
             let text = toml::to_string(&file);
             let text = text.map_err(|_| IdentityError::Damaged { path: path.to_owned(), kind: "token file" })?;
             identity::write_secret(path, &format!("{HEAD}{text}"))?;
@@ -148,6 +153,20 @@ mod tests {
             }
         });
         assert_eq!(TokenFile::read(&path).unwrap().tokens.len(), 8);
+    }
+
+    #[test]
+    fn a_file_that_would_be_refused_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens.toml");
+        let fill = |count: usize| {
+            let tokens = (0..count).map(|number| (format!("agent:host{number}"), record(1))).collect();
+            TokenFile::update(&path, |file| file.tokens = tokens)
+        };
+        fill(MAX_TOKENS).unwrap();
+        let error = fill(MAX_TOKENS + 1).unwrap_err();
+        assert!(matches!(error, IdentityError::TooManyTokens { count: 10_001, max: 10_000, .. }), "{error}");
+        assert_eq!(TokenFile::read(&path).unwrap().tokens.len(), MAX_TOKENS);
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod file;
 mod holder;
 pub(crate) mod temporary;
 
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -91,10 +92,12 @@ impl TokenSet {
             Err(error) => (TokenFile::default(), Some(error.to_string())),
         };
         // Unchanged holders keep the rate limiter that their sessions share.
-        let previous = std::mem::take(&mut loaded.holders);
+        let previous: HashMap<_, _> =
+            std::mem::take(&mut loaded.holders).into_iter().map(|holder| (holder.name.clone(), holder)).collect();
         let holders = file.tokens.iter().map(|(name, record)| {
             let holder = TokenHolder::new(name, record, config);
-            previous.iter().find(|old| old.is_unchanged(&holder)).cloned().unwrap_or_else(|| Arc::new(holder))
+            let unchanged = previous.get(&holder.name).filter(|old| old.is_unchanged(&holder));
+            unchanged.cloned().unwrap_or_else(|| Arc::new(holder))
         });
         loaded.holders = holders.collect();
         loaded.error.clone_from(&error);
@@ -103,7 +106,8 @@ impl TokenSet {
 
     /// Returns the holder of the token that the client sent.
     pub(super) fn authenticate(&self, shown: Option<&Token>) -> Result<Arc<TokenHolder>, Refusal> {
-        let holder = shown.and_then(|token| self.find(|holder| holder.hash.matches(token)));
+        let shown_hash = shown.map(Token::hash);
+        let holder = shown_hash.and_then(|hash| self.find(|holder| holder.hash.is_equal(&hash)));
         if self.accepts_anyone && holder.as_ref().is_none_or(|holder| holder.delegation.is_none()) {
             return Ok(self.own.clone());
         }
