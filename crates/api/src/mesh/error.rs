@@ -8,6 +8,7 @@ use lfn_mesh::sites::SitesErrors;
 use lfn_mesh::spool::SpoolError;
 use lfn_session::SessionError;
 use lfn_session::identity::IdentityError;
+use lfn_session::server::ServeError;
 use lfn_web::WebError;
 
 use crate::error_kind::ErrorKind;
@@ -24,8 +25,12 @@ pub enum MeshError {
     Sites { path: PathBuf, errors: SitesErrors },
     #[error("the sites file has no host {0}")]
     NoSuchHost(String),
-    #[error("the sites file has no agent host {0}")]
-    NoSuchAgent(String),
+    #[error("the sites file has no agent host {name}")]
+    NoSuchAgent {
+        name: String,
+        /// Agents of the site of this name.
+        agents_of_site: Vec<String>,
+    },
     #[error("{0} has no address in the sites file")]
     NoAddress(String),
     #[error("no host of the sites file has an address of this host")]
@@ -69,7 +74,10 @@ impl MeshError {
         match self {
             MeshError::Sites { path, .. } => Some(format!("list all problems: lfn mesh check {}", path.display())),
             MeshError::NoSuchHost(_) => Some("use a name of a host of the sites file".to_owned()),
-            MeshError::NoSuchAgent(_) => {
+            MeshError::NoSuchAgent { name, agents_of_site } if !agents_of_site.is_empty() => {
+                Some(format!("{name} is a site; use a host of this site: {}", agents_of_site.join(", ")))
+            }
+            MeshError::NoSuchAgent { .. } => {
                 Some("`lfn mesh plan` lists the hosts; an agent has kind = \"agent\"".to_owned())
             }
             MeshError::NoAddress(host) => {
@@ -78,6 +86,12 @@ impl MeshError {
             MeshError::NotAHostOfTheMesh => Some("name the host of this machine: --host NAME".to_owned()),
             MeshError::NoTicket => Some("print the ticket at the hub: lfn mesh ticket SITES HOST".to_owned()),
             MeshError::Archive(error) => error.hint(),
+            MeshError::Serve(ServeStartError::Serve(ServeError::Listen { source, .. }))
+                if source.kind() == io::ErrorKind::AddrInUse =>
+            {
+                let flags = "--port PORT for a hub, --test-port PORT for an agent";
+                Some(format!("stop the program that uses this port, or use another one: {flags}"))
+            }
             MeshError::Serve(error) => error.hint(),
             MeshError::Identity(error) => error.hint(),
             MeshError::Session(error) => error.hint(),
@@ -95,7 +109,7 @@ impl MeshError {
             | MeshError::TooLong { .. }
             | MeshError::Sites { .. }
             | MeshError::NoSuchHost(_)
-            | MeshError::NoSuchAgent(_)
+            | MeshError::NoSuchAgent { .. }
             | MeshError::NoAddress(_)
             | MeshError::NotAHostOfTheMesh
             | MeshError::NoTicket
