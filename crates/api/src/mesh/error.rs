@@ -119,3 +119,25 @@ impl MeshError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+
+    #[test]
+    fn a_port_in_use_hints_another_port() {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 7324));
+        let listen = ServeError::Listen { address, source: io::ErrorKind::AddrInUse.into() };
+        let hint = MeshError::Serve(ServeStartError::Serve(listen)).hint().unwrap_or_default();
+        assert!(hint.contains("--port PORT"), "{hint}");
+    }
+
+    #[test]
+    fn a_site_instead_of_an_agent_hints_its_hosts() {
+        let agents_of_site = vec!["aztec".to_owned(), "winterpark".to_owned()];
+        let error = MeshError::NoSuchAgent { name: "ncar".to_owned(), agents_of_site };
+        assert_eq!(error.hint().as_deref(), Some("ncar is a site; use a host of this site: aztec, winterpark"));
+    }
+}
