@@ -188,8 +188,8 @@ fn every_problem_names_line_column_and_value() {
             "line 11, column 12: unknown operator 'MCI'",
         ),
         (
-            "[[test]]\nname = \"t\"\nkind = \"latency\"\ninterval = \"10s\"\ntime = \"1min\"".to_owned(),
-            "line 12, column 1: 'time' 1 min of test 't' is longer than its interval 10 s",
+            "[[test]]\nname = \"t\"\nkind = \"latency\"\ninterval = \"10s\"\ntime = \"20s\"".to_owned(),
+            "line 12, column 1: 'time' 20 s of test 't' is longer than its interval 10 s",
         ),
         ("stamp-port = 8620".to_owned(), "line 8, column 1: 'stamp-port' is not for a host of kind agent"),
         ("name = ".to_owned(), "not TOML: "),
