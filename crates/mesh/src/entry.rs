@@ -61,7 +61,7 @@ impl EntryKind {
 pub enum Outcome {
     /// As fast as predicted, or limited by the path, without a finding.
     Good,
-    /// A finding names a limit other than the path, or the figures are below the prediction.
+    /// A finding names a limit other than the path.
     Limited,
     /// The measurement failed; [`Entry::error`] has the reason.
     Failed,

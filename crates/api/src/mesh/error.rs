@@ -8,6 +8,7 @@ use lfn_mesh::sites::SitesErrors;
 use lfn_mesh::spool::SpoolError;
 use lfn_session::SessionError;
 use lfn_session::identity::IdentityError;
+use lfn_session::server::ServeError;
 use lfn_web::WebError;
 
 use crate::error_kind::ErrorKind;
@@ -24,8 +25,12 @@ pub enum MeshError {
     Sites { path: PathBuf, errors: SitesErrors },
     #[error("the sites file has no host {0}")]
     NoSuchHost(String),
-    #[error("the sites file has no agent host {0}")]
-    NoSuchAgent(String),
+    #[error("the sites file has no agent host {name}")]
+    NoSuchAgent {
+        name: String,
+        /// Agents of the site of this name.
+        agents_of_site: Vec<String>,
+    },
     #[error("{0} has no address in the sites file")]
     NoAddress(String),
     #[error("no host of the sites file has an address of this host")]
@@ -73,7 +78,10 @@ impl MeshError {
         match self {
             MeshError::Sites { path, .. } => Some(format!("list all problems: lfn mesh check {}", path.display())),
             MeshError::NoSuchHost(_) => Some("use a name of a host of the sites file".to_owned()),
-            MeshError::NoSuchAgent(_) => {
+            MeshError::NoSuchAgent { name, agents_of_site } if !agents_of_site.is_empty() => {
+                Some(format!("{name} is a site; use a host of this site: {}", agents_of_site.join(", ")))
+            }
+            MeshError::NoSuchAgent { .. } => {
                 Some("`lfn mesh plan` lists the hosts; an agent has kind = \"agent\"".to_owned())
             }
             MeshError::NoAddress(host) => {
@@ -86,6 +94,12 @@ impl MeshError {
             }
             MeshError::StateInUse(_) => Some("stop the other hub, or give another --hub-state".to_owned()),
             MeshError::Archive(error) => error.hint(),
+            MeshError::Serve(ServeStartError::Serve(ServeError::Listen { source, .. }))
+                if source.kind() == io::ErrorKind::AddrInUse =>
+            {
+                let flags = "--port PORT for a hub, --test-port PORT for an agent";
+                Some(format!("stop the program that uses this port, or use another one: {flags}"))
+            }
             MeshError::Serve(error) => error.hint(),
             MeshError::Identity(error) => error.hint(),
             MeshError::Session(error) => error.hint(),
@@ -103,7 +117,7 @@ impl MeshError {
             | MeshError::TooLong { .. }
             | MeshError::Sites { .. }
             | MeshError::NoSuchHost(_)
-            | MeshError::NoSuchAgent(_)
+            | MeshError::NoSuchAgent { .. }
             | MeshError::NoAddress(_)
             | MeshError::NotAHostOfTheMesh
             | MeshError::NoTicket
@@ -111,5 +125,27 @@ impl MeshError {
             MeshError::Serve(error) => error.kind(),
             _ => ErrorKind::Failed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+
+    #[test]
+    fn a_port_in_use_hints_another_port() {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 7324));
+        let listen = ServeError::Listen { address, source: io::ErrorKind::AddrInUse.into() };
+        let hint = MeshError::Serve(ServeStartError::Serve(listen)).hint().unwrap_or_default();
+        assert!(hint.contains("--port PORT"), "{hint}");
+    }
+
+    #[test]
+    fn a_site_instead_of_an_agent_hints_its_hosts() {
+        let agents_of_site = vec!["aztec".to_owned(), "winterpark".to_owned()];
+        let error = MeshError::NoSuchAgent { name: "ncar".to_owned(), agents_of_site };
+        assert_eq!(error.hint().as_deref(), Some("ncar is a site; use a host of this site: aztec, winterpark"));
     }
 }

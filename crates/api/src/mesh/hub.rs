@@ -208,7 +208,9 @@ impl Drop for RunningHub {
 pub fn agent_ticket(sites: &Path, state: &Path, host: &str, at: Option<&str>) -> Result<Ticket, MeshError> {
     let plan = read_plan(sites)?;
     if plan.sites.host(host).is_none_or(|host| host.kind != HostKind::Agent) {
-        return Err(MeshError::NoSuchAgent(host.to_owned()));
+        let hosts = plan.sites.site(host).into_iter().flat_map(|site| &site.hosts);
+        let agents = hosts.filter(|host| host.kind == HostKind::Agent).map(|host| host.name.clone());
+        return Err(MeshError::NoSuchAgent { name: host.to_owned(), agents_of_site: agents.collect() });
     }
     if !state.join(SECRET_FILE).exists() {
         return Err(MeshError::NoHub(state.to_owned()));

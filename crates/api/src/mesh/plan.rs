@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lfn_base::date;
-use lfn_mesh::schedule::{DayPlan, Excluded, NotFitting, Resource, continuous_counts};
+use lfn_mesh::schedule::{DayPlan, Excluded, NotFitting, Resource, continuous_counts, excluded_continuous};
 use lfn_mesh::sites::{Bottleneck, Host, Sites, kind_name};
 
 use super::MeshError;
@@ -37,7 +37,8 @@ pub fn plan(options: &PlanOptions) -> Result<MeshPlanDocument, MeshError> {
     let resources = plan.loads.iter().filter(|load| host.is_none_or(|host| is_used_by(&load.resource, host, &sites)));
     let budgets = plan.budgets.iter().filter(|budget| host.is_none_or(|host| budget.site == host.site));
     let not_fitting = plan.not_fitting.iter().filter(|load| concerns(&load.from, &load.to));
-    let excluded = plan.excluded.iter().filter(|pair| concerns(&pair.from, &pair.to));
+    let continuous = excluded_continuous(&sites);
+    let excluded = plan.excluded.iter().chain(&continuous).filter(|pair| concerns(&pair.from, &pair.to));
     let day = date::rfc3339(plan.day);
     Ok(MeshPlanDocument {
         mesh: sites.name.clone(),

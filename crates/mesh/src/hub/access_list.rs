@@ -50,7 +50,9 @@ impl Hub {
                     servers.and_then(|servers| servers.stamp_port).and_then(stamp_at),
                 )
             }
-            HostKind::Serve => (self.tickets.read().get(&partner.name).map(Ticket::to_string), stamp_at(STAMP_PORT)),
+            HostKind::Serve => {
+                (self.tickets.read().get(&partner.name).map(Ticket::to_string), partner.stamp_port.and_then(stamp_at))
+            }
             HostKind::Stamp => {
                 let port = address.as_ref().and_then(|(_, port)| *port);
                 (None, stamp_at(port.unwrap_or(STAMP_PORT)))

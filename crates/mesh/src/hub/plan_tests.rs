@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{Hub, HubEvent, HubOptions, HubPlan, MeshSecret};
 use crate::archive::Archive;
-use crate::entry::{Entry, EntryKind};
+use crate::entry::{Entry, EntryKind, RawJson};
 use crate::sync::{NumberedEntry, SyncRequest};
 
 thread_local! {
@@ -237,7 +237,7 @@ fn entries_about_unknown_hosts_are_refused() {
     Archive::open(&directory.path().join("archive")).unwrap().insert(&[entry("old")], seconds).unwrap();
     let hub = hub(directory.path(), 6000, "b");
     let entries = (1..).zip(["b", "old", "unknown"]);
-    let entries = entries.map(|(number, to)| NumberedEntry { number, entry: serde_json::to_value(entry(to)).unwrap() });
+    let entries = entries.map(|(number, to)| NumberedEntry { number, entry: RawJson::of(&entry(to)).unwrap() });
     let request = SyncRequest { entries: entries.collect(), ..SyncRequest::default() };
     let reply = hub.answer("a", peer(), request).unwrap();
     let refused: Vec<_> = reply.refused.iter().map(|refused| refused.number).collect();

@@ -15,7 +15,7 @@ use crate::entry::EntryKind;
 use crate::sites::Sites;
 
 /// Time in which every connected agent hears of a new plan, also after a lost connection.
-pub const NOTICE: Duration = Duration::from_secs(90);
+pub const MAX_NOTICE_TIME: Duration = Duration::from_secs(90);
 
 /// Plans become valid at the start of a minute, which is easy to read in logs.
 const MINUTE: u64 = 60;
@@ -25,7 +25,7 @@ const MINUTE: u64 = 60;
 pub fn next_valid_from(now: Duration, before: &Sites) -> Duration {
     let loads = before.tests.iter().filter(|test| test.kind == EntryKind::Load);
     let longest = loads.map(|test| slot_length(test.time)).max().unwrap_or_default();
-    let earliest = now + NOTICE + longest + GUARD;
+    let earliest = now + MAX_NOTICE_TIME + longest + GUARD;
     Duration::from_secs((earliest.as_secs() + 1).div_ceil(MINUTE) * MINUTE)
 }
 

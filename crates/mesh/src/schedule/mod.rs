@@ -30,3 +30,5 @@ pub use load::{Excluded, excluded_loads};
 pub use plan::{BudgetUse, DayPlan, NotFitting, NotFittingReason, Packing, ResourceLoad, Slot};
 pub use resources::Resource;
 pub use roles::ExclusionReason;
+
+pub use crate::sites::limits::MAX_PARALLEL_MEASUREMENTS;

@@ -10,8 +10,24 @@ use std::collections::BTreeMap;
 use super::load::Load;
 use super::timeline::{PlacingSpan, Timelines};
 
-/// Maximum steps of the search for a better order.
+/// Maximum steps of all searches for a free time. Further loads are packed one after another.
+const MAX_FIRST_FIT_STEPS: u64 = 100_000_000;
+
+/// Maximum steps of all searches for a better order.
 const MAX_DYNAMIC_STEPS: u64 = 40_000_000;
+
+/// Remaining work of all packings of a plan. The counts are the same on every host.
+#[derive(Debug, Clone)]
+pub struct PackWork {
+    first_fit: u64,
+    dynamic: u64,
+}
+
+impl Default for PackWork {
+    fn default() -> Self {
+        PackWork { first_fit: MAX_FIRST_FIT_STEPS, dynamic: MAX_DYNAMIC_STEPS }
+    }
+}
 
 /// Start of each load in seconds, and the length of the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +48,8 @@ pub struct Bound {
     pub resource: Option<u32>,
 }
 
-/// Packs the loads. The result depends only on the arguments.
-pub fn pack(loads: &[&Load], lanes: &[u64]) -> Packed {
+/// Packs the loads, and subtracts the work. The result depends only on the arguments.
+pub fn pack(loads: &[&Load], lanes: &[u64], work: &mut PackWork) -> Packed {
     let fullness = Fullness::new(loads, lanes);
     let bound = bound(loads, lanes, &fullness);
     let mut best: Option<(Vec<u64>, u64)> = None;
@@ -55,9 +71,15 @@ pub fn pack(loads: &[&Load], lanes: &[u64]) -> Packed {
         |full, load| [u64::from(load.host_round), u64::MAX - full.of(load), 0],
         |full, load| [u64::from(load.site_round), u64::from(load.host_round), u64::MAX - full.of(load)],
     ];
-    let is_done = orders.into_iter().any(|key| consider(Some(first_fit(loads, lanes, &rank(key)))));
+    let mut is_done = false;
+    for (number, key) in orders.into_iter().enumerate() {
+        // The first order gives a result, also without work.
+        if !is_done && (number == 0 || work.first_fit > 0) {
+            is_done = consider(Some(first_fit(loads, lanes, &rank(key), &mut work.first_fit)));
+        }
+    }
     if !is_done {
-        consider(fullest_remaining(loads, lanes));
+        consider(fullest_remaining(loads, lanes, &mut work.dynamic));
     }
     let (starts, makespan) = best.unwrap_or_default();
     Packed { starts, makespan, bound }
@@ -136,23 +158,33 @@ impl HostSets {
     }
 }
 
-/// Places the loads in this order, each at the first time at which its resources are free.
-fn first_fit(loads: &[&Load], lanes: &[u64], order: &[usize]) -> Vec<u64> {
+/// Places the loads in this order, each at the first time at which its resources are free. Subtracts the work. Without
+/// remaining work, each load follows the end of all others.
+fn first_fit(loads: &[&Load], lanes: &[u64], order: &[usize], work: &mut u64) -> Vec<u64> {
     let mut timelines = Timelines::new(lanes);
     let mut starts = vec![0; loads.len()];
+    let mut end = 0;
     for &number in order {
         let load = loads[number];
+        if timelines.steps >= *work {
+            starts[number] = end;
+            end += load.occupied;
+            continue;
+        }
         let span = PlacingSpan { start: 0, end: u64::MAX / 2 };
         let start = timelines.first_free(&load.resources, span, load.occupied).unwrap_or(0);
         timelines.occupy(&load.resources, start, load.occupied);
         starts[number] = start;
+        end = end.max(start + load.occupied);
     }
+    *work = work.saturating_sub(timelines.steps);
     starts
 }
 
 /// Goes forward in time and starts the loads of the resources with the largest sum of waiting loads first. Returns `None` if
-/// this needs too much work.
-fn fullest_remaining(loads: &[&Load], lanes: &[u64]) -> Option<Vec<u64>> {
+/// this needs too much work. Subtracts the work.
+fn fullest_remaining(loads: &[&Load], lanes: &[u64], work: &mut u64) -> Option<Vec<u64>> {
+    *work = work.checked_sub(lanes.iter().sum())?;
     let mut remaining = vec![0_u64; lanes.len()];
     for load in loads {
         for resource in &load.resources {
@@ -162,12 +194,14 @@ fn fullest_remaining(loads: &[&Load], lanes: &[u64]) -> Option<Vec<u64>> {
     let mut ends: Vec<Vec<u64>> = lanes.iter().map(|lanes| vec![0; *lanes as usize]).collect();
     let mut waiting: Vec<usize> = (0..loads.len()).collect();
     let mut starts = vec![0; loads.len()];
-    let (mut now, mut steps) = (0_u64, 0_u64);
+    let mut now = 0_u64;
     while !waiting.is_empty() {
-        steps += 4 * waiting.len() as u64;
-        if steps > MAX_DYNAMIC_STEPS {
+        let steps = waiting.iter().map(|number| 2 + loads[*number].resources.len() as u64).sum();
+        let Some(remaining_work) = work.checked_sub(steps) else {
+            *work = 0;
             return None;
-        }
+        };
+        *work = remaining_work;
         let urgency = |number: &usize| {
             let sums = loads[*number]
                 .resources
@@ -200,4 +234,38 @@ fn fullest_remaining(loads: &[&Load], lanes: &[u64]) -> Option<Vec<u64>> {
         now = if next == u64::MAX { now } else { next };
     }
     Some(starts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::Loads;
+    use super::super::resources::Resources;
+    use super::*;
+    use crate::sites::Sites;
+    use crate::sites::pairs::HostTable;
+
+    #[test]
+    fn loads_beyond_the_work_limit_are_packed_in_series() {
+        let site = |at: usize| format!("[[site]]\nname = \"s{at}\"\naddress = \"h{at}\"\n");
+        let hosts: String = (0..8).map(site).collect();
+        let test = "[[test]]\nname = \"t\"\nkind = \"load\"\ninterval = \"1d\"\ntime = \"1s\"\n";
+        let sites = Sites::parse(&format!("name = \"m\"\n{hosts}{test}")).unwrap();
+        let resources = Resources::new(&sites);
+        let loads = Loads::new(&sites, &HostTable::new(&sites), &resources).loads;
+        let loads: Vec<&Load> = loads.iter().collect();
+        let mut work = PackWork { first_fit: 50, dynamic: 100 };
+        let packed = pack(&loads, &resources.lanes, &mut work);
+        assert_eq!((work.first_fit, work.dynamic), (0, 0));
+        assert!(packed.makespan > packed.bound.time);
+        for (one, load) in loads.iter().enumerate() {
+            for (other, second) in loads.iter().enumerate().skip(one + 1) {
+                let (first, later) = (packed.starts[one], packed.starts[other]);
+                let is_apart = first + load.occupied <= later || later + second.occupied <= first;
+                let shares = load.resources.iter().any(|resource| second.resources.contains(resource));
+                assert!(is_apart || !shares, "{load:?} at {first}, {second:?} at {later}");
+            }
+        }
+        let full = pack(&loads, &resources.lanes, &mut PackWork::default());
+        assert_eq!(full.makespan, full.bound.time);
+    }
 }

@@ -15,8 +15,8 @@ use crate::sites::Sites;
 /// Length of a day, seconds.
 pub const DAY: u64 = 86_400;
 
-/// Maximum steps of one day. The count is the same on every host.
-const MAX_STEPS: u64 = 500_000_000;
+/// Maximum steps of one search for the places of all loads of a day. The count is the same on every host.
+const MAX_STEPS: u64 = 200_000_000;
 
 /// A load in one window.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub struct PlacedLoad<'a> {
 
 /// Reasons why a load has no slot, with numbers instead of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum PlacingRefusal {
     LongerThanInterval,
     Budget { site: usize, needed: u64, used: u64, permitted: u64 },
     UnlimitedBytes { site: usize },
@@ -48,36 +48,38 @@ pub struct Budget {
 /// Result of the placing.
 pub struct Placing<'a> {
     pub placed: Vec<PlacedLoad<'a>>,
-    pub refused: Vec<(&'a Load, Refusal)>,
+    pub refused: Vec<(&'a Load, PlacingRefusal)>,
     pub budgets: Vec<Budget>,
 }
 
 /// Places the loads of one day, given by its number since 1970.
 pub fn place<'a>(sites: &Sites, resources: &Resources, packed: &[(Vec<&'a Load>, Packed)], day: u64) -> Placing<'a> {
-    let classes: Vec<Class> = packed.iter().map(|(loads, packed)| Class::new(loads, packed, day)).collect();
+    let intervals: Vec<IntervalLoads> =
+        packed.iter().map(|(loads, packed)| IntervalLoads::new(loads, packed, day)).collect();
     let mut budgets = Budgets::new(sites);
-    let refused_by_budget = admit(&classes, resources, &mut budgets);
+    let refused_by_budget = admit(&intervals, resources, &mut budgets);
     let seed = seed(&sites.name);
-    let moved = place_all(&classes, resources, &refused_by_budget, |class| class.offset(seed, day));
-    let has_room = |attempt: &Attempt| attempt.refused.is_empty();
+    let moved = place_all(&intervals, resources, &refused_by_budget, |interval| interval.offset(seed, day));
+    // Another search would need as much work.
+    let is_over = moved.refused.iter().any(|(_, refusal)| *refusal == PlacingRefusal::TooMuchWork);
     // Free times at both ends of a window are lost if no load fits into them. Full meshes start at the start of the window.
-    let chosen = if has_room(&moved) {
+    let chosen = if moved.refused.is_empty() || is_over {
         moved
     } else {
-        let fixed = place_all(&classes, resources, &refused_by_budget, |_| 0);
+        let fixed = place_all(&intervals, resources, &refused_by_budget, |_| 0);
         if fixed.refused.len() < moved.refused.len() { fixed } else { moved }
     };
-    let mut refused: Vec<(&Load, Refusal)> = chosen.refused;
+    let mut refused: Vec<(&Load, PlacingRefusal)> = chosen.refused;
     refused.extend(
-        classes
+        intervals
             .iter()
-            .flat_map(|class| &class.loads)
+            .flat_map(|interval| &interval.loads)
             .filter_map(|load| refused_by_budget.get(&load.rank).map(|refusal| (*load, refusal.clone()))),
     );
     refused.sort_by_key(|(load, _)| load.rank);
     // Bytes of loads without a slot are not used.
     for (load, refusal) in &refused {
-        if !matches!(refusal, Refusal::Budget { .. } | Refusal::UnlimitedBytes { .. }) {
+        if !matches!(refusal, PlacingRefusal::Budget { .. } | PlacingRefusal::UnlimitedBytes { .. }) {
             budgets.release(load, resources);
         }
     }
@@ -91,13 +93,13 @@ fn seed(name: &str) -> u64 {
 }
 
 /// Loads of one interval that run on this day, in the order in which they are placed.
-struct Class<'a> {
+struct IntervalLoads<'a> {
     /// Seconds between two windows, at most a day.
     window: u64,
     loads: Vec<&'a Load>,
 }
 
-impl<'a> Class<'a> {
+impl<'a> IntervalLoads<'a> {
     fn new(all: &[&'a Load], packed: &Packed, day: u64) -> Self {
         let interval = all.first().map_or(DAY, |load| load.interval);
         let days = (interval / DAY).max(1);
@@ -106,7 +108,7 @@ impl<'a> Class<'a> {
         // An interval of several days is divided into equal parts of the packed order, one for each day.
         let is_today = |load: &usize| packed.starts[*load] * days / packed.makespan.max(1) == day % days;
         let loads = order.into_iter().filter(|load| days == 1 || is_today(load)).map(|load| all[load]).collect();
-        Class { window: interval.min(DAY), loads }
+        IntervalLoads { window: interval.min(DAY), loads }
     }
 
     /// Returns the number of windows of a day.
@@ -124,16 +126,16 @@ impl<'a> Class<'a> {
 /// Result of one search.
 struct Attempt<'a> {
     placed: Vec<PlacedLoad<'a>>,
-    refused: Vec<(&'a Load, Refusal)>,
+    refused: Vec<(&'a Load, PlacingRefusal)>,
 }
 
 /// Refused loads by their rank.
-type RefusedLoads = BTreeMap<usize, Refusal>;
+type RefusedLoads = BTreeMap<usize, PlacingRefusal>;
 
 /// Finds the loads that fit the budgets, in the order of the file, and returns the others.
-fn admit(classes: &[Class], resources: &Resources, budgets: &mut Budgets) -> RefusedLoads {
+fn admit(intervals: &[IntervalLoads], resources: &Resources, budgets: &mut Budgets) -> RefusedLoads {
     let mut loads: Vec<(&Load, u64)> =
-        classes.iter().flat_map(|class| class.loads.iter().map(|load| (*load, class.windows()))).collect();
+        intervals.iter().flat_map(|interval| interval.loads.iter().map(|load| (*load, interval.windows()))).collect();
     loads.sort_by_key(|(load, _)| load.rank);
     let mut refused = BTreeMap::new();
     for (load, windows) in loads {
@@ -145,17 +147,17 @@ fn admit(classes: &[Class], resources: &Resources, budgets: &mut Budgets) -> Ref
 }
 
 fn place_all<'a>(
-    classes: &[Class<'a>],
+    intervals: &[IntervalLoads<'a>],
     resources: &Resources,
     skipped: &RefusedLoads,
-    offset: impl Fn(&Class) -> u64,
+    offset: impl Fn(&IntervalLoads) -> u64,
 ) -> Attempt<'a> {
     let mut timelines = Timelines::new(&resources.lanes);
     let mut attempt = Attempt { placed: Vec::new(), refused: Vec::new() };
-    for class in classes {
-        let offset = offset(class);
-        for load in class.loads.iter().filter(|load| !skipped.contains_key(&load.rank)) {
-            match find_starts(&mut timelines, load, class, offset) {
+    for interval in intervals {
+        let offset = offset(interval);
+        for load in interval.loads.iter().filter(|load| !skipped.contains_key(&load.rank)) {
+            match find_starts(&mut timelines, load, interval, offset) {
                 Ok(starts) => {
                     for start in starts {
                         timelines.occupy(&load.resources, start, load.occupied);
@@ -169,22 +171,27 @@ fn place_all<'a>(
     attempt
 }
 
-/// Returns the start of a load in each window of its class.
-fn find_starts(timelines: &mut Timelines, load: &Load, class: &Class, offset: u64) -> Result<Vec<u64>, Refusal> {
-    if load.occupied > class.window {
-        return Err(Refusal::LongerThanInterval);
+/// Returns the start of a load in each window of its interval.
+fn find_starts(
+    timelines: &mut Timelines,
+    load: &Load,
+    interval: &IntervalLoads,
+    offset: u64,
+) -> Result<Vec<u64>, PlacingRefusal> {
+    if load.occupied > interval.window {
+        return Err(PlacingRefusal::LongerThanInterval);
     }
     let mut starts = Vec::new();
-    for window in 0..class.windows() {
+    for window in 0..interval.windows() {
         if timelines.steps > MAX_STEPS {
-            return Err(Refusal::TooMuchWork);
+            return Err(PlacingRefusal::TooMuchWork);
         }
-        let all = PlacingSpan { start: window * class.window, end: (window + 1) * class.window };
+        let all = PlacingSpan { start: window * interval.window, end: (window + 1) * interval.window };
         let late = PlacingSpan { start: all.start + offset, ..all };
         let start = timelines.first_free(&load.resources, late, load.occupied);
         let Some(start) = start.or_else(|| timelines.first_free(&load.resources, all, load.occupied)) else {
             let full = timelines.full_resource(&load.resources, all, load.occupied);
-            return Err(full.map_or(Refusal::NoCommonTime, Refusal::Full));
+            return Err(full.map_or(PlacingRefusal::NoCommonTime, PlacingRefusal::Full));
         };
         starts.push(start);
     }
@@ -209,7 +216,7 @@ impl Budgets {
     }
 
     /// Uses the bytes of a load at both of its sites, if both permit them.
-    fn admit(&mut self, load: &Load, windows: u64, resources: &Resources) -> Result<(), Refusal> {
+    fn admit(&mut self, load: &Load, windows: u64, resources: &Resources) -> Result<(), PlacingRefusal> {
         let sites = Self::sites_of(load, resources);
         let needed = |site: usize, bytes: u64| {
             let ends = sites.iter().filter(|own| **own == site).count() as u64;
@@ -217,10 +224,10 @@ impl Budgets {
         };
         for site in sites {
             let Some(budget) = self.0.get(&site) else { continue };
-            let Some(bytes) = load.bytes else { return Err(Refusal::UnlimitedBytes { site }) };
+            let Some(bytes) = load.bytes else { return Err(PlacingRefusal::UnlimitedBytes { site }) };
             let (used, permitted, needed) = (budget.used, budget.permitted, needed(site, bytes.0));
             if used.saturating_add(needed) > permitted {
-                return Err(Refusal::Budget { site, needed, used, permitted });
+                return Err(PlacingRefusal::Budget { site, needed, used, permitted });
             }
         }
         for site in sites {

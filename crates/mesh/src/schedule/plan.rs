@@ -7,8 +7,8 @@ use std::time::Duration;
 use lfn_base::units::Bytes;
 
 use super::load::{Excluded, Load, Loads};
-use super::pack::{Packed, pack};
-use super::placing::{DAY, PlacedLoad, Placing, Refusal, place};
+use super::pack::{PackWork, Packed, pack};
+use super::placing::{DAY, PlacedLoad, Placing, PlacingRefusal, place};
 use super::resources::{Resource, Resources};
 use super::timing::{CLOSING_TIME, GUARD, MAX_CLOCK_ERROR};
 use crate::sites::Sites;
@@ -157,10 +157,11 @@ impl DayPlan {
         for load in &loads {
             intervals.entry(load.interval).or_default().push(load);
         }
+        let mut work = PackWork::default();
         let packed: Vec<(Vec<&Load>, Packed)> = intervals
             .into_values()
             .map(|loads| {
-                let packed = pack(&loads, &resources.lanes);
+                let packed = pack(&loads, &resources.lanes, &mut work);
                 (loads, packed)
             })
             .collect();
@@ -272,31 +273,31 @@ impl Builder<'_> {
         }
     }
 
-    fn not_fitting(&self, load: &Load, refusal: &Refusal, loads: &[ResourceLoad]) -> NotFitting {
+    fn not_fitting(&self, load: &Load, refusal: &PlacingRefusal, loads: &[ResourceLoad]) -> NotFitting {
         let site = |number: usize| self.sites.sites[number].name.clone();
         let used = |number: u32| (loads[number as usize].resource.clone(), loads[number as usize].percent());
         let reason = match *refusal {
-            Refusal::LongerThanInterval => NotFittingReason::LongerThanInterval {
+            PlacingRefusal::LongerThanInterval => NotFittingReason::LongerThanInterval {
                 needed: Duration::from_secs(load.occupied),
                 interval: Duration::from_secs(load.interval),
             },
-            Refusal::Budget { site: number, needed, used, permitted } => NotFittingReason::Budget {
+            PlacingRefusal::Budget { site: number, needed, used, permitted } => NotFittingReason::Budget {
                 site: site(number),
                 needed: Bytes(needed),
                 used: Bytes(used),
                 permitted: Bytes(permitted),
             },
-            Refusal::UnlimitedBytes { site: number } => NotFittingReason::UnlimitedBytes { site: site(number) },
-            Refusal::Full(number) => {
+            PlacingRefusal::UnlimitedBytes { site: number } => NotFittingReason::UnlimitedBytes { site: site(number) },
+            PlacingRefusal::Full(number) => {
                 let (resource, percent) = used(number);
                 NotFittingReason::Full { resource, percent }
             }
-            Refusal::NoCommonTime => {
+            PlacingRefusal::NoCommonTime => {
                 let fullest = load.resources.iter().max_by_key(|number| loads[**number as usize].busy);
                 let (resource, percent) = used(fullest.copied().unwrap_or(0));
                 NotFittingReason::NoCommonTime { resource, percent }
             }
-            Refusal::TooMuchWork => NotFittingReason::TooMuchWork,
+            PlacingRefusal::TooMuchWork => NotFittingReason::TooMuchWork,
         };
         NotFitting {
             test: self.sites.tests[load.test].name.clone(),

@@ -1,5 +1,8 @@
 //! Occupied times of resources, and the search for a time at which several resources are free. Times are whole seconds.
 
+/// Entries that are moved in the time in which one is compared.
+const ENTRIES_A_STEP: u64 = 64;
+
 /// Time from `start` to `end`, without the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Busy {
@@ -29,14 +32,11 @@ impl Lane {
         time
     }
 
-    fn is_free(&self, from: u64, length: u64) -> bool {
-        self.next_free(from, length, &mut 0) == from
-    }
-
-    /// Occupies a free time.
-    fn occupy(&mut self, start: u64, length: u64) {
+    /// Occupies a free time. Adds the moved entries to `steps`.
+    fn occupy(&mut self, start: u64, length: u64, steps: &mut u64) {
         let end = start + length;
         let at = self.busy.partition_point(|busy| busy.end < start);
+        *steps += 1 + (self.busy.len() - at) as u64 / ENTRIES_A_STEP;
         let joins_left = self.busy.get(at).is_some_and(|busy| busy.end == start);
         let right = if joins_left { at + 1 } else { at };
         let joins_right = self.busy.get(right).is_some_and(|busy| busy.start == end);
@@ -54,16 +54,39 @@ impl Lane {
 
 /// Occupied times of one resource: one lane for each load that the resource carries at once.
 #[derive(Debug, Clone)]
-struct Lanes(Vec<Lane>);
+struct Lanes {
+    /// Lanes that have been used. The other ones are free.
+    used: Vec<Lane>,
+    /// Number of all lanes.
+    count: u64,
+}
 
 impl Lanes {
     fn next_free(&self, from: u64, length: u64, steps: &mut u64) -> u64 {
-        self.0.iter().map(|lane| lane.next_free(from, length, steps)).min().unwrap_or(from)
+        if (self.used.len() as u64) < self.count {
+            *steps += 1;
+            return from;
+        }
+        let mut first = u64::MAX;
+        for lane in &self.used {
+            first = first.min(lane.next_free(from, length, steps));
+            if first == from {
+                break;
+            }
+        }
+        first
     }
 
-    fn occupy(&mut self, start: u64, length: u64) {
-        if let Some(lane) = self.0.iter_mut().find(|lane| lane.is_free(start, length)) {
-            lane.occupy(start, length);
+    fn occupy(&mut self, start: u64, length: u64, steps: &mut u64) {
+        for lane in &mut self.used {
+            if lane.next_free(start, length, steps) == start {
+                return lane.occupy(start, length, steps);
+            }
+        }
+        if (self.used.len() as u64) < self.count {
+            let mut lane = Lane::default();
+            lane.occupy(start, length, steps);
+            self.used.push(lane);
         }
     }
 }
@@ -72,7 +95,7 @@ impl Lanes {
 #[derive(Debug, Clone)]
 pub struct Timelines {
     resources: Vec<Lanes>,
-    /// Compared entries so far: a measure of work that is the same on every host.
+    /// Compared and moved entries so far: a measure of work that is the same on every host.
     pub steps: u64,
 }
 
@@ -86,8 +109,8 @@ pub struct PlacingSpan {
 impl Timelines {
     /// Creates free resources with these numbers of lanes.
     pub fn new(lanes: &[u64]) -> Self {
-        let free = |count: &u64| Lanes((0..*count).map(|_| Lane::default()).collect());
-        Timelines { resources: lanes.iter().map(free).collect(), steps: 0 }
+        let free = |count: &u64| Lanes { used: Vec::new(), count: *count };
+        Timelines { resources: lanes.iter().map(free).collect(), steps: lanes.len() as u64 }
     }
 
     /// Returns the first time in the span at which all resources are free for `length`.
@@ -110,7 +133,7 @@ impl Timelines {
     /// Occupies the resources for a time at which they are free.
     pub fn occupy(&mut self, resources: &[u32], start: u64, length: u64) {
         for resource in resources {
-            self.resources[*resource as usize].occupy(start, length);
+            self.resources[*resource as usize].occupy(start, length, &mut self.steps);
         }
     }
 
@@ -133,8 +156,8 @@ mod tests {
             let mut total = 0;
             for (from, length) in lengths {
                 let start = lane.next_free(from, length, &mut 0);
-                prop_assert!(start >= from && lane.is_free(start, length));
-                lane.occupy(start, length);
+                prop_assert!(start >= from && lane.next_free(start, length, &mut 0) == start);
+                lane.occupy(start, length, &mut 0);
                 total += length;
             }
             prop_assert_eq!(lane.busy.iter().map(|busy| busy.end - busy.start).sum::<u64>(), total);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use lfn_base::units::QuantityError;
 
-use super::limits::{MAX_FILE_BYTES, MAX_LISTED_PROBLEMS};
+use super::limits::{MAX_FILE_BYTES, MAX_LISTED_PROBLEMS, MAX_PARALLEL_MEASUREMENTS};
 
 /// Reasons why a part of a sites file is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum Problem {
     #[error("not TOML: {0}")]
     Syntax(String),
     #[error("unknown key '{key}' in {table}")]
-    UnknownKey { table: &'static str, key: String, known: String },
+    UnknownKey { table: &'static str, key: String, known: String, similar: Option<&'static str> },
     #[error("{table} has no '{key}'")]
     MissingKey { table: &'static str, key: &'static str },
     #[error("'{key}' in {table} is not {expected}")]
@@ -49,6 +49,14 @@ pub enum Problem {
     KeyOfOtherKind { key: &'static str, kind: &'static str },
     #[error("'{key}' is not for a group of kind {kind}")]
     KeyOfOtherGroup { key: &'static str, kind: &'static str },
+    #[error("'{key}' is not for a host of kind {kind}")]
+    KeyOfOtherHost { key: &'static str, kind: &'static str },
+    #[error("'time' {time} of test '{test}' is longer than its interval {interval}")]
+    LongerThanInterval { test: String, time: String, interval: String },
+    #[error(
+        "host '{host}' would run {needed} measurements at once: the maximum of an agent is {MAX_PARALLEL_MEASUREMENTS}"
+    )]
+    TooManyMeasurements { host: String, needed: u64 },
     #[error("a pair joins '{name}' with itself")]
     SelfPair { name: String },
     #[error("the window ends at {end}, before its start at {start}")]
@@ -67,9 +75,13 @@ impl Problem {
         match self {
             Problem::TooLong(_) => "split the mesh into several sites files".to_owned(),
             Problem::Syntax(_) => "correct the TOML in this line".to_owned(),
+            Problem::UnknownKey { similar: Some(similar), .. } => format!("did you mean {similar}?"),
             Problem::UnknownKey { table, known, .. } => format!("the keys of {table} are {known}"),
             Problem::MissingKey { table, key } => format!("add {key} = … to {table}"),
             Problem::WrongType { key, expected, .. } => format!("give '{key}' {expected}"),
+            Problem::Quantity { key, error: QuantityError::NoUnit(number), .. } if *key != "rtt" => {
+                format!("write \"{number}s\" for seconds or \"{number}h\" for hours")
+            }
             Problem::Quantity { error, .. } => match error.suggestion() {
                 Some(value) => format!("write \"{value}\""),
                 None => "write a number with a unit".to_owned(),
@@ -90,7 +102,13 @@ impl Problem {
             }
             Problem::Interval { nearest, .. } => format!("use {nearest}"),
             Problem::NoPairs { .. } => "add members to the group of this test".to_owned(),
-            Problem::KeyOfOtherKind { key, .. } | Problem::KeyOfOtherGroup { key, .. } => format!("delete '{key}'"),
+            Problem::KeyOfOtherKind { key, .. }
+            | Problem::KeyOfOtherGroup { key, .. }
+            | Problem::KeyOfOtherHost { key, .. } => format!("delete '{key}'"),
+            Problem::LongerThanInterval { interval, .. } => format!("use a time of at most {interval}"),
+            Problem::TooManyMeasurements { .. } => {
+                "use a longer interval or a shorter time for this test, or fewer pairs".to_owned()
+            }
             Problem::SelfPair { .. } => "use two different names".to_owned(),
             Problem::EndBeforeStart { .. } => "use an end after the start".to_owned(),
             Problem::RepeatsTooSoon { length, .. } => format!("use every = a duration longer than {length}"),

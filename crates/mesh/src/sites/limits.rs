@@ -32,6 +32,12 @@ pub(super) const MAX_LISTED_PROBLEMS: usize = 100;
 /// Maximum problems that are collected before the reader stops.
 pub(super) const MAX_PROBLEMS: usize = 10_000;
 
+/// Maximum measurements without slots (latency and paths) that an agent runs at once.
+pub const MAX_PARALLEL_MEASUREMENTS: usize = 64;
+
+/// Time of one measurement of a path in the count of measurements at once.
+pub(super) const PATH_TIME: Duration = Duration::from_secs(5);
+
 /// Minimum interval of a test.
 pub const MIN_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -128,6 +128,20 @@ pub struct Host {
     pub rate: Option<BitRate>,
     /// The host accepts no connections, because it is behind NAT or a firewall.
     pub dial_only: bool,
+    /// UDP port of the STAMP reflector of a host of kind `serve`.
+    pub stamp_port: Option<u16>,
+}
+
+impl Host {
+    /// Reports whether the host has a server for tests of the kind.
+    pub fn serves(&self, kind: EntryKind) -> bool {
+        self.kind.serves(kind) && !self.lacks_reflector(kind)
+    }
+
+    /// Reports whether only the missing port of a reflector excludes tests of the kind.
+    pub fn lacks_reflector(&self, kind: EntryKind) -> bool {
+        kind == EntryKind::Latency && self.kind == HostKind::Serve && self.stamp_port.is_none()
+    }
 }
 
 /// Program that runs on a host.
@@ -135,7 +149,7 @@ pub struct Host {
 pub enum HostKind {
     /// `lfn mesh agent`: client and server of all tests.
     Agent,
-    /// `lfn serve`: server of loads, with a STAMP reflector.
+    /// `lfn serve`: server of loads, and a STAMP reflector with `--stamp`.
     Serve,
     /// `iperf3 -s`: server of loads.
     Iperf3,
@@ -193,7 +207,7 @@ pub struct Circuit {
     pub name: String,
     /// Names of the two sites.
     pub between: [String; 2],
-    /// Name of the operator, which has contacts if the file has an operator of this name.
+    /// Name of the operator.
     pub operator: Option<String>,
     pub capacity: Option<BitRate>,
     /// RTT of the circuit.

@@ -95,7 +95,7 @@ fn read_root(mut root: Table, problems: &mut Problems) -> Option<Sites> {
 fn read_sites(root: &mut Table, known: &mut KnownNames, problems: &mut Problems) -> Vec<Site> {
     let tables = items(root, "site", "[[site]]", problems);
     if tables.is_empty() {
-        problems.add(&root.span, Problem::MissingKey { table: "the file", key: "site" });
+        root.note_missing("site");
     }
     let mut addresses = Names::new("address");
     let mut hosts = Vec::new();
@@ -120,6 +120,9 @@ fn read_sites(root: &mut Table, known: &mut KnownNames, problems: &mut Problems)
     }
     sites
 }
+
+/// Keys of a host apart from its name.
+const HOST_KEYS: &[&str] = &["address", "kind", "interface", "rate", "dial-only", "stamp-port"];
 
 /// The name of a host with the name of its site.
 struct HostOfSite {
@@ -149,6 +152,9 @@ fn read_site(
     } else {
         name.as_ref().and_then(|name| read_host(&mut table, name.clone(), name, addresses, problems))
     };
+    if name.is_none() {
+        table.permit(HOST_KEYS);
+    }
     table.finish(problems);
     let name = name?;
     let mut site = Site { name: name.value.clone(), place, budget, contacts, hosts: Vec::new() };
@@ -159,6 +165,9 @@ fn read_site(
     for mut table in host_tables {
         let host_name = table.required_name("name", problems);
         let host = host_name.clone().and_then(|own| read_host(&mut table, own, &name, addresses, problems));
+        if host_name.is_none() {
+            table.permit(HOST_KEYS);
+        }
         if let Some(own) = host_name {
             hosts.push(HostOfSite { name: own, site: name.value.clone() });
         }
@@ -184,14 +193,20 @@ fn read_host(
         addresses.claim(address, problems);
     }
     if address.is_none() && !dial_only && !table.has("address") {
-        problems.add(&table.span, Problem::MissingKey { table: table.name, key: "address" });
+        table.note_missing("address");
     }
     if dial_only && kind != HostKind::Agent {
         let problem = Problem::DialOnlyTarget { host: name.value.clone(), kind: kind.name() };
         problems.add(&table.span_of("dial-only"), problem);
     }
+    let stamp_port = table.count("stamp-port", 1..u64::from(u16::MAX) + 1, problems);
+    if table.has("stamp-port") && kind != HostKind::Serve {
+        let problem = Problem::KeyOfOtherHost { key: "stamp-port", kind: kind.name() };
+        problems.add(&table.span_of("stamp-port"), problem);
+    }
     let address = address.map(|address| address.value);
-    Some(Host { name: name.value, site: site.value.clone(), address, kind, interface, rate, dial_only })
+    let stamp_port = stamp_port.and_then(|port| u16::try_from(port).ok());
+    Some(Host { name: name.value, site: site.value.clone(), address, kind, interface, rate, dial_only, stamp_port })
 }
 
 /// Reads a host name or an IP address, with or without a port.
@@ -307,7 +322,8 @@ fn read_circuits(root: &mut Table, known: &mut KnownNames, problems: &mut Proble
             let second = known.sites.look_up(second, problems);
             Some([first?, second?])
         });
-        let operator = table.name("operator", problems).map(|operator| operator.value);
+        let operator = table.name("operator", problems);
+        let operator = operator.and_then(|operator| known.operators.look_up(operator, problems));
         let capacity = table.rate("capacity", problems);
         let rtt = table.duration("rtt", problems).map(|rtt| rtt.value);
         let bottleneck = table.name("bottleneck", problems);

@@ -98,7 +98,7 @@ fn read_group_pairs(
 ) -> Option<GroupPairs> {
     let mut members = |table: &mut Table, key: &'static str| -> Vec<String> {
         if !table.has(key) {
-            problems.add(&table.span, Problem::MissingKey { table: table.name, key });
+            table.note_missing(key);
         }
         let names = table.names(key, problems);
         names.into_iter().filter_map(|name| known.member(name, problems)).collect()
@@ -116,7 +116,7 @@ fn read_group_pairs(
         }
         GroupKind::List => {
             if !table.has("pairs") {
-                problems.add(&table.span, Problem::MissingKey { table: table.name, key: "pairs" });
+                table.note_missing("pairs");
             }
             let pairs = table.pairs("pairs", problems);
             let pairs = pairs.into_iter().filter_map(|pair| known.member_pair(pair, problems)).collect();
@@ -180,7 +180,15 @@ fn read_test(
     }
     let (name, interval) = (name?.value, interval?);
     let default_time = if kind == EntryKind::Load { DEFAULT_LOAD_TIME } else { DEFAULT_LATENCY_TIME };
+    let has_time = time.is_some();
     let time = time.unwrap_or(default_time);
+    // The default is never longer than the interval; slots of loads are checked by the plan.
+    let time = if kind == EntryKind::Latency && !has_time { time.min(interval) } else { time };
+    if kind == EntryKind::Latency && time > interval {
+        let (time, interval) = (show_duration(time), show_duration(interval));
+        let problem = Problem::LongerThanInterval { test: name.clone(), time, interval };
+        problems.add(&table.span_of("time"), problem);
+    }
     if kind == EntryKind::Load {
         check_load_interval(table, &name, interval, problems);
     }

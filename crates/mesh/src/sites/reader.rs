@@ -71,12 +71,14 @@ pub struct Table<'a, 't> {
     pub span: Span,
     table: &'a DeTable<'t>,
     known: Vec<&'static str>,
+    /// Required keys that are missing.
+    missing: Vec<&'static str>,
 }
 
 impl<'a, 't> Table<'a, 't> {
     /// Begins to read a table.
     pub fn new(name: &'static str, span: Span, table: &'a DeTable<'t>) -> Self {
-        Table { name, span, table, known: Vec::new() }
+        Table { name, span, table, known: Vec::new(), missing: Vec::new() }
     }
 
     /// Reports whether the table has this key. The key counts as known.
@@ -94,12 +96,22 @@ impl<'a, 't> Table<'a, 't> {
         self.table.get(key)
     }
 
-    /// Records a missing key.
-    fn require<T>(&self, found: Option<T>, key: &'static str, problems: &mut Problems) -> Option<T> {
+    /// Notes a missing key for [`Table::finish`].
+    fn require<T>(&mut self, found: Option<T>, key: &'static str) -> Option<T> {
         if found.is_none() && !self.table.contains_key(key) {
-            problems.add(&self.span, Problem::MissingKey { table: self.name, key });
+            self.missing.push(key);
         }
         found
+    }
+
+    /// Notes a missing key that the table needs, for [`Table::finish`].
+    pub fn note_missing(&mut self, key: &'static str) {
+        self.missing.push(key);
+    }
+
+    /// Makes keys known that no method reads, because another key has a problem.
+    pub fn permit(&mut self, keys: &[&'static str]) {
+        self.known.extend(keys);
     }
 
     fn wrong_type<T>(&self, span: &Span, key: &str, expected: &'static str, problems: &mut Problems) -> Option<T> {
@@ -116,7 +128,7 @@ impl<'a, 't> Table<'a, 't> {
     /// Does the same as [`Table::text`], and a missing key is a problem.
     pub fn required_text(&mut self, key: &'static str, problems: &mut Problems) -> Option<Located<String>> {
         let text = self.text(key, problems);
-        self.require(text, key, problems)
+        self.require(text, key)
     }
 
     fn text_of(&self, key: &'static str, value: &Spanned<DeValue>, problems: &mut Problems) -> Option<Located<String>> {
@@ -144,7 +156,7 @@ impl<'a, 't> Table<'a, 't> {
     /// Does the same as [`Table::name`], and a missing key is a problem.
     pub fn required_name(&mut self, key: &'static str, problems: &mut Problems) -> Option<Located<String>> {
         let name = self.name(key, problems);
-        self.require(name, key, problems)
+        self.require(name, key)
     }
 
     fn name_of(&self, key: &'static str, value: &Spanned<DeValue>, problems: &mut Problems) -> Option<Located<String>> {
@@ -180,7 +192,7 @@ impl<'a, 't> Table<'a, 't> {
     /// Does the same as [`Table::pair`], and a missing key is a problem.
     pub fn required_pair(&mut self, key: &'static str, problems: &mut Problems) -> Option<[Located<String>; 2]> {
         let pair = self.pair(key, problems);
-        self.require(pair, key, problems)
+        self.require(pair, key)
     }
 
     fn pair_of(
@@ -235,7 +247,7 @@ impl<'a, 't> Table<'a, 't> {
         problems: &mut Problems,
     ) -> Option<T> {
         let choice = self.choice(key, choices, problems);
-        self.require(choice, key, problems)
+        self.require(choice, key)
     }
 
     /// Returns the choice that `text` names.
@@ -315,13 +327,13 @@ impl<'a, 't> Table<'a, 't> {
     /// Does the same as [`Table::rate`], and a missing key is a problem.
     pub fn required_rate(&mut self, key: &'static str, problems: &mut Problems) -> Option<BitRate> {
         let rate = self.rate(key, problems);
-        self.require(rate, key, problems)
+        self.require(rate, key)
     }
 
     /// Does the same as [`Table::duration`], and a missing key is a problem.
     pub fn required_duration(&mut self, key: &'static str, problems: &mut Problems) -> Option<Located<Duration>> {
         let duration = self.duration(key, problems);
-        self.require(duration, key, problems)
+        self.require(duration, key)
     }
 
     /// Returns a number of bytes with a unit.
@@ -346,7 +358,7 @@ impl<'a, 't> Table<'a, 't> {
     /// Does the same as [`Table::time`], and a missing key is a problem.
     pub fn required_time(&mut self, key: &'static str, problems: &mut Problems) -> Option<Located<Duration>> {
         let time = self.time(key, problems);
-        self.require(time, key, problems)
+        self.require(time, key)
     }
 
     /// Returns the tables of an array of tables; empty without the key.
@@ -375,18 +387,32 @@ impl<'a, 't> Table<'a, 't> {
         }
     }
 
-    /// Records the keys that are unknown.
+    /// Records the keys that are unknown, and the required keys that are missing. A key that is near an unknown one counts as
+    /// written wrong, not as missing.
     pub fn finish(mut self, problems: &mut Problems) {
         self.known.sort_unstable();
         self.known.dedup();
         for key in self.table.keys() {
             if !self.known.contains(&key.get_ref().as_ref()) {
-                let key_text: String = key.get_ref().chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();
+                let text: String = key.get_ref().chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();
+                let absent = self.known.iter().filter(|known| !self.table.contains_key(**known));
+                let similar = nearest(&text, absent);
+                self.missing.retain(|missing| Some(*missing) != similar);
                 let known = self.known.join(", ");
-                problems.add(&key.span(), Problem::UnknownKey { table: self.name, key: key_text, known });
+                problems.add(&key.span(), Problem::UnknownKey { table: self.name, key: text, known, similar });
             }
         }
+        for key in self.missing {
+            problems.add(&self.span, Problem::MissingKey { table: self.name, key });
+        }
     }
+}
+
+/// Returns the known key with the fewest different characters: at most one of three.
+fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k &'static str>) -> Option<&'static str> {
+    let distance = |known: &&'static str| (strsim::osa_distance(text, known), *known);
+    let (distance, known) = known.map(distance).min()?;
+    (distance * 3 <= known.len()).then_some(known)
 }
 
 /// Reports whether a text is a name.

@@ -2,8 +2,8 @@
 //! 10,000 sites is refused at once.
 
 use super::error::Problem;
-use super::limits::{MAX_LOADS_A_DAY, MAX_PAIRS};
-use super::model::Sites;
+use super::limits::{MAX_LOADS_A_DAY, MAX_PAIRS, MAX_PARALLEL_MEASUREMENTS, PATH_TIME};
+use super::model::{HostKind, Sites, Test};
 use super::names::TestPosition;
 use super::pairs::HostTable;
 use super::reader::Problems;
@@ -33,6 +33,46 @@ pub(super) fn check_size(sites: &Sites, positions: &[TestPosition], problems: &m
                 let problem = Problem::TooMany { what: "loads a day", count: loads, max: MAX_LOADS_A_DAY };
                 problems.add(&position.interval, problem);
                 return;
+            }
+        }
+    }
+    check_parallel(sites, &table, positions, problems);
+}
+
+/// Returns the time of one measurement divided by its interval: the mean number of measurements of a pair at once.
+fn share(test: &Test) -> f64 {
+    let time = match test.kind {
+        EntryKind::Latency => test.time,
+        EntryKind::Path => PATH_TIME.min(test.interval),
+        EntryKind::Load | EntryKind::Counters => return 0.0,
+    };
+    time.as_secs_f64() / test.interval.as_secs_f64()
+}
+
+/// Records the hosts whose tests without slots need more measurements at once than an agent runs.
+fn check_parallel(sites: &Sites, table: &HostTable, positions: &[TestPosition], problems: &mut Problems) {
+    let max = MAX_PARALLEL_MEASUREMENTS as f64;
+    // A host has at most one pair with each other host, so that most meshes need no list of pairs.
+    let largest = sites.tests.iter().map(|test| share(test) * table.count(test).min(table.len() as u64) as f64);
+    if largest.sum::<f64>() <= max {
+        return;
+    }
+    let mut needed = vec![0.0; table.len()];
+    let mut listed = vec![false; table.len()];
+    for (test, position) in sites.tests.iter().zip(positions) {
+        let share = share(test);
+        if share == 0.0 {
+            continue;
+        }
+        for pair in table.pairs(test) {
+            let (from, to) = (table.host(pair.from), table.host(pair.to));
+            let is_measured = from.kind == HostKind::Agent && to.serves(test.kind) && !to.dial_only;
+            needed[pair.from] += if is_measured { share } else { 0.0 };
+        }
+        for (number, needed) in needed.iter().enumerate().filter(|(_, needed)| **needed > max) {
+            if !std::mem::replace(&mut listed[number], true) {
+                let (host, needed) = (table.host(number).name.clone(), needed.ceil() as u64);
+                problems.add(&position.interval, Problem::TooManyMeasurements { host, needed });
             }
         }
     }

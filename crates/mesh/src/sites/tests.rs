@@ -183,12 +183,71 @@ fn every_problem_names_line_column_and_value() {
             "a window of 2 h repeats after 1 h",
         ),
         ("[hub]\nticket = \"x\"".to_owned(), "unknown key 'ticket' in [hub]"),
+        (
+            "[[circuit]]\nname = \"c\"\nbetween = [\"a\", \"b\"]\noperator = \"MCI\"".to_owned(),
+            "line 11, column 12: unknown operator 'MCI'",
+        ),
+        (
+            "[[test]]\nname = \"t\"\nkind = \"latency\"\ninterval = \"10s\"\ntime = \"20s\"".to_owned(),
+            "line 12, column 1: 'time' 20 s of test 't' is longer than its interval 10 s",
+        ),
+        ("stamp-port = 8620".to_owned(), "line 8, column 1: 'stamp-port' is not for a host of kind agent"),
         ("name = ".to_owned(), "not TOML: "),
     ];
     for (added, says) in cases {
         let found = problems(&format!("{SHORT}{added}\n"));
         assert!(found.iter().any(|problem| problem.contains(says)), "{added}: {found:?}");
     }
+}
+
+#[test]
+fn a_wrong_site_name_is_the_only_problem() {
+    let file = |name: &str| format!("{SHORT}[[site]]\n{name}address = \"h3\"\nrate = \"1gbit\"\n");
+    assert_eq!(problems(&file("name = \"c d\"\n")), ["line 9, column 8: 'c d' is not a valid name"]);
+    assert_eq!(problems(&file("")), ["line 8, column 1: [[site]] has no 'name'"]);
+    let host = format!("{SHORT}[[site]]\nname = \"c\"\nhost = [{{ address = \"h3\", rate = \"1gbit\" }}]\n");
+    assert_eq!(problems(&host), ["line 10, column 9: host of [[site]] has no 'name'"]);
+}
+
+/// Returns the hints of the problems of a file.
+fn hints(text: &str) -> Vec<String> {
+    Sites::parse(text).unwrap_err().problems.iter().map(|error| error.problem.hint()).collect()
+}
+
+#[test]
+fn a_key_near_a_known_one_is_one_problem() {
+    let text = format!("{SHORT}[[test]]\nname = \"t\"\nkind = \"path\"\nintervall = \"1min\"\n");
+    assert_eq!(problems(&text), ["line 11, column 1: unknown key 'intervall' in [[test]]"]);
+    assert_eq!(hints(&text), ["did you mean interval?"]);
+    let text = format!("{SHORT}[[test]]\nname = \"t\"\nkind = \"path\"\nx = \"1min\"\n");
+    assert_eq!(problems(&text).len(), 2);
+}
+
+#[test]
+fn an_interval_without_a_unit_suggests_seconds_and_hours() {
+    let text = format!("{SHORT}[[test]]\nname = \"t\"\nkind = \"load\"\ninterval = \"6\"\n");
+    assert_eq!(hints(&text), ["write \"6s\" for seconds or \"6h\" for hours"]);
+}
+
+#[test]
+fn a_host_with_too_many_measurements_at_once_is_a_problem() {
+    let site = |at: usize| format!("[[site]]\nname = \"s{at}\"\naddress = \"h{at}\"\n");
+    let sites: String = (0..100).map(site).collect();
+    let file = |time: &str| {
+        let test = format!("[[test]]\nname = \"t\"\nkind = \"latency\"\ninterval = \"1min\"\ntime = \"{time}\"\n");
+        format!("name = \"m\"\n{sites}{test}")
+    };
+    assert!(Sites::parse(&file("30s")).is_ok());
+    let found = problems(&file("1min"));
+    assert_eq!(found.len(), 100);
+    assert!(found[0].ends_with("would run 99 measurements at once: the maximum of an agent is 64"), "{}", found[0]);
+}
+
+#[test]
+fn a_latency_measurement_is_at_most_an_interval() {
+    let test = "[[test]]\nname = \"t\"\nkind = \"latency\"\ninterval = \"1s\"\n";
+    let sites = Sites::parse(&format!("{SHORT}{test}")).unwrap();
+    assert_eq!(sites.test("t").unwrap().time, Duration::from_secs(1));
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl State {
     pub fn explanation(self) -> &'static str {
         match self {
             State::Good => "as predicted, or limited by the path",
-            State::Limited => "a finding names another limit, or the goodput is below the prediction",
+            State::Limited => "a finding names a limit other than the path",
             State::Failed => "the newest measurement failed",
             State::Unknown => "measured, but the limit is unknown",
             State::Stale => "older than two intervals of its test; 2 days without a plan",

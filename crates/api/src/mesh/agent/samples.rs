@@ -11,7 +11,7 @@ use lfn_measure::path;
 use lfn_measure::proto::stamp::report::StampReport;
 use lfn_measure::stamp::StampKey;
 use lfn_mesh::entry::{Entry, EntryKind, Outcome, RawJson};
-use lfn_mesh::schedule::{ContinuousTest, continuous_tests};
+use lfn_mesh::schedule::{ContinuousTest, MAX_PARALLEL_MEASUREMENTS, continuous_tests};
 use lfn_mesh::sites::HostKind;
 use lfn_results::path_report::{PathReport, TraceEnd};
 use lfn_session::dial::Target;
@@ -24,9 +24,6 @@ use parking_lot::Mutex;
 use super::event::AgentEvent;
 use super::shared::{AgentPlan, POLL_INTERVAL, Shared};
 use crate::stamp::{StampOptions, stamp};
-
-/// Measurements at the same time. Each one mostly waits.
-const MAX_PARALLEL: usize = 64;
 
 /// Time between two packets of a latency measurement.
 const PACKET_INTERVAL: Duration = Duration::from_millis(100);
@@ -66,7 +63,7 @@ pub(super) fn run(shared: &Shared) {
                 if measurement.next > now + measurement.test.interval * 2 {
                     measurement.next = measurement.test.next_start(now);
                 }
-                if measurement.next > now || running.load(Ordering::Relaxed) >= MAX_PARALLEL {
+                if measurement.next > now || running.load(Ordering::Relaxed) >= MAX_PARALLEL_MEASUREMENTS {
                     continue;
                 }
                 measurement.next = measurement.test.next_start(now);

@@ -43,7 +43,7 @@ pub(super) struct AgentFlags {
     /// Listen for tests of other agents on this port; 0 uses any free port [default: that of the sites file, or 7323]
     #[arg(long, value_name = "PORT", help_heading = "Agent")]
     test_port: Option<u16>,
-    /// Measure no more while results of this size wait for the hub [default: 1GiB]
+    /// Stop measuring while results of this size wait for the hub [default: 1GiB]
     #[arg(long, value_name = "SIZE", help_heading = "Agent")]
     max_spool: Option<String>,
 }

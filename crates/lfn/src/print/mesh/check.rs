@@ -1,11 +1,11 @@
 //! The result of a check of a sites file as text.
 
 use lfn_api::documents::{
-    CheckedAudience, CheckedBottleneck, CheckedCircuit, ListedContact, MeshCheckDocument, MeshCounts, UnplannedLoad,
-    UpcomingWindow,
+    CheckedAudience, CheckedBottleneck, CheckedCircuit, ListedContact, MeshCheckDocument, MeshCounts, UpcomingWindow,
 };
 use lfn_base::units::show_duration;
 
+use super::unplanned::unplanned_lines;
 use crate::print::counted;
 use crate::print::label_columns::Page;
 
@@ -20,7 +20,7 @@ pub fn page(document: &MeshCheckDocument) -> String {
     page.list("bottlenecks", &document.bottlenecks.iter().map(bottleneck).collect::<Vec<_>>());
     page.list("audiences", &document.audiences.iter().map(audience).collect::<Vec<_>>());
     page.list("maintenance", &document.maintenance.iter().map(window).collect::<Vec<_>>());
-    page.list("not measured", &document.excluded.iter().map(pair).collect::<Vec<_>>());
+    page.list("not measured", &unplanned_lines(&document.excluded));
     page.text() + &format!("{}: no problem found\n", document.file)
 }
 
@@ -95,8 +95,4 @@ fn window(window: &UpcomingWindow) -> String {
     let minutes = |time: &str| time.get(..16).unwrap_or(time).replace('T', " ");
     let (start, end) = (minutes(&window.start), minutes(&window.end));
     format!("{start} to {end} UTC, {} {names}{repeats}{reason}", window.scope)
-}
-
-fn pair(load: &UnplannedLoad) -> String {
-    format!("{} {} to {}: {}", load.test, load.from, load.to, load.reason)
 }

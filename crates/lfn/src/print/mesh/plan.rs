@@ -6,6 +6,7 @@ use lfn_api::documents::{ListedSlot, MeshPlanDocument, PackedInterval, ResourceU
 use lfn_base::units::{Bytes, show_duration};
 
 use super::table::{Column, table};
+use super::unplanned::unplanned_lines;
 use crate::print::counted;
 use crate::print::label_columns::Page;
 use crate::print::terminal::columns;
@@ -34,7 +35,7 @@ pub fn page(document: &MeshPlanDocument) -> String {
         page.row("without slots", format!("{} ({}): {measurements} every {every}", test.test, test.kind));
     }
     text += &page.text();
-    text + &unplanned("not measured", &document.excluded) + &unplanned("does not fit", &document.not_fitting)
+    text + &unplanned("does not fit", &document.not_fitting) + &unplanned("not measured", &document.excluded)
 }
 
 fn slots(slots: &[ListedSlot]) -> String {
@@ -107,12 +108,11 @@ fn share(time: Duration, of: Duration) -> u64 {
 }
 
 fn unplanned(title: &str, loads: &[UnplannedLoad]) -> String {
-    let item = |load: &UnplannedLoad| format!("{} {} to {}: {}", load.test, load.from, load.to, load.reason);
     let mut page = Page::default();
     if !loads.is_empty() {
         page.gap();
     }
-    page.list(title, &loads.iter().map(item).collect::<Vec<_>>());
+    page.list(title, &unplanned_lines(loads));
     page.text().trim_end_matches('\n').to_owned() + if loads.is_empty() { "" } else { "\n" }
 }
 

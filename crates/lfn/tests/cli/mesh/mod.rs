@@ -14,6 +14,7 @@ mod page;
 mod plan;
 mod running;
 mod targets;
+mod units;
 
 /// Records of the vBNS of 1997.
 const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/mesh/vbns-1997.ndjson");
