@@ -1,5 +1,7 @@
 //! The memory of entries with large details, in a process of its own.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::time::Duration;
 
 use lfn_mesh::archive::Archive;
