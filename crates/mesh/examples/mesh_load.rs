@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use lfn_base::units::{BitRate, Bytes};
 use lfn_mesh::archive::Archive;
-use lfn_mesh::entry::{Entry, EntryKind, Outcome};
+use lfn_mesh::entry::{Entry, EntryFinding, EntryKind, Outcome};
 use lfn_mesh::spool::Spool;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -65,6 +65,17 @@ fn entry(random: &mut Pcg64, from: &str, to: &str, time: u64, number: u64) -> En
         entry.bytes = Some(Bytes(goodput * 10 / 8));
         entry.predicted = Some(BitRate(9_412_000_000));
         entry.capacity = Some(BitRate(10_000_000_000));
+        entry.verdict = "limited by the path (no other bottleneck found)".to_owned();
+        if random.random_ratio(1, 10) {
+            entry.outcome = Outcome::Limited;
+            entry.verdict = "limited by the receive window".to_owned();
+            entry.findings = vec![EntryFinding {
+                name: "small receive window".to_owned(),
+                summary: "the receive window limits the goodput to 7.9 Gb/s".to_owned(),
+                remedy: "increase net.ipv4.tcp_rmem".to_owned(),
+                host: None,
+            }];
+        }
         entry.retransmits = Some(random.random_range(0..500));
         entry.conditions = conditions.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         entry.hops = ["192.0.2.1", "198.51.100.9", "203.0.113.5"].map(str::to_owned).into();
