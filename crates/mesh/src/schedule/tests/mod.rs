@@ -80,13 +80,13 @@ fn any_topology() -> impl Strategy<Value = String> {
     })
 }
 
-/// Tests of a random mesh.
+/// One to three tests of a random mesh.
 fn any_tests() -> impl Strategy<Value = String> {
     let number = |(number, test): (usize, String)| test.replace("NAME", &format!("t{number}"));
     prop::collection::vec(any_test(), 1..4).prop_map(move |tests| tests.into_iter().enumerate().map(number).collect())
 }
 
-/// A random mesh.
+/// A random mesh of five sites with its tests.
 fn any_sites() -> impl Strategy<Value = Sites> {
     (any_topology(), any_tests()).prop_map(|(topology, tests)| parse(&format!("{topology}{tests}")))
 }
