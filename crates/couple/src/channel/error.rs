@@ -1,0 +1,103 @@
+//! Errors of a channel.
+
+use std::time::Duration;
+
+use lfn_base::units::show_duration;
+use lfn_session::SessionError;
+use lfn_session::identity::IdentityError;
+use lfn_session::server::ServeError;
+
+use crate::coupling::Difference;
+
+/// Reason why a channel could not be opened, or a run cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    #[error("the coupling file has no component {name}; it has {known}")]
+    NoSuchComponent { name: String, known: String },
+    #[error("{component} does not {direction} {variable}; it {direction}s {known}")]
+    NoSuchVariable { component: String, variable: String, direction: &'static str, known: String },
+    #[error("{variable}: the model has {key} {model}, the coupling file has {file}")]
+    ModelDiffers { variable: String, key: &'static str, model: String, file: String },
+    #[error("{variable}: {found} bytes; a field has {expected} bytes")]
+    FieldSize { variable: String, found: usize, expected: u64 },
+    #[error("{variable} was put twice in step {step}")]
+    PutTwice { variable: String, step: u64 },
+    #[error("step {step} ended without a put of {variable}")]
+    NotPut { variable: String, step: u64 },
+    #[error("step {found} follows step {last}; expected step {expected}")]
+    StepOrder { found: u64, last: u64, expected: u64 },
+    #[error("step {step} is after the last step {last} of the coupling file")]
+    AfterTheEnd { step: u64, last: u64 },
+    #[error("no step has begun")]
+    NoStep,
+    /// The files of the two sites differ.
+    #[error("the coupling files of {own} and {partner} differ: {}", list(.differences))]
+    FilesDiffer { own: String, partner: String, differences: Vec<Difference> },
+    #[error("both sites run the component {component}")]
+    SameComponent { component: String },
+    #[error("{partner} did not connect within {}", show_duration(*.patience))]
+    NoPartner { partner: String, patience: Duration },
+    #[error("lost {partner} at step {step}, and it did not return within {}: {reason}", show_duration(*.patience))]
+    PartnerLost { partner: String, step: u64, patience: Duration, reason: String },
+    #[error("{variable} of step {step} did not arrive within {}: {partner} is at step {partner_step}", show_duration(*.patience))]
+    NoField { variable: String, step: u64, partner: String, partner_step: u64, patience: Duration },
+    #[error("{partner} ended after {steps} steps; {variable} of step {step} does not exist")]
+    PartnerEnded { partner: String, variable: String, step: u64, steps: u64 },
+    /// The partner stopped the run, with its reason.
+    #[error("{partner} stopped the run: {reason}")]
+    StoppedByPartner { partner: String, reason: String },
+    #[error("{component} starts at step {step}, but the run is at step {reached}")]
+    StartsBehind { component: String, step: u64, reached: u64 },
+    #[error("{partner} no longer has {variable} of step {step}, which {component} needs to resume from step {resume}")]
+    HistoryGone { partner: String, component: String, variable: String, step: u64, resume: u64 },
+    /// The partner's messages break the protocol.
+    #[error("{partner} sent an invalid message: {problem}")]
+    Protocol { partner: String, problem: String },
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl ChannelError {
+    /// Returns an action that fixes the cause.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ChannelError::FilesDiffer { .. } => Some("use the same coupling file at both sites".into()),
+            ChannelError::SameComponent { .. } => Some("start the other component at one of the sites".into()),
+            ChannelError::ModelDiffers { variable, .. } => {
+                Some(format!("change [variable.{variable}] at both sites, or convert the field in the model"))
+            }
+            ChannelError::StartsBehind { .. } => {
+                Some("resume from the last checkpoint: --resume, or resume=True in Python".into())
+            }
+            ChannelError::HistoryGone { component, .. } => {
+                Some(format!("set checkpoints = true in [component.{component}], and start both components again"))
+            }
+            ChannelError::NoPartner { .. } | ChannelError::PartnerLost { .. } => {
+                Some("start the partner, or wait longer: --patience 1h, or patience=3600 in Python".into())
+            }
+            ChannelError::Session(error) => error.hint(),
+            _ => None,
+        }
+    }
+
+    /// Reports whether the same command can resume the run.
+    pub fn is_resumable(&self) -> bool {
+        matches!(
+            self,
+            ChannelError::NoPartner { .. }
+                | ChannelError::PartnerLost { .. }
+                | ChannelError::NoField { .. }
+                | ChannelError::Interrupted
+        )
+    }
+}
+
+fn list(differences: &[Difference]) -> String {
+    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}

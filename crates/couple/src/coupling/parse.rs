@@ -1,0 +1,249 @@
+//! Reading and checking of a coupling file.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lfn_base::units::{BitRate, parse_unit_duration};
+use serde::{Deserialize, Deserializer};
+
+use super::error::{CouplingErrors, CouplingProblem};
+use super::model::{Component, Coupling, DropPolicy, ElementType, Grid, PathSettings, Variable};
+
+/// Maximum size of a coupling file.
+const MAX_TEXT: usize = 1024 * 1024;
+/// Maximum length of a name.
+const MAX_NAME: usize = 64;
+/// Maximum size of a field: 64 GiB.
+const MAX_FIELD: u64 = 64 << 30;
+/// Maximum number of steps.
+const MAX_STEPS: u64 = 1_000_000_000;
+/// Maximum number of dimensions of a grid.
+const MAX_DIMENSIONS: usize = 8;
+/// Maximum number of variables.
+const MAX_VARIABLES: usize = 1000;
+/// MTU of a path without `mtu`.
+const ETHERNET_MTU: u32 = 1500;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    coupling: CouplingTable,
+    path: Option<PathTable>,
+    component: BTreeMap<String, ComponentTable>,
+    #[serde(default)]
+    grid: BTreeMap<String, GridTable>,
+    #[serde(default)]
+    variable: BTreeMap<String, VariableTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CouplingTable {
+    name: String,
+    steps: u64,
+    #[serde(default, deserialize_with = "optional_duration")]
+    model_step: Option<Duration>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PathTable {
+    #[serde(deserialize_with = "rate")]
+    rate: BitRate,
+    #[serde(deserialize_with = "duration")]
+    rtt: Duration,
+    mtu: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ComponentTable {
+    #[serde(default, deserialize_with = "optional_duration")]
+    compute: Option<Duration>,
+    #[serde(default)]
+    checkpoints: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GridTable {
+    shape: Vec<u64>,
+    #[serde(default)]
+    spacing: Vec<f64>,
+    #[serde(default)]
+    origin: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VariableTable {
+    from: String,
+    to: String,
+    grid: String,
+    #[serde(rename = "type")]
+    element: ElementType,
+    units: String,
+    #[serde(default)]
+    lag: u64,
+    initial: Option<f64>,
+    #[serde(default)]
+    drop: DropPolicy,
+}
+
+impl Coupling {
+    /// Parses and checks a coupling file. The error lists every problem.
+    pub fn parse(text: &str) -> Result<Self, CouplingErrors> {
+        if text.len() > MAX_TEXT {
+            return Err(CouplingErrors(vec![CouplingProblem::TooLarge { max: MAX_TEXT }]));
+        }
+        let file: File = toml::from_str(text)
+            .map_err(|error| CouplingErrors(vec![CouplingProblem::Toml(error.to_string().trim_end().to_owned())]))?;
+        let coupling = file.into_coupling();
+        let problems = coupling.problems();
+        if problems.is_empty() { Ok(coupling) } else { Err(CouplingErrors(problems)) }
+    }
+
+    /// Returns every problem of the contents. Contents from a peer are checked, too.
+    pub fn problems(&self) -> Vec<CouplingProblem> {
+        let mut problems = Vec::new();
+        self.check_names(&mut problems);
+        if self.components.len() != 2 {
+            problems.push(CouplingProblem::ComponentCount { found: self.components.len() });
+        }
+        if self.variables.is_empty() {
+            problems.push(CouplingProblem::NoVariable);
+        }
+        let mut check = |ok: bool, table, name: &str, key, value: String, expected| {
+            if !ok {
+                problems.push(CouplingProblem::Value { table, name: name.to_owned(), key, value, expected });
+            }
+        };
+        let steps = (1..=MAX_STEPS).contains(&self.steps);
+        check(steps, "coupling", &self.name, "steps", self.steps.to_string(), "expected 1 to 1,000,000,000");
+        check(
+            self.variables.len() <= MAX_VARIABLES,
+            "coupling",
+            &self.name,
+            "variables",
+            self.variables.len().to_string(),
+            "expected at most 1,000",
+        );
+        for (name, grid) in &self.grids {
+            let shape = &grid.shape;
+            let ok = (1..=MAX_DIMENSIONS).contains(&shape.len()) && shape.iter().all(|length| *length > 0);
+            check(ok, "grid", name, "shape", format!("{shape:?}"), "expected 1 to 8 lengths above 0");
+            let fits = |values: &[f64]| {
+                values.is_empty() || (values.len() == shape.len() && values.iter().all(|value| value.is_finite()))
+            };
+            let expected = "expected one number for each dimension";
+            check(fits(&grid.spacing), "grid", name, "spacing", format!("{:?}", grid.spacing), expected);
+            check(fits(&grid.origin), "grid", name, "origin", format!("{:?}", grid.origin), expected);
+        }
+        for (name, variable) in &self.variables {
+            let value = variable.lag.to_string();
+            check(variable.lag < self.steps, "variable", name, "lag", value, "expected less than the number of steps");
+            let printable = variable.units.len() <= MAX_NAME && !variable.units.chars().any(char::is_control);
+            check(
+                printable,
+                "variable",
+                name,
+                "units",
+                format!("{:?}", variable.units),
+                "expected at most 64 characters",
+            );
+        }
+        self.check_variables(&mut problems);
+        problems
+    }
+
+    fn check_names(&self, problems: &mut Vec<CouplingProblem>) {
+        let valid = |name: &str| {
+            let characters = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+            (1..=MAX_NAME).contains(&name.len()) && characters
+        };
+        let names = [("coupling", vec![&self.name]), ("component", self.components.keys().collect())].into_iter();
+        let names = names.chain([("grid", self.grids.keys().collect()), ("variable", self.variables.keys().collect())]);
+        for (table, names) in names {
+            let wrong = names.into_iter().filter(|name| !valid(name)).take(10);
+            problems.extend(wrong.map(|name| CouplingProblem::Name { table, name: name.chars().take(80).collect() }));
+        }
+    }
+
+    fn check_variables(&self, problems: &mut Vec<CouplingProblem>) {
+        for (name, variable) in &self.variables {
+            let references = [
+                ("from", &variable.from, "component", self.components.contains_key(&variable.from)),
+                ("to", &variable.to, "component", self.components.contains_key(&variable.to)),
+                ("grid", &variable.grid, "grid", self.grids.contains_key(&variable.grid)),
+            ];
+            for (key, value, what, exists) in references {
+                if !exists {
+                    let known: Vec<&String> =
+                        if what == "grid" { self.grids.keys().collect() } else { self.components.keys().collect() };
+                    let similar = known.into_iter().min_by_key(|known| distance(known, value)).cloned();
+                    let (variable, value) = (name.clone(), value.clone());
+                    problems.push(CouplingProblem::Unknown { variable, key, value, what, similar });
+                }
+            }
+            if variable.from == variable.to {
+                let component = variable.from.clone();
+                problems.push(CouplingProblem::ToItself { variable: name.clone(), component });
+            }
+            if variable.lag > 0 && variable.initial.is_none() && variable.drop == DropPolicy::Never {
+                problems.push(CouplingProblem::NoInitial { variable: name.clone(), lag: variable.lag });
+            }
+            let bytes = self.field_bytes(variable).0;
+            if bytes > MAX_FIELD {
+                problems.push(CouplingProblem::FieldSize { variable: name.clone(), bytes, max: MAX_FIELD });
+            }
+        }
+    }
+}
+
+/// Returns a rough distance of two names: the number of characters that they do not share at the same place.
+fn distance(known: &str, typed: &str) -> usize {
+    let same = known.chars().zip(typed.chars()).filter(|(a, b)| a == b).count();
+    known.chars().count().max(typed.chars().count()) - same
+}
+
+impl File {
+    fn into_coupling(self) -> Coupling {
+        let component = |(name, table): (String, ComponentTable)| {
+            (name, Component { compute: table.compute, checkpoints: table.checkpoints })
+        };
+        let grid = |(name, table): (String, GridTable)| {
+            (name, Grid { shape: table.shape, spacing: table.spacing, origin: table.origin })
+        };
+        let variable = |(name, table): (String, VariableTable)| {
+            let VariableTable { from, to, grid, element, units, lag, initial, drop } = table;
+            (name, Variable { from, to, grid, element, units, lag, initial, drop })
+        };
+        Coupling {
+            name: self.coupling.name,
+            steps: self.coupling.steps,
+            model_step: self.coupling.model_step,
+            path: self.path.map(|path| PathSettings {
+                rate: path.rate,
+                rtt: path.rtt,
+                mtu: path.mtu.unwrap_or(ETHERNET_MTU),
+            }),
+            components: self.component.into_iter().map(component).collect(),
+            grids: self.grid.into_iter().map(grid).collect(),
+            variables: self.variable.into_iter().map(variable).collect(),
+        }
+    }
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_unit_duration(&text).map_err(serde::de::Error::custom)
+}
+
+fn optional_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration(deserializer).map(Some)
+}
+
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BitRate, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(serde::de::Error::custom)
+}
