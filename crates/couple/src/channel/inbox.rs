@@ -206,6 +206,11 @@ impl Inbox {
         Taken::Field { step: Some(used), bytes }
     }
 
+    /// Reports whether every field before this step has arrived. Fields that may be dropped do not count.
+    pub fn has_all_before(&self, end: u64) -> bool {
+        self.variables.iter().all(|variable| variable.drop == DropPolicy::Oldest || variable.next >= end)
+    }
+
     /// Keeps the buffer of a field that the model no longer uses.
     pub fn recycle(&mut self, variable: usize, bytes: Arc<Vec<u8>>) {
         let own = &mut self.variables[variable];

@@ -63,6 +63,8 @@ pub struct PartnerState {
     pub instance: Option<u64>,
     pub step: Option<u64>,
     pub checkpoint: Option<u64>,
+    /// First step of which the partner puts no field.
+    pub end: Option<u64>,
     pub finished: Option<ComponentReport>,
 }
 
