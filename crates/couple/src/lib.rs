@@ -7,14 +7,18 @@
 //! - [`coupling`] has the coupling file, and the differences between the files of two sites. It is pure.
 //! - [`plan`] computes the lag that each variable needs, and the time of a run. It is pure.
 //! - [`wire`] has the messages. It is pure.
+//! - [`fields`] has the fields to send and the fields that arrived. It is pure.
 //! - [`channel`] exchanges fields with the partner, on threads with blocking sockets.
 
 #![forbid(unsafe_code)]
 
 pub mod channel;
 pub mod coupling;
+pub mod fields;
 pub mod plan;
+pub mod report;
 pub mod wire;
 
-pub use channel::{Channel, ChannelError, ChannelEvent, ChannelOptions, Field, Rendezvous, RunReport};
+pub use channel::{Channel, ChannelError, ChannelEvent, ChannelOptions, Field, Rendezvous};
 pub use coupling::Coupling;
+pub use report::RunReport;
