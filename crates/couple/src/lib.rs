@@ -5,6 +5,7 @@
 //! long delay does not stop the models.
 //!
 //! - [`coupling`] has the coupling file, and the differences between the files of two sites. It is pure.
+//! - [`netcdf`] has the files with the fields of models that read and write files. It is pure.
 //! - [`plan`] computes the lag that each variable needs, and the time of a run. It is pure.
 //! - [`wire`] has the messages. It is pure.
 //! - [`channel`] exchanges fields with the partner, on threads with blocking sockets.
@@ -13,6 +14,7 @@
 
 pub mod channel;
 pub mod coupling;
+pub mod netcdf;
 pub mod plan;
 pub mod wire;
 
