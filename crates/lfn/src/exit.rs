@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use lfn_api::ErrorKind;
 use lfn_api::copy::CopyError;
 use lfn_api::copy::places::CopyPlaceError;
+use lfn_api::couple::run::CoupleRunError;
 use lfn_api::doctor::{DoctorError, EvidenceError};
 use lfn_api::dry_run::DryRunError;
 use lfn_api::emulate::EmulateRequestError;
@@ -193,6 +194,7 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
         MeshError,
         LogError,
         ImportError,
+        CoupleRunError,
         TraceError
     );
     (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))

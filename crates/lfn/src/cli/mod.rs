@@ -48,6 +48,7 @@ pub enum Command {
     Show(cmd::show::ShowArgs),
     Copy(Box<cmd::copy::CopyArgs>),
     Mesh(cmd::mesh::MeshArgs),
+    Couple(cmd::couple::CoupleArgs),
     Verify(cmd::verify::VerifyArgs),
     Hosts(cmd::hosts::HostsArgs),
     Token(cmd::token::TokenArgs),

@@ -1,0 +1,3 @@
+//! Tests of `lfn couple`.
+
+mod run;
