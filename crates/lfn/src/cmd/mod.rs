@@ -41,6 +41,7 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Trace(args) => trace::run(*args),
         Command::Show(args) => show::run(args),
         Command::Copy(args) => copy::run(*args),
+        Command::Couple(args) => couple::run(args),
         Command::Mesh(args) => mesh::run(args),
         Command::Couple(args) => couple::run(args),
         Command::Verify(args) => verify::run(args),

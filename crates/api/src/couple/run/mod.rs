@@ -80,8 +80,7 @@ pub fn run(
         Err(error) => {
             let error = cause(error, &model, &interrupted, has_checkpoint);
             if error.keeps_partner() {
-                // The partner waits, as for a component that was killed.
-                drop(channel);
+                channel.abandon();
             } else {
                 channel.stop(&error.reason());
             }

@@ -6,18 +6,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lfn_api::couple::read_coupling;
 use lfn_api::couple::run::{CoupleRunEvent, CoupleRunOptions, Exchange, listen_options, run as run_component};
 use lfn_api::hosts::{FAR, SavedHosts};
+use lfn_api::pictures::of_couple_run;
 use lfn_api::resolve::is_ticket;
 use lfn_base::units::{Bytes, parse_unit_duration};
 use lfn_couple::Coupling;
 use lfn_couple::channel::{COUPLE_PORT, ChannelOptions, Rendezvous};
+use lfn_couple::document::run_document;
 use lfn_session::{join_host_port, split_host_port};
 
 use super::events::{TicketFile, print_event};
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
 use crate::cmd::interrupt::Interrupt;
 use crate::exit::{Exit, Failure};
+use crate::print;
+use crate::print::couple::run::page;
 use crate::server_flags::{TrustArgs, resolver_without_ssh};
 
 const RENDEZVOUS: &str = "Partner";
@@ -134,16 +139,16 @@ fn with_port(name: &str) -> Result<String, Failure> {
 
 /// Runs `lfn couple run` and returns its exit code.
 pub fn run(args: CoupleRunArgs) -> Result<Exit, Failure> {
-    let output = args.output.open()?;
-    let text = std::fs::read_to_string(&args.file)?;
-    let coupling = Coupling::parse(&text)?;
+    let mut output = args.output.open()?;
+    let pictures = args.plot.create()?;
+    let coupling = read_coupling(&args.file)?;
     let interrupt = Interrupt::listen()?;
     let ticket_file = args.ticket_file.as_deref().map(TicketFile::create).transpose()?;
     let rendezvous = args.rendezvous(&coupling, &interrupt)?;
     let component = args.component.clone();
     let options = CoupleRunOptions {
         channel: ChannelOptions {
-            coupling,
+            coupling: coupling.clone(),
             component: args.component,
             rendezvous,
             patience: args.patience,
@@ -160,12 +165,13 @@ pub fn run(args: CoupleRunArgs) -> Result<Exit, Failure> {
     lfn_sys::process::raise_open_file_limit();
     interrupt.begin_load();
     let on_event = Arc::new(move |event: &CoupleRunEvent<'_>| print_event(&component, event, ticket_file.as_ref()));
-    let report =
-        run_component(options, on_event, interrupt.stop.clone()).map_err(|e| interrupt.with_exit_code(e.into()))?;
-    output.finish(&report, || {
-        let mut out = crate::print::out();
-        std::io::Write::write_fmt(&mut out, format_args!("{report:?}\n"))
-    })?;
+    let report = run_component(options, on_event, interrupt.stop.clone())?;
+    let document = run_document(&coupling, &report);
+    output.set_album(|| of_couple_run(&document));
+    output.finish(&document, || print::result(&page(&document)))?;
+    if let Some(pictures) = pictures {
+        pictures.write_one(of_couple_run(&document), "the run has no steps")?;
+    }
     Ok(Exit::Ok)
 }
 

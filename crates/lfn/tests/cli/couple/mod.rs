@@ -1,3 +1,4 @@
-//! Tests of `lfn couple`.
+//! `lfn couple` on this host.
 
+mod plan;
 mod run;
