@@ -373,9 +373,8 @@ impl Channel {
         self.tell_stop(reason);
     }
 
-    /// Breaks the connection without a message, as a killed process does.
-    #[cfg(test)]
-    pub(super) fn abandon(mut self) {
+    /// Breaks the connection without a message, as a killed process does. The partner waits for this component.
+    pub fn abandon(mut self) {
         self.is_finished = true;
         let mut state = self.shared.state.lock();
         state.failure = Some(ChannelError::Interrupted);
