@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import unittest
 
-import lfn.couple
 import numpy
+
+import lfn.couple
 from support import BOTH, CoupledTest, coupling, variable
 
 LEVEL = numpy.arange(12.0).reshape(3, 4)
