@@ -26,7 +26,7 @@ pub(crate) fn call_for_each(
     };
     let run = move || {
         for event in events {
-            // Python ends: nobody reads more events.
+            // Python ends, and reads no more events.
             if call(&event).is_none() {
                 return;
             }

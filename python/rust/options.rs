@@ -30,11 +30,11 @@ pub(crate) struct Arguments {
     port: u16,
     host: Option<String>,
     state: Option<PathBuf>,
-    /// Seconds.
+    /// Maximum time without the partner, seconds.
     patience: f64,
     resume: bool,
     streams: Option<u16>,
-    /// Bytes.
+    /// Maximum memory for sent fields, bytes.
     history: u64,
     declared: BTreeMap<String, Declared>,
 }
