@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-COUNT = int(os.environ.get("FIELDS", "200"))
+COUNT = int(os.environ.get("FIELDS", "100"))
 SIZE = 1 << 20
 HOST = os.environ.get("LFN_FAR", "127.0.0.1")
 PORT = 7400

@@ -25,7 +25,7 @@ fn main() {
     support::write(Path::new(result), &document.to_string());
 }
 
-/// Puts every field.
+/// Puts the fields of a component in each step, and returns the duration of each step with the report.
 fn send(mut channel: Channel, coupling: &Coupling, component: &str, pause: Duration) -> serde_json::Value {
     let fields: Vec<(&String, Vec<u8>)> = coupling
         .sent_by(component)
@@ -44,7 +44,7 @@ fn send(mut channel: Channel, coupling: &Coupling, component: &str, pause: Durat
     json!({ "puts": puts, "bytes": coupling.step_bytes(component).0, "report": channel.finish().unwrap() })
 }
 
-/// Gets every field.
+/// Gets the fields of each step, and returns their arrival times, in seconds from the first step, with the report.
 fn receive(mut channel: Channel, coupling: &Coupling) -> serde_json::Value {
     let start = Instant::now();
     let mut arrivals = Vec::new();
