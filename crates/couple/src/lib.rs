@@ -6,6 +6,7 @@
 //!
 //! - [`coupling`] has the coupling file, and the differences between the files of two sites. It is pure.
 //! - [`plan`] computes the lag that each variable needs, and the time of a run. It is pure.
+//! - [`document`] has the result documents of a plan and of a run, with the findings. It is pure.
 //! - [`wire`] has the messages. It is pure.
 //! - [`channel`] exchanges fields with the partner, on threads with blocking sockets.
 
@@ -13,6 +14,7 @@
 
 pub mod channel;
 pub mod coupling;
+pub mod document;
 pub mod plan;
 pub mod wire;
 

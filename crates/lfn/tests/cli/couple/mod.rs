@@ -1,0 +1,3 @@
+//! `lfn couple` on this host.
+
+mod plan;
