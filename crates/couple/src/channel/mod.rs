@@ -8,6 +8,7 @@ mod connection;
 mod error;
 mod event;
 mod handshake;
+mod padding;
 mod rendezvous;
 mod run;
 mod shared;

@@ -17,15 +17,15 @@ use lfn_session::server::{Server, ServerConfig, ServerEvent, ServerSession};
 use lfn_session::wire::couple::CoupleRequest;
 use lfn_session::wire::{Refusal, RefusalCode, Request};
 use lfn_session::{DataStream, Protection, Rights, SessionError, SessionId, Token};
-use lfn_sys::{clock, tcp};
+use lfn_sys::{clock, sysctl, tcp};
 
-use super::connection::{self, LONG_RTT, Role};
+use super::connection::{self, Role};
 use super::error::ChannelError;
 use super::event::ChannelEvent;
 use super::handshake::{agree, refusal};
 use super::shared::Shared;
-use super::{ListenOptions, streams};
-use crate::wire::{Introduction, PADDING_BYTES};
+use super::{ListenOptions, padding, streams};
+use crate::wire::Introduction;
 
 /// Maximum wait for the data streams of a session.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,9 +41,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// File of the token in the state directory.
 const TOKEN_FILE: &str = "couple-token";
-
-/// Maximum padding of a new stream.
-const MAX_PADDING: u64 = 256 * 1024;
 
 /// Congestion control of small fields. Every Linux host permits it to every user.
 const SMALL_FIELD_CONGESTION: &str = "reno";
@@ -84,6 +81,7 @@ pub fn listen(shared: &Arc<Shared>, options: &ListenOptions) -> Result<(Meeting,
         limits: ServerLimits::default(),
         connection_limits: ConnectionLimits::default(),
         access: Access::default(),
+        congestion: Some(SMALL_FIELD_CONGESTION),
         drain: Duration::ZERO,
     };
     let (service, log) = (shared.clone(), shared.clone());
@@ -245,7 +243,13 @@ fn dial_once(shared: &Arc<Shared>, target: &Target, streams: Option<u16>) -> Res
 }
 
 fn open_stream(shared: &Shared, target: &Target, session: SessionId, number: u16) -> Result<DataStream, SessionError> {
-    let mut stream = dial::open_data(target, session, number, Protection::Tls, None, |_| Ok(()))?;
+    let mut stream = dial::open_data(target, session, number, Protection::Tls, None, |socket| {
+        if number == 0 {
+            // Without it, small fields need more time, and the run continues.
+            let _ = tcp::set_congestion(socket, SMALL_FIELD_CONGESTION);
+        }
+        Ok(())
+    })?;
     prepare(shared, &mut stream, Role::Dials);
     Ok(stream)
 }
@@ -255,21 +259,21 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, Result<T, SessionError>>) -> Res
     thread.join().unwrap_or_else(panicked)
 }
 
-/// Prepares the stream of small fields that this side writes: its congestion control, and padding that passes slow start while
-/// the two sides agree.
+/// Prepares a stream that this side writes. The stream of small fields gets padding that passes slow start while the two sides
+/// agree. The other streams get the congestion control of the host, because the listening socket has that of small fields.
 fn prepare(shared: &Shared, stream: &mut DataStream, role: Role) {
-    if stream.stream() != u16::from(role == Role::Listens) {
+    let own = u16::from(role == Role::Listens);
+    if stream.stream() % 2 != own {
         return;
     }
-    // Without it, small fields need more time, and the run continues.
-    let _ = stream.handle().socket().map(|socket| tcp::set_congestion(socket, SMALL_FIELD_CONGESTION));
-    if stream.handle().min_rtt() >= LONG_RTT {
-        let frames = shared.state.lock().outbox.small_bytes_per_step().min(MAX_PADDING).div_ceil(PADDING_BYTES as u64);
-        let frame = connection::padding();
-        let padding = frame.repeat(usize::try_from(frames).unwrap_or(0));
-        // A broken stream is noticed by the thread that owns it.
-        let _ = stream.write_all(&padding).and_then(|()| stream.flush());
+    if stream.stream() != own {
+        let default = sysctl::read("net.ipv4.tcp_congestion_control").unwrap_or_default();
+        let _ = stream.handle().socket().map(|socket| tcp::set_congestion(socket, default.trim()));
+        return;
     }
+    // A broken stream is noticed by the thread that owns it.
+    let bytes = padding::bytes(shared, stream.handle().min_rtt()).min(padding::FIRST_BYTES);
+    let _ = stream.write_all(&padding::frames(bytes)).and_then(|()| stream.flush());
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ChannelError> {

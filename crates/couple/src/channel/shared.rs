@@ -73,6 +73,10 @@ pub struct PartnerState {
 pub struct LinkState {
     /// Number of the connection that is in use.
     pub current: Option<u64>,
+    /// The padding of the connection in use has arrived at the partner.
+    pub is_padded: bool,
+    /// The padding of the partner has arrived.
+    pub is_partner_ready: bool,
     /// The connection in use is announced.
     pub is_ready: bool,
     pub address: Option<SocketAddr>,
@@ -129,6 +133,8 @@ impl Shared {
         let State { link, partner, .. } = &mut *state;
         link.count += 1;
         link.current = Some(link.count);
+        link.is_padded = false;
+        link.is_partner_ready = false;
         link.is_ready = false;
         link.address = Some(address);
         link.handles = handles;

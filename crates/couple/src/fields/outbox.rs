@@ -370,15 +370,12 @@ impl Outbox {
         Ok(())
     }
 
-    /// Reports whether a variable uses the stream of small fields.
-    pub fn has_small_fields(&self) -> bool {
-        self.variables.iter().any(|variable| variable.bytes <= SMALL_FIELD)
-    }
-
-    /// Returns the bytes of the small fields of one step.
-    pub fn small_bytes_per_step(&self) -> u64 {
-        let small = self.variables.iter().map(|variable| variable.bytes).filter(|bytes| *bytes <= SMALL_FIELD);
-        small.fold(0, u64::saturating_add)
+    /// Returns the bytes of small fields that are in flight at the same time, if `steps` steps begin in one RTT. A component is at
+    /// most the lag and one step ahead of its partner.
+    pub fn small_bytes_in_flight(&self, steps: u64) -> u64 {
+        let small = self.variables.iter().filter(|variable| variable.bytes <= SMALL_FIELD);
+        let in_flight = small.map(|variable| variable.bytes.saturating_mul(steps.min(variable.lag + 2)));
+        in_flight.fold(0, u64::saturating_add)
     }
 
     /// Reports whether a variable uses the streams of large fields.
