@@ -46,6 +46,7 @@ fn serve(session: &mut ServerSession, request: &Request, groups: &RankGroups) ->
         Request::Addresses(_) => lfn_copy::serve_addresses(session),
         Request::Disk(request) => lfn_copy::disk::serve(session, request),
         Request::Mesh(_) => not_a_hub(),
+        Request::Couple(_) => not_a_component(),
     }
 }
 
@@ -53,4 +54,10 @@ fn serve(session: &mut ServerSession, request: &Request, groups: &RankGroups) ->
 fn not_a_hub() -> Result<(), SessionError> {
     let refusal = Refusal::new(RefusalCode::Forbidden, "this server is not the hub of a mesh");
     Err(SessionError::Refused(refusal.hint("start the hub there: lfn mesh hub SITES")))
+}
+
+/// Refuses a component of a coupling: its partner listens with a server of its own.
+fn not_a_component() -> Result<(), SessionError> {
+    let refusal = Refusal::new(RefusalCode::Forbidden, "this server is not a component of a coupling");
+    Err(SessionError::Refused(refusal.hint("start the partner there: lfn couple run FILE COMPONENT --listen -- CMD")))
 }

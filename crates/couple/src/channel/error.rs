@@ -35,8 +35,8 @@ pub enum ChannelError {
     FilesDiffer { own: String, partner: String, differences: Vec<Difference> },
     #[error("both sites run the component {component}")]
     SameComponent { component: String },
-    #[error("{partner} did not connect within {}", show_duration(*.patience))]
-    NoPartner { partner: String, patience: Duration },
+    #[error("{partner} did not connect within {}{}", show_duration(*.patience), because(.reason))]
+    NoPartner { partner: String, patience: Duration, reason: Option<String> },
     #[error("lost {partner} at step {step}, and it did not return within {}: {reason}", show_duration(*.patience))]
     PartnerLost { partner: String, step: u64, patience: Duration, reason: String },
     #[error("{variable} of step {step} did not arrive within {}: {partner} is at step {partner_step}", show_duration(*.patience))]
@@ -96,6 +96,10 @@ impl ChannelError {
                 | ChannelError::Interrupted
         )
     }
+}
+
+fn because(reason: &Option<String>) -> String {
+    reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"))
 }
 
 fn list(differences: &[Difference]) -> String {

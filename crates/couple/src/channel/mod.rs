@@ -4,9 +4,17 @@
 //! [`Channel::begin_step`], puts all its variables, and gets those of its partner. [`Channel::finish`] waits until the partner has
 //! finished, and returns the measured figures of both.
 
+mod connection;
 mod error;
 mod event;
-mod report;
+mod handshake;
+mod rendezvous;
+mod run;
+mod shared;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod window;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,9 +25,10 @@ use std::time::Duration;
 use lfn_base::units::Bytes;
 use lfn_session::dial::Target;
 
+pub use crate::report::{ComponentReport, ReceivedVariable, RunReport, SentVariable};
 pub use error::ChannelError;
 pub use event::ChannelEvent;
-pub use report::{ComponentReport, ReceivedVariable, RunReport, SentVariable};
+pub use run::Channel;
 
 use crate::coupling::Coupling;
 
@@ -86,65 +95,4 @@ pub struct Field {
     pub step: Option<u64>,
     /// Elements in C order, little-endian.
     pub bytes: Arc<Vec<u8>>,
-}
-
-/// One end of a channel.
-pub struct Channel {}
-
-impl Channel {
-    /// Connects to the partner, and returns when both sites agree about the coupling file. `on_event` is called on the threads of
-    /// the channel, and must not block. `interrupted` ends every wait of the channel soon after it returns true.
-    pub fn open(
-        _options: ChannelOptions,
-        _on_event: impl Fn(&ChannelEvent) + Send + Sync + 'static,
-        _interrupted: impl Fn() -> bool + Send + Sync + 'static,
-    ) -> Result<Channel, ChannelError> {
-        Err(ChannelError::NoStep)
-    }
-
-    /// Returns the first step of this process: 0, or the step of the last checkpoint after a resume.
-    pub fn first_step(&self) -> u64 {
-        0
-    }
-
-    /// Returns the number of steps in the coupling file.
-    pub fn steps(&self) -> u64 {
-        0
-    }
-
-    /// Begins the next step, and ends the step before. The first call begins [`first_step`](Self::first_step).
-    pub fn begin_step(&mut self) -> Result<u64, ChannelError> {
-        Err(ChannelError::NoStep)
-    }
-
-    /// Puts the field of a variable in this step. `fill` writes the elements in C order, little-endian, into the buffer.
-    pub fn put_with(&mut self, _variable: &str, _fill: impl FnOnce(&mut [u8])) -> Result<(), ChannelError> {
-        Err(ChannelError::NoStep)
-    }
-
-    /// Puts the field of a variable in this step.
-    pub fn put(&mut self, variable: &str, data: &[u8]) -> Result<(), ChannelError> {
-        let _ = (variable, data);
-        Err(ChannelError::NoStep)
-    }
-
-    /// Returns the partner's field of step n − lag, after a wait if necessary. A variable with `drop = "oldest"` returns the
-    /// newest field that has arrived, without a wait; `None` if there is none yet.
-    pub fn get(&mut self, _variable: &str) -> Result<Option<Field>, ChannelError> {
-        Err(ChannelError::NoStep)
-    }
-
-    /// Reports that the state of the model at the start of this step is on disk: a later process can resume from this step.
-    /// Call it before the first put of the step.
-    pub fn checkpoint(&mut self) -> Result<(), ChannelError> {
-        Err(ChannelError::NoStep)
-    }
-
-    /// Ends the last step. Waits until the partner has finished its last step, and returns the figures of both.
-    pub fn finish(self) -> Result<RunReport, ChannelError> {
-        Err(ChannelError::NoStep)
-    }
-
-    /// Stops the run at both ends, with a reason for the partner.
-    pub fn stop(self, _reason: &str) {}
 }

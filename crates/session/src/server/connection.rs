@@ -229,8 +229,8 @@ fn check_rights(holder: &TokenHolder, request: &Request) -> Result<(), Refusal> 
     let may_read_from =
         |from: &[RemoteSource]| read || (test && !from.iter().any(|from| matches!(from, RemoteSource::File { .. })));
     let (allowed, what) = match request {
-        // The service of a hub checks the name of the token.
-        Request::Path(_) | Request::Addresses(_) | Request::Mesh(_) => (true, ""),
+        // The service of a hub checks the name of the token. Only a component of a coupling serves its partner.
+        Request::Path(_) | Request::Addresses(_) | Request::Mesh(_) | Request::Couple(_) => (true, ""),
         Request::Test(_) => (test, "tests"),
         Request::Facts(_) => (test, "facts of the host"),
         // A measurement reads and writes as a copy does.

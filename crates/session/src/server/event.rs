@@ -32,7 +32,7 @@ pub struct SessionInfo {
     pub session: Option<SessionId>,
     /// Name of the client's token; none for the server's own ticket.
     pub token: Option<Arc<str>>,
-    /// Purpose: `copy`, `test`, `path`, `facts`, `addresses`, `disk`, `issue_token`, `send` or `iperf3`.
+    /// Purpose: `copy`, `test`, `path`, `facts`, `addresses`, `disk`, `issue_token`, `send`, `mesh`, `couple` or `iperf3`.
     pub verb: &'static str,
     /// Paths that the client requested, at most `MAX_PATHS`.
     pub paths: Arc<[String]>,
@@ -188,6 +188,7 @@ impl SessionInfo {
             Request::Addresses(_) => ("addresses", false),
             Request::Disk(_) => ("disk", false),
             Request::Mesh(_) => ("mesh", false),
+            Request::Couple(_) => ("couple", false),
         };
         SessionInfo {
             client,
@@ -218,6 +219,9 @@ fn requested_resources(request: &Request, own: Fingerprint) -> ResourceRequest {
         }
         Request::Mesh(_) => {
             ResourceRequest { streams: 0, time: Some(mesh::MAX_SESSION_TIME), ..ResourceRequest::default() }
+        }
+        Request::Couple(couple) => {
+            ResourceRequest { streams: couple.streams, unbounded: true, ..ResourceRequest::default() }
         }
         // The copy that uses the temporary token is counted.
         Request::IssueToken(_) => {

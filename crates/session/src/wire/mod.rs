@@ -8,6 +8,7 @@
 pub mod addresses;
 mod bounded;
 pub mod copy;
+pub mod couple;
 pub mod disk;
 pub mod facts;
 mod frame;
@@ -85,4 +86,6 @@ pub enum Request {
     Disk(disk::DiskRequest),
     /// Exchanges results for the plan of a mesh.
     Mesh(mesh::MeshRequest),
+    /// Exchanges the fields of coupled models.
+    Couple(couple::CoupleRequest),
 }
