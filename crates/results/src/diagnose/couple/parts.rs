@@ -15,6 +15,10 @@ pub(in crate::diagnose) const MIN_PART_SHARE: f64 = 0.25;
 /// Minimum share of the difference that the named causes explain together: a smaller share leaves the difference unexplained.
 pub(in crate::diagnose) const MIN_EXPLAINED_SHARE: f64 = 0.5;
 
+/// Share of the waits on the path from which on the waits for a late partner are a consequence.
+const MIN_PATH_SHARE: f64 = 0.25;
+/// Late fields in one direction delay the puts of the other direction, too.
+const DIRECTIONS: f64 = 2.0;
 /// Initial window of a connection: 10 segments (RFC 6928), bytes.
 const INITIAL_WINDOW: f64 = 14_480.0;
 
@@ -47,13 +51,15 @@ impl<'a> Parts<'a> {
         let share = |time: f64| time.min(rest).max(0.0);
         let steps = component.steps.max(1) as f64;
         let disconnected = share(seconds(component.disconnected) / steps);
-        let (mut on_path, mut partner_late) = (0.0, 0.0);
-        for variable in couple.received_by(component) {
-            let excess = seconds(variable.wait) - seconds(variable.predicted_wait_as_measured);
-            let of_partner = partner_wait(variable).min(excess).max(0.0);
-            partner_late += of_partner;
-            on_path += excess - of_partner;
-        }
+        let waits =
+            |component: &CoupleComponent| -> Vec<Excess> { couple.received_by(component).map(Excess::of).collect() };
+        let (own, all) = (waits(component), [waits(component), waits(partner)].concat());
+        // A component whose fields arrive late puts its own fields late, too: this is no second cause.
+        let total = |waits: &[Excess]| -> f64 { waits.iter().map(|wait| wait.on_path + wait.of_partner).sum() };
+        let on_path: f64 = all.iter().map(|wait| wait.on_path.max(0.0)).sum();
+        let is_path = on_path >= MIN_PATH_SHARE * total(&all);
+        let partner_late = if is_path { 0.0 } else { own.iter().map(|wait| wait.of_partner).sum() };
+        let on_path = total(&own) - partner_late;
         // The wait without a connection is part of the waits.
         let late = share(on_path + seconds(component.put_wait) - disconnected);
         let is_start = late * steps <= slow_start(couple, component, partner);
@@ -82,6 +88,23 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// Wait for a variable beyond the plan with measured figures, seconds.
+#[derive(Clone)]
+struct Excess {
+    /// The field was on its way.
+    on_path: f64,
+    /// The partner had not yet put the field.
+    of_partner: f64,
+}
+
+impl Excess {
+    fn of(variable: &CoupleVariable) -> Self {
+        let excess = variable.wait.as_secs_f64() - variable.predicted_wait_as_measured.as_secs_f64();
+        let of_partner = partner_wait(variable).min(excess).max(0.0);
+        Excess { on_path: excess - of_partner, of_partner }
+    }
+}
+
 /// Returns the wait in which the partner had not yet put the field, seconds; zero if the lag is too small. With a small lag the
 /// two components run apart, and each waits in turn for the other: this part of the wait has no cause of its own.
 fn partner_wait(variable: &CoupleVariable) -> f64 {
@@ -89,13 +112,13 @@ fn partner_wait(variable: &CoupleVariable) -> f64 {
     if is_hidden { variable.partner_wait.as_secs_f64() } else { 0.0 }
 }
 
-/// Returns the time that slow start needs until it has reached the rate of the fields, seconds (RFC 5681 section 3.1).
+/// Returns the maximum time that slow start in both directions costs until it has reached the rate of the fields, seconds (RFC 5681 section 3.1).
 fn slow_start(couple: &CoupleEvidence, component: &CoupleComponent, partner: &CoupleComponent) -> f64 {
     let rtt = couple.rtt.as_secs_f64();
     let steps_in_flight = (rtt / component.measured.as_secs_f64().max(1e-9)).max(1.0);
     let in_flight = partner.step_bytes.0 as f64 * steps_in_flight;
     let rounds = (in_flight / INITIAL_WINDOW).log2().max(0.0).ceil();
-    rounds * rtt
+    DIRECTIONS * rounds * rtt
 }
 
 /// Finds a difference that the other rules explain too little.

@@ -69,14 +69,12 @@ pub(in crate::diagnose) fn late_fields(figures: &Figures) -> Option<Finding> {
     } else {
         format!("fields of {} ({} a step) arrive {late} later than {file}", partner.name, partner.step_bytes)
     };
-    let remedy = match couple.file_rate {
-        Some(_) => "measure the path with lfn test, and set rate in [path] to its capacity",
-        None => "add [path] with rate and rtt to the coupling file; lfn couple plan then shows the lags",
-    };
-    let mut finding = found(figures, Cause::PathRate, summary, remedy.to_owned(), parts.late);
+    let then = if couple.file_rate.is_some() { "set rate" } else { "set rate and rtt" };
+    let remedy =
+        format!("lfn doctor HOST   # HOST: the site of {}; then {then} in [path] of the coupling file", partner.name);
+    let mut finding = found(figures, Cause::LateFields, summary, remedy, parts.late);
     finding.confidence = Some(Confidence::Medium);
-    finding.confirmation =
-        Some("test the path in both directions between the two sites: lfn test HOST --bidir".to_owned());
+    finding.confirmation = Some("repeat the run with rate in [path] as measured".to_owned());
     finding.evidence.extend(figures_map([
         ("late_seconds", json!(parts.late)),
         ("put_wait_seconds", json!(waits)),

@@ -38,7 +38,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(Cause::LoadImbalance, couple::load_imbalance, &[SHARE, TIME, PART], REPLAYED),
     rule(Cause::LostConnection, couple::lost_connection, &[SHARE, TIME, PART], "time without a connection"),
-    rule(Cause::PathRate, couple::late_fields, &[SHARE, TIME, PART], REPLAYED),
+    rule(Cause::LateFields, couple::late_fields, &[SHARE, TIME, PART], REPLAYED),
     rule(
         Cause::StartUp,
         couple::slow_start,
