@@ -80,6 +80,7 @@ impl<'a> NetcdfFile<'a> {
                 chunked.read(self.source, &mut data)?;
                 data
             }
+            Data::NeverWritten => return Err(NetcdfError::NeverWritten),
             Data::Unreadable(reason) => return Err(NetcdfError::Unsupported(reason.clone())),
         };
         if data.len() as u64 != bytes {

@@ -119,7 +119,7 @@ fn netcdf4_of_the_python_library_is_read() {
     assert_eq!(error("packed"), "packed is packed: it has the attribute scale_factor");
     assert!(error("short").contains("type int16"), "{}", error("short"));
     let never = file.field("never", ElementType::Float32, &[6], "").unwrap_err();
-    assert_eq!(never.to_string(), "lfn does not read a variable that was never written");
+    assert_eq!(never.to_string(), "the variable, or a part of it, was never written");
 }
 
 #[test]

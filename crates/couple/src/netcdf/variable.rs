@@ -40,11 +40,14 @@ pub struct StoredVariable {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Data {
     /// Consecutive bytes.
-    Contiguous { offset: u64 },
+    Contiguous {
+        offset: u64,
+    },
     /// Bytes in the header.
     Compact(Vec<u8>),
     /// Chunks with an index.
     Chunked(Chunked),
+    NeverWritten,
     /// The header describes no data that lfn reads. The text names the reason.
     Unreadable(String),
 }

@@ -93,7 +93,7 @@ impl Chunked {
             }
         }
         if found < chunks {
-            return Err(NetcdfError::Unsupported("a variable of which a part was never written".to_owned()));
+            return Err(NetcdfError::NeverWritten);
         }
         Ok(())
     }

@@ -99,6 +99,7 @@ pub(super) enum Layout {
         index: u64,
         chunk: Vec<u32>,
     },
+    NeverWritten,
     Unreadable(&'static str),
 }
 
@@ -116,7 +117,7 @@ pub(super) fn layout(bytes: &[u8]) -> Result<Layout, NetcdfError> {
             Layout::Compact(cursor.bytes(size.into())?)
         }
         1 => match cursor.u64()? {
-            UNDEFINED => Layout::Unreadable("a variable that was never written"),
+            UNDEFINED => Layout::NeverWritten,
             offset => Layout::Contiguous { offset },
         },
         2 if version == 3 => {
@@ -125,7 +126,7 @@ pub(super) fn layout(bytes: &[u8]) -> Result<Layout, NetcdfError> {
                 return Err(NetcdfError::Damaged("a data layout"));
             }
             match cursor.u64()? {
-                UNDEFINED => Layout::Unreadable("a variable that was never written"),
+                UNDEFINED => Layout::NeverWritten,
                 index => Layout::Chunked { index, chunk: (0..rank).map(|_| cursor.u32()).collect::<Result<_, _>>()? },
             }
         }
