@@ -8,14 +8,14 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::error::ChannelError;
 use super::event::ChannelEvent;
-use super::inbox::{Inbox, Taken};
-use super::outbox::Outbox;
 use super::rendezvous::{self, Meeting};
-use super::report::{ComponentReport, RunReport};
 use super::shared::{LinkState, PartnerState, Shared, State};
 use super::window::WindowMeter;
 use super::{ChannelOptions, DeclaredVariable, Field, Rendezvous};
 use crate::coupling::{Coupling, Variable};
+use crate::fields::Outbox;
+use crate::fields::{Inbox, Taken};
+use crate::report::{ComponentReport, RunReport};
 
 /// Interval at which a wait checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

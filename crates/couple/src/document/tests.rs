@@ -172,6 +172,39 @@ fn path_with_less_rate_delivers_fields_late() {
 }
 
 #[test]
+fn slow_start_of_large_fields_is_named() {
+    let file = coupling(&[("[64, 128]", "[256, 128]"), ("lag = 4", "lag = 8")]);
+    let mut report = run_of(&file, &path(155, 539));
+    let late = Duration::from_secs(2);
+    for component in [&mut report.own, &mut report.partner] {
+        component.run += late;
+        component.received.values_mut().for_each(|received| received.steady_wait += late);
+    }
+    let (names, texts) = findings(&file, &report);
+    assert_eq!(names, ["slow start"]);
+    assert!(
+        texts[0].ends_with("has reached their rate: 2.5 s in the whole run") || texts[0].contains("2 s"),
+        "{texts:?}"
+    );
+}
+
+#[test]
+fn partner_with_uneven_steps_is_named() {
+    let file = coupling(&[]);
+    let mut report = run_of(&file, &path(155, 539));
+    let late = Duration::from_secs(8);
+    for component in [&mut report.own, &mut report.partner] {
+        component.run += late;
+        for received in component.received.values_mut() {
+            (received.steady_wait, received.partner_wait) = (late, late);
+        }
+    }
+    let (names, texts) = findings(&file, &report);
+    assert_eq!(names, ["load imbalance"]);
+    assert!(texts[0].contains("single steps take longer"), "{texts:?}");
+}
+
+#[test]
 fn outage_is_named_with_its_length() {
     let file = coupling(&[]);
     let mut report = run_of(&file, &path(155, 539));

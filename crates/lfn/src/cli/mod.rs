@@ -49,7 +49,6 @@ pub enum Command {
     Copy(Box<cmd::copy::CopyArgs>),
     Couple(cmd::couple::CoupleArgs),
     Mesh(cmd::mesh::MeshArgs),
-    Couple(cmd::couple::CoupleArgs),
     Verify(cmd::verify::VerifyArgs),
     Hosts(cmd::hosts::HostsArgs),
     Token(cmd::token::TokenArgs),

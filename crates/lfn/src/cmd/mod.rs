@@ -43,7 +43,6 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Copy(args) => copy::run(*args),
         Command::Couple(args) => couple::run(args),
         Command::Mesh(args) => mesh::run(args),
-        Command::Couple(args) => couple::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Hosts(args) => hosts::run(args),
         Command::Token(args) => token::run(args),

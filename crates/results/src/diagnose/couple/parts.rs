@@ -7,13 +7,16 @@ use serde_json::json;
 
 use super::{couple, found, show_seconds};
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
-use crate::evidence::couple::{CoupleComponent, CoupleEvidence};
+use crate::evidence::couple::{CoupleComponent, CoupleEvidence, CoupleVariable};
 use crate::evidence::figures::Figures;
 
 /// Minimum share of the difference that a cause explains.
 pub(in crate::diagnose) const MIN_PART_SHARE: f64 = 0.25;
 /// Minimum share of the difference that the named causes explain together: a smaller share leaves the difference unexplained.
 pub(in crate::diagnose) const MIN_EXPLAINED_SHARE: f64 = 0.5;
+
+/// Initial window of a connection: 10 segments (RFC 6928), bytes.
+const INITIAL_WINDOW: f64 = 14_480.0;
 
 /// Parts of the difference of one component, seconds of a step. A negative part made the run faster than planned.
 pub(super) struct Parts<'a> {
@@ -26,6 +29,8 @@ pub(super) struct Parts<'a> {
     pub(super) delay: f64,
     /// The connection was lost.
     pub(super) disconnected: f64,
+    /// Slow start delayed the first fields.
+    pub(super) start: f64,
     /// Fields arrived later than the path explains, and puts waited.
     pub(super) late: f64,
     /// The partner had not yet put a field, beyond the waits of the plan with measured figures.
@@ -36,27 +41,32 @@ impl<'a> Parts<'a> {
     /// Returns the parts of the difference; none if the run matches its plan.
     pub(super) fn of(couple: &'a CoupleEvidence) -> Option<Self> {
         let component = couple.differing()?;
+        let partner = couple.partner_of(component);
         let seconds = |time: Duration| time.as_secs_f64();
         let rest = seconds(component.measured) - seconds(component.predicted_as_measured);
         let share = |time: f64| time.min(rest).max(0.0);
-        let disconnected = share(seconds(component.disconnected) / component.steps.max(1) as f64);
-        let waits = |of: fn(&crate::evidence::couple::CoupleVariable) -> Duration| -> f64 {
-            couple.received_by(component).map(|variable| seconds(of(variable))).sum()
-        };
-        let planned = waits(|variable| variable.predicted_wait_as_measured);
-        let (wait, partner_wait) = (waits(|variable| variable.wait), waits(|variable| variable.partner_wait));
+        let steps = component.steps.max(1) as f64;
+        let disconnected = share(seconds(component.disconnected) / steps);
+        let (mut on_path, mut partner_late) = (0.0, 0.0);
+        for variable in couple.received_by(component) {
+            let excess = seconds(variable.wait) - seconds(variable.predicted_wait_as_measured);
+            let of_partner = partner_wait(variable).min(excess).max(0.0);
+            partner_late += of_partner;
+            on_path += excess - of_partner;
+        }
         // The wait without a connection is part of the waits.
-        let on_path = (wait - partner_wait).max(0.0);
-        let late = share((on_path - planned).max(0.0) + seconds(component.put_wait) - disconnected);
+        let late = share(on_path + seconds(component.put_wait) - disconnected);
+        let is_start = late * steps <= slow_start(couple, component, partner);
         Some(Parts {
             component,
-            partner: couple.partner_of(component),
+            partner,
             difference: component.difference(),
             compute: seconds(component.predicted_with_compute) - seconds(component.predicted),
             delay: seconds(component.predicted_as_measured) - seconds(component.predicted_with_compute),
             disconnected,
-            late,
-            partner_late: share((wait - planned).min(partner_wait) - disconnected),
+            start: if is_start { late } else { 0.0 },
+            late: if is_start { 0.0 } else { late },
+            partner_late: share(partner_late - disconnected),
         })
     }
 
@@ -67,9 +77,25 @@ impl<'a> Parts<'a> {
 
     /// Returns the sum of the named parts, seconds of a step.
     fn explained(&self) -> f64 {
-        let parts = [self.compute, self.delay, self.disconnected, self.late, self.partner_late];
+        let parts = [self.compute, self.delay, self.disconnected, self.start, self.late, self.partner_late];
         parts.into_iter().filter(|part| self.is_named(*part)).sum()
     }
+}
+
+/// Returns the wait in which the partner had not yet put the field, seconds; zero if the lag is too small. With a small lag the
+/// two components run apart, and each waits in turn for the other: this part of the wait has no cause of its own.
+fn partner_wait(variable: &CoupleVariable) -> f64 {
+    let is_hidden = variable.needed_lag.is_some_and(|needed| variable.lag >= needed);
+    if is_hidden { variable.partner_wait.as_secs_f64() } else { 0.0 }
+}
+
+/// Returns the time that slow start needs until it has reached the rate of the fields, seconds (RFC 5681 section 3.1).
+fn slow_start(couple: &CoupleEvidence, component: &CoupleComponent, partner: &CoupleComponent) -> f64 {
+    let rtt = couple.rtt.as_secs_f64();
+    let steps_in_flight = (rtt / component.measured.as_secs_f64().max(1e-9)).max(1.0);
+    let in_flight = partner.step_bytes.0 as f64 * steps_in_flight;
+    let rounds = (in_flight / INITIAL_WINDOW).log2().max(0.0).ceil();
+    rounds * rtt
 }
 
 /// Finds a difference that the other rules explain too little.

@@ -86,6 +86,28 @@ pub(in crate::diagnose) fn late_fields(figures: &Figures) -> Option<Finding> {
     Some(finding)
 }
 
+/// Finds the slow start of the connections, which delays the first fields.
+pub(in crate::diagnose) fn slow_start(figures: &Figures) -> Option<Finding> {
+    let couple = couple(figures)?;
+    let parts = Parts::of(couple)?;
+    if !parts.is_named(parts.start) {
+        return None;
+    }
+    let total = parts.start * parts.component.steps as f64;
+    let summary = format!(
+        "fields of {} ({} a step) arrive late until slow start has reached their rate: {} in the whole run",
+        parts.partner.name,
+        parts.partner.step_bytes,
+        show_seconds(total)
+    );
+    let remedy = "run more steps: slow start takes the same time in a longer run".to_owned();
+    let mut finding = found(figures, Cause::StartUp, summary, remedy, parts.start);
+    finding.confidence = Some(Confidence::Medium);
+    finding.confirmation = Some("double steps in [coupling]: the late time of the whole run stays the same".to_owned());
+    finding.evidence.extend(figures_map([("late_seconds", json!(total)), ("steps", json!(parts.component.steps))]));
+    Some(finding)
+}
+
 /// Finds a connection that was lost for a part of the run.
 pub(in crate::diagnose) fn lost_connection(figures: &Figures) -> Option<Finding> {
     let couple = couple(figures)?;
