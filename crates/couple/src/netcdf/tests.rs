@@ -92,9 +92,9 @@ fn every_shorter_file_is_truncated() {
 }
 
 /// File that the netCDF4 library for Python wrote with its default format.
-const NETCDF4: &[u8] = include_bytes!("../../tests/netcdf4.nc");
+const NETCDF4: &[u8] = include_bytes!("../../../../fuzz/seeds/netcdf/netcdf4.nc");
 /// File of HDF5 in its oldest format, as h5py writes it by default.
-const SYMBOLS: &[u8] = include_bytes!("../../tests/symbols.h5");
+const SYMBOLS: &[u8] = include_bytes!("../../../../fuzz/seeds/netcdf/symbols.h5");
 
 /// Returns the field with the values 0 to 23 on the grid [4, 6].
 fn grid(element: ElementType) -> Vec<u8> {
