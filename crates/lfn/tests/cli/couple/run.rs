@@ -227,6 +227,24 @@ fn an_interrupt_ends_the_model_and_the_partner() {
 }
 
 #[test]
+fn a_wrong_token_is_refused_and_named_at_both_ends() {
+    let (lake, atmosphere) = (Component::new("lake"), Component::new("atmosphere"));
+    let (listening, ticket) = lake.listen(&[], MODEL);
+    let (token, rest) = ticket.strip_prefix("lfn://").unwrap().split_once('@').unwrap();
+    let first = if token.starts_with('A') { 'B' } else { 'A' };
+    let wrong = format!("lfn://{first}{}@{rest}", &token[1..]);
+    let refused = atmosphere.start(&["--dial", &wrong], MODEL).wait_with_output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("the ticket that the partner prints"), "{}", stderr(&refused));
+    // The run waits for the right partner.
+    let of_atmosphere = atmosphere.start(&["--dial", &ticket], MODEL).wait_with_output().unwrap();
+    let of_lake = listening.wait_with_output().unwrap();
+    assert!(of_lake.status.success() && of_atmosphere.status.success(), "{}", stderr(&of_lake));
+    assert!(stderr(&of_lake).contains("refused a client at 127.0.0.1:"), "{}", stderr(&of_lake));
+    assert_all_received(&lake, &atmosphere);
+}
+
+#[test]
 fn a_failed_model_resumes_from_its_checkpoint() {
     let (lake, atmosphere) = (Component::new("lake"), Component::new("atmosphere"));
     let (listening, ticket) = lake.listen(&[], MODEL);
