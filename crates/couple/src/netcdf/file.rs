@@ -6,7 +6,8 @@ use super::classic;
 use super::error::NetcdfError;
 use super::hdf5;
 use super::source::ByteSource;
-use super::variable::{Data, StoredType, StoredVariable};
+use super::stored_type::StoredType;
+use super::variable::{Data, StoredVariable};
 use crate::coupling::ElementType;
 
 /// Maximum number of names in an error.

@@ -8,7 +8,7 @@ use lfn_couple::netcdf::NetcdfError;
 use lfn_session::SessionError;
 use lfn_session::wire::RefusalCode;
 
-use super::model::ModelEnd;
+use super::model_end::ModelEnd;
 use crate::error_kind::ErrorKind;
 use crate::serve::ServeStartError;
 

@@ -9,8 +9,8 @@ use lfn_couple::Coupling;
 use lfn_couple::coupling::ElementType;
 use lfn_couple::netcdf::{FieldFile, NetcdfError};
 
-use super::CoupleRunError;
 use super::directory::{ExchangeDirectory, parse_field_name};
+use super::error::CoupleRunError;
 use super::model::ModelProcess;
 use super::watch::DirectoryWatch;
 

@@ -102,7 +102,7 @@ Examples:
 Exit codes: 0 all steps done; 1 the model, the partner or the coupling failed; 2 usage; 3 the partner did not return in time, \
 or the model failed after a checkpoint: the same command with --resume resumes; 130 interrupted.";
 
-/// Address of `--listen`.
+/// Address and port of `--listen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ListenAddress {
     bind: Option<IpAddr>,
