@@ -30,9 +30,9 @@ pub(crate) struct PyChannel {
     events: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A field of the partner.
+/// A field of the partner. It is empty after `recycle`.
 #[pyclass(frozen, module = "lfn._couple", name = "Field")]
-pub(crate) struct PyField(Field);
+pub(crate) struct PyField(Mutex<Option<Field>>);
 
 /// Connects to the partner, and returns when both sites agree about the coupling file. `on_event` gets the name, the text and the
 /// details (JSON) of each event.
@@ -114,7 +114,8 @@ impl PyChannel {
         self.call(py, |channel| Ok(channel.first_step()))
     }
 
-    fn begin_step(&self, py: Python<'_>) -> PyResult<u64> {
+    /// Returns the number of the step; none after the last step.
+    fn begin_step(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         self.call(py, Channel::begin_step)
     }
 
@@ -130,7 +131,16 @@ impl PyChannel {
 
     /// Returns the partner's field for this step, after a wait if necessary.
     fn get(&self, py: Python<'_>, variable: &str) -> PyResult<Option<PyField>> {
-        Ok(self.call(py, |channel| channel.get(variable))?.map(PyField))
+        Ok(self.call(py, |channel| channel.get(variable))?.map(|field| PyField(Mutex::new(Some(field)))))
+    }
+
+    /// Gives the memory of a field back to the channel.
+    fn recycle(&self, py: Python<'_>, variable: &str, field: &PyField) -> PyResult<()> {
+        let Some(field) = field.0.lock().take() else { return Ok(()) };
+        self.call(py, |channel| {
+            channel.recycle(variable, field);
+            Ok(())
+        })
     }
 
     fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
@@ -186,11 +196,13 @@ impl PyField {
     /// Step in which the partner put the field; none for the initial value of the coupling file.
     #[getter]
     fn step(&self) -> Option<u64> {
-        self.0.step
+        self.0.lock().as_ref().and_then(|field| field.step)
     }
 
     /// Copies the field into a writable buffer of the same length.
     fn copy_to(&self, py: Python<'_>, target: PyBuffer<u8>) -> PyResult<()> {
-        target.copy_from_slice(py, &self.0.bytes)
+        let field = self.0.lock();
+        let bytes = field.as_ref().map_or(&[][..], |field| &field.bytes);
+        target.copy_from_slice(py, bytes)
     }
 }

@@ -211,9 +211,8 @@ class Channel:
 
     def __iter__(self) -> Iterator[Step]:
         """Begins one step after the other, from the first step of this process to the last step of the coupling file."""
-        first = self.first_step if self._step is None else self._step.number + 1
-        for _ in range(first, self.steps):
-            self._step = Step(self, self._channel.begin_step())
+        while (number := self._channel.begin_step()) is not None:
+            self._step = Step(self, number)
             yield self._step
 
     def finish(self) -> dict[str, Any]:
@@ -293,14 +292,13 @@ class Step:
         if known is None or field is None:
             return None
         self._steps_of_fields[variable] = field.step
-        if out is None or not out.flags.c_contiguous:
-            array = numpy.empty(known.shape, known.dtype)
-            field.copy_to(as_bytes(array))
-            if out is None:
-                return array
-            out[...] = array
-        else:
-            field.copy_to(as_bytes(out))
+        is_direct = out is not None and out.flags.c_contiguous
+        array = out if out is not None and is_direct else numpy.empty(known.shape, known.dtype)
+        field.copy_to(as_bytes(array))
+        self._channel._channel.recycle(variable, field)
+        if out is None or is_direct:
+            return array
+        out[...] = array
         return out
 
     def step_of(self, variable: str) -> int | None:
