@@ -27,9 +27,12 @@ def main() -> None:
     options = {"patience": TIMEOUT, "resume": resume, "on_event": print_event}
     if component == "lake":
         state = directory / "state"
-        channel = lfn.couple.listen(file, component, address="127.0.0.1", port=0, state=state, **options)
+        # The port after a restart is the port of the ticket that the atmosphere has.
+        ticket = directory / "ticket"
+        port = int(ticket.read_text(encoding="utf-8").split("#")[0].rsplit(":", 1)[1]) if resume else 0
+        channel = lfn.couple.listen(file, component, address="127.0.0.1", port=port, state=state, **options)
     else:
-        channel = lfn.couple.dial(file, component, read_ticket(directory / "ticket"), **options)
+        channel = lfn.couple.dial(file, component, wait_for(directory / "ticket"), **options)
     with channel:
         {"sum": add, "wait": wait}[model](channel, checkpoint, resume)
     print(json.dumps({"report": channel.report}), flush=True)
@@ -44,12 +47,12 @@ def print_event(event: lfn.couple.Event) -> None:
         ticket.with_suffix(".new").rename(ticket)
 
 
-def read_ticket(path: Path) -> str:
-    """Waits for the ticket of the lake."""
+def wait_for(path: Path) -> str:
+    """Waits for a file, and returns its text."""
     deadline = time.monotonic() + TIMEOUT
     while not path.exists():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"no ticket in {path}")
+            raise TimeoutError(f"no file {path}")
         time.sleep(0.01)
     return path.read_text(encoding="utf-8")
 
@@ -71,15 +74,16 @@ def add(channel: lfn.couple.Channel, checkpoint: Path, resume: bool) -> None:
     print(f"result {field[0, 0]!r}", flush=True)
 
 
-def wait(channel: lfn.couple.Channel, _checkpoint: Path, _resume: bool) -> None:
-    """Waits for a field that never comes: the atmosphere puts nothing, and computes for long."""
+def wait(channel: lfn.couple.Channel, checkpoint: Path, _resume: bool) -> None:
+    """Waits for a field that never comes: the atmosphere computes until the file DIRECTORY/go exists."""
     for step in channel:
         print(f"step {step.number}", flush=True)
         if channel.component == "lake":
             step.put("level", numpy.zeros((3, 4)))
             step.get("wind")
         else:
-            time.sleep(TIMEOUT)
+            wait_for(checkpoint.with_name("go"))
+            step.put("wind", numpy.zeros((3, 4)))
 
 
 if __name__ == "__main__":

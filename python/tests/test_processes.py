@@ -115,9 +115,10 @@ class Processes(CoupledTest):
         lake.process.send_signal(signal.SIGINT)
         self.assertEqual(lake.end(), -signal.SIGINT)
         self.assertIn("KeyboardInterrupt", lake.errors)
-        # The atmosphere computes: an interrupt ends it, too.
-        atmosphere.process.send_signal(signal.SIGINT)
-        atmosphere.end()
+        # The channel of the lake has ended: the next call of the atmosphere fails.
+        (self.directory / "go").touch()
+        self.assertEqual(atmosphere.end(), 1)
+        self.assertIn("PartnerStopped: lake stopped the run: interrupted", atmosphere.errors)
 
     def test_interrupt_ends_the_wait_for_the_partner(self) -> None:
         lake = Component(self, "wait", self.file(coupling(LAGGED)), "lake")
