@@ -19,8 +19,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::error::ChannelError;
 use super::event::ChannelEvent;
-use super::outbox::{Chunk, FieldClass};
 use super::shared::{Shared, State};
+use crate::fields::{Chunk, FieldClass};
 use crate::wire::{CHUNK_BYTES, Frame, FrameKind, HEADER_BYTES, MAX_TEXT, PADDING_BYTES, WireError};
 
 /// Maximum interval of the keep-alives.
@@ -168,8 +168,10 @@ impl Connection<'_> {
                 }
             };
             if let Some(chunk) = &chunk {
-                let nan = self.append_chunk(chunk, &mut buffer);
-                self.report_nan(chunk, nan);
+                buffer.extend(self.header(chunk));
+                buffer.extend_from_slice(&chunk.data[chunk.range.clone()]);
+                self.shared.changed.notify_all();
+                self.count_nan(chunk);
             }
             stream.write_all(&buffer).and_then(|()| stream.flush())?;
             last = Instant::now();
@@ -210,11 +212,10 @@ impl Connection<'_> {
             // A put may wait for room.
             self.shared.changed.notify_all();
             let header = self.header(&chunk);
+            self.count_nan(&chunk);
             stream.write_all(&header)?;
-            stream.write_all(&chunk.data[chunk.range.clone()])?;
+            stream.write_all(&chunk.data[chunk.range])?;
             stream.flush()?;
-            let nan = self.count_nan(&chunk);
-            self.report_nan(&chunk, nan);
         }
     }
 
@@ -229,27 +230,17 @@ impl Connection<'_> {
         Frame { kind: FrameKind::Chunk, variable, step: chunk.step, offset, length }.encode()
     }
 
-    fn append_chunk(&self, chunk: &Chunk, buffer: &mut Vec<u8>) -> u64 {
-        buffer.extend(self.header(chunk));
-        buffer.extend_from_slice(&chunk.data[chunk.range.clone()]);
-        self.shared.changed.notify_all();
-        self.count_nan(chunk)
-    }
-
-    fn count_nan(&self, chunk: &Chunk) -> u64 {
+    /// Counts the elements of a chunk that are not a number, and reports the first ones.
+    fn count_nan(&self, chunk: &Chunk) {
         let element = self.shared.state.lock().outbox.element(chunk.variable);
-        element.count_nan(&chunk.data[chunk.range.clone()])
-    }
-
-    fn report_nan(&self, chunk: &Chunk, count: u64) {
-        if count == 0 {
-            return;
-        }
+        let count = element.count_nan(&chunk.data[chunk.range.clone()]);
         let variable = {
             let mut state = self.shared.state.lock();
-            let is_first = state.outbox.add_nan(chunk.variable, count);
+            let is_first = state.outbox.chunk_counted(chunk.variable, count);
             is_first.then(|| state.outbox.names().swap_remove(chunk.variable))
         };
+        // The end of the run waits for the last count.
+        self.shared.work.notify_all();
         if let Some(variable) = variable {
             self.shared.emit(&ChannelEvent::NotANumber { variable, step: chunk.step, count });
         }
@@ -298,6 +289,7 @@ impl Connection<'_> {
                 }
                 FrameKind::Window => state.outbox.set_window(frame.offset),
                 FrameKind::KeepAlive => {}
+                FrameKind::Ended => state.partner.end = Some(frame.step),
                 FrameKind::Finished => {
                     let report = serde_json::from_slice(payload).map_err(|_| EndReason::Invalid(WireError::Text))?;
                     state.partner.finished = Some(report);
@@ -345,6 +337,7 @@ struct SentEvents {
     checkpoint: Option<u64>,
     unread: Vec<(u16, u64)>,
     window: u64,
+    has_ended: bool,
     is_finished: bool,
 }
 
@@ -388,8 +381,15 @@ impl SentEvents {
         if self.is_finished {
             return state.is_over();
         }
-        let drained = state.outbox.is_drained() || state.partner.finished.is_some();
-        let Some(report) = state.finishing.as_ref().filter(|_| drained) else { return false };
+        let Some(report) = &state.finishing else { return false };
+        if !std::mem::replace(&mut self.has_ended, true) {
+            buffer.extend(Frame::event(FrameKind::Ended, 0, report.first_step + report.steps).encode());
+        }
+        let has_all = state.partner.end.is_some_and(|end| state.inbox.has_all_before(end));
+        let is_complete = state.outbox.is_drained() && has_all;
+        if !is_complete && state.partner.finished.is_none() {
+            return false;
+        }
         let mut report = report.clone();
         report.sent = state.outbox.tallies();
         report.received = state.inbox.tallies();

@@ -9,11 +9,11 @@ use lfn_session::wire::{Refusal, RefusalCode};
 
 use super::error::ChannelError;
 use super::event::ChannelEvent;
-use super::inbox::Inbox;
-use super::outbox::{GoneField, Outbox};
 use super::shared::{Shared, State};
 use crate::coupling::differences;
-use crate::wire::{Introduction, Position};
+use crate::fields::Inbox;
+use crate::fields::{GoneField, Outbox};
+use crate::wire::{Introduction, Position, Ready};
 
 /// Maximum wait for the first messages of the partner.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -55,7 +55,10 @@ pub fn agree(
         // The partner waits for fields that do not exist.
         let _ = control.refuse(&refusal(error));
     }
-    accepted.map(|()| theirs)
+    accepted?;
+    control.send(&Ready {})?;
+    let Ready {} = control.recv(HANDSHAKE_TIMEOUT, "before it was ready")?;
+    Ok(theirs)
 }
 
 /// Returns the refusal that the partner receives for an error.

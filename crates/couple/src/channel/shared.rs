@@ -9,11 +9,11 @@ use parking_lot::{Condvar, Mutex};
 
 use super::error::ChannelError;
 use super::event::ChannelEvent;
-use super::inbox::Inbox;
-use super::outbox::Outbox;
-use super::report::ComponentReport;
 use super::window::WindowMeter;
 use crate::coupling::Coupling;
+use crate::fields::Inbox;
+use crate::fields::Outbox;
+use crate::report::ComponentReport;
 use crate::wire::Introduction;
 
 /// Settings and state of a channel.
@@ -63,6 +63,8 @@ pub struct PartnerState {
     pub instance: Option<u64>,
     pub step: Option<u64>,
     pub checkpoint: Option<u64>,
+    /// First step of which the partner puts no field.
+    pub end: Option<u64>,
     pub finished: Option<ComponentReport>,
 }
 

@@ -41,7 +41,9 @@ pub enum FrameKind {
     Window,
     /// The connection is alive. The payload has no meaning.
     KeepAlive,
-    /// The component has finished. The payload is its report as JSON.
+    /// The component has put its last fields, in the step before this one.
+    Ended,
+    /// The component has finished, and has all fields of its partner. The payload is its report as JSON.
     Finished,
     /// The component stops the run. The payload is the reason, UTF-8.
     Stop,
@@ -68,13 +70,14 @@ pub enum WireError {
     Text,
 }
 
-const KINDS: [FrameKind; 8] = [
+const KINDS: [FrameKind; 9] = [
     FrameKind::Chunk,
     FrameKind::Consumed,
     FrameKind::Step,
     FrameKind::Checkpoint,
     FrameKind::Window,
     FrameKind::KeepAlive,
+    FrameKind::Ended,
     FrameKind::Finished,
     FrameKind::Stop,
 ];

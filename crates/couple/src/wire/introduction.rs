@@ -38,6 +38,10 @@ pub struct Position {
     pub window: u64,
 }
 
+/// Third message of each side: the side has all fields that its partner needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {}
+
 /// Fields of a variable at the side that gets them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariableState {

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::report::SentVariable;
 use crate::coupling::{Coupling, DropPolicy, ElementType};
+use crate::report::SentVariable;
 use crate::wire::{CHUNK_BYTES, VariableState};
 
 /// Maximum size of a field that uses the stream of small fields.
@@ -44,6 +44,8 @@ pub struct Outbox {
     in_flight: u64,
     /// Bytes of fields that wait.
     waiting: u64,
+    /// Chunks that a thread sends, and whose elements are not yet counted.
+    unfinished_chunks: u64,
     /// The partner can restart: fields stay until its checkpoint no longer needs them.
     keeps_history: bool,
     history_limit: u64,
@@ -120,6 +122,7 @@ impl Outbox {
             window: 0,
             in_flight: 0,
             waiting: 0,
+            unfinished_chunks: 0,
             keeps_history: coupling.partner_of(component).is_some_and(|(_, partner)| partner.checkpoints),
             history_limit,
             history: 0,
@@ -198,8 +201,9 @@ impl Outbox {
         }
     }
 
-    /// Counts elements that are not a number.
-    pub fn add_nan(&mut self, variable: usize, count: u64) -> bool {
+    /// Notes that a chunk is examined, with the number of elements that are not a number. Returns true for the first ones.
+    pub fn chunk_counted(&mut self, variable: usize, count: u64) -> bool {
+        self.unfinished_chunks = self.unfinished_chunks.saturating_sub(1);
         let tally = &mut self.variables[variable].tally;
         let is_first = tally.nan == 0;
         tally.nan += count;
@@ -247,6 +251,7 @@ impl Outbox {
             }
             self.in_flight += key.bytes;
         }
+        self.unfinished_chunks += 1;
         let start = field.sent;
         field.sent = (start + CHUNK_BYTES as u64).min(key.bytes);
         let (data, end) = (field.data.clone(), field.sent);
@@ -356,6 +361,7 @@ impl Outbox {
                 }
             }
         }
+        self.unfinished_chunks = 0;
         let in_flight = |own: &Outgoing| {
             let sent = own.fields.range(own.unread..).filter(|(_, field)| field.sent > 0).count();
             sent as u64 * own.bytes
@@ -374,9 +380,9 @@ impl Outbox {
         self.variables.iter().any(|variable| variable.bytes > SMALL_FIELD)
     }
 
-    /// Reports whether every field is sent.
+    /// Reports whether every field is handed to a stream.
     pub fn is_drained(&self) -> bool {
-        self.queue.iter().all(BTreeSet::is_empty)
+        self.queue.iter().all(BTreeSet::is_empty) && self.unfinished_chunks == 0
     }
 
     /// Returns the figures of the variables by name.
