@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use lfn_couple::document::run_document;
 use lfn_couple::{Channel, ChannelError, ChannelEvent, Field};
 use parking_lot::Mutex;
 use pyo3::buffer::PyBuffer;
@@ -13,6 +14,7 @@ use pyo3::prelude::*;
 
 use crate::interrupt::Interrupt;
 use crate::options::Arguments;
+use crate::summary::summary;
 use crate::{error, event, json};
 
 /// Maximum time for events that Python has not yet read when the channel ends.
@@ -147,12 +149,16 @@ impl PyChannel {
         self.call(py, Channel::checkpoint)
     }
 
-    /// Ends the run in order, and returns the report as JSON.
-    fn finish(&self, py: Python<'_>) -> PyResult<String> {
-        let result = py.detach(|| self.channel.lock().take().map(Channel::finish));
+    /// Ends the run in order, and returns the document of the run as JSON and as text.
+    fn finish(&self, py: Python<'_>) -> PyResult<(String, String)> {
+        let finish = |channel: Channel| {
+            let coupling = channel.coupling().clone();
+            channel.finish().map(|report| run_document(&coupling, &report))
+        };
+        let result = py.detach(|| self.channel.lock().take().map(finish));
         self.drain_events(py);
         match result {
-            Some(Ok(report)) => json(py, &report),
+            Some(Ok(document)) => Ok((json(py, &document)?, summary(&document))),
             Some(Err(error)) => Err(raise(py, &self.interrupt, &error)),
             None => Err(has_ended(py)),
         }

@@ -33,8 +33,12 @@ def main() -> None:
         channel = lfn.couple.listen(file, component, address="127.0.0.1", port=port, state=state, **options)
     else:
         channel = lfn.couple.dial(file, component, wait_for(directory / "ticket"), **options)
+    if model == "leave" and component == "lake":
+        # Without a block, the end of the program stops the run.
+        print(f"leaves {next(iter(channel))}")
+        return
     with channel:
-        {"sum": add, "wait": wait}[model](channel, checkpoint, resume)
+        {"sum": add, "wait": wait, "leave": wait}[model](channel, checkpoint, resume)
     print(json.dumps({"report": channel.report}), flush=True)
 
 

@@ -146,7 +146,7 @@ class Fields(CoupledTest):
         self.assertEqual(outcomes[1].value, 3)
         for outcome in outcomes:
             component = "own" if outcome is outcomes[0] else "partner"
-            self.assertEqual(outcome.report[component]["sent"]["level"]["nan"], 3)
+            self.assertEqual(outcome.report["measured"][component]["sent"]["level"]["nan"], 3)
             self.assertTrue([event for event in outcome.events if event.kind == "not_a_number"])
 
     def test_viewer_gets_the_newest_field_without_a_wait(self) -> None:
@@ -174,10 +174,16 @@ class Fields(CoupledTest):
         outcomes = self.couple(coupling(BOTH, steps=4), exchange, exchange)
         self.assert_finished(*outcomes)
         for outcome, own, partner in [(outcomes[0], "lake", "atmosphere"), (outcomes[1], "atmosphere", "lake")]:
-            self.assertEqual(outcome.report["own"]["component"], own)
-            self.assertEqual(outcome.report["partner"]["component"], partner)
-            self.assertEqual(outcome.report["own"]["steps"], 4)
+            self.assertEqual(outcome.report["schema"], "lfn.couple.run/1")
+            self.assertEqual(outcome.report["measured"]["own"]["component"], own)
+            self.assertEqual(outcome.report["measured"]["partner"]["component"], partner)
+            self.assertEqual(outcome.report["measured"]["own"]["steps"], 4)
             self.assertIn("connected", [event.kind for event in outcome.events])
+            result = outcome.events[-1]
+            self.assertEqual((result.kind, result.details), ("result", outcome.report))
+            self.assertRegex(result.text, rf"step of {own} +\S+ \S+ +\S+ \S+\n")
+            # The file has a path of 539 ms, and the test has none.
+            self.assertIn(r"path_delay", [finding["name"] for finding in outcome.report["findings"]])
 
 
 class Steps(CoupledTest):

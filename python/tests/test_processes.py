@@ -87,7 +87,7 @@ class Processes(CoupledTest):
         for component in components.values():
             self.assertEqual(component.end(), 0, component.errors)
         reports = [json.loads(component.lines[-1])["report"] for component in components.values()]
-        resumed = [report["own"]["first_step"] > 0 for report in reports]
+        resumed = [report["measured"]["own"]["first_step"] > 0 for report in reports]
         self.assertEqual(resumed, [name == killed for name in components])
         if killed is not None:
             survivor = next(component for name, component in components.items() if name != killed)
@@ -119,6 +119,14 @@ class Processes(CoupledTest):
         (self.directory / "go").touch()
         self.assertEqual(atmosphere.end(), 1)
         self.assertIn("PartnerStopped: lake stopped the run: interrupted", atmosphere.errors)
+
+    def test_end_of_the_program_stops_the_partner(self) -> None:
+        text = coupling(variable("level", "lake"), variable("wind", "atmosphere"))
+        lake, atmosphere = self.start("leave", self.file(text))
+        self.assertEqual(lake.end(), 0)
+        (self.directory / "go").touch()
+        self.assertEqual(atmosphere.end(), 1)
+        self.assertIn("PartnerStopped: lake stopped the run: the program ended without finish()", atmosphere.errors)
 
     def test_interrupt_ends_the_wait_for_the_partner(self) -> None:
         lake = Component(self, "wait", self.file(coupling(LAGGED)), "lake")
