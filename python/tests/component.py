@@ -38,7 +38,7 @@ def main() -> None:
         print(f"leaves {next(iter(channel))}")
         return
     with channel:
-        {"sum": add, "wait": wait, "leave": wait}[model](channel, checkpoint, resume)
+        {"sum": add, "run": add_by_function, "wait": wait, "leave": wait}[model](channel, checkpoint, resume)
     print(json.dumps({"report": channel.report}), flush=True)
 
 
@@ -76,6 +76,26 @@ def add(channel: lfn.couple.Channel, checkpoint: Path, resume: bool) -> None:
         # The test kills a component during the run.
         time.sleep(0.02)
     print(f"result {field[0, 0]!r}", flush=True)
+
+
+def add_by_function(channel: lfn.couple.Channel, checkpoint: Path, resume: bool) -> None:
+    """Computes as `add`, as a function of one step."""
+    (own,), (other,) = channel.sent.values(), channel.received.values()
+    field = numpy.load(checkpoint) if resume else numpy.full(own.shape, 1.0)
+
+    def save(_number: int, fields: lfn.couple.Outputs) -> None:
+        numpy.save(checkpoint.with_suffix(".new.npy"), fields[own.name])
+        checkpoint.with_suffix(".new.npy").rename(checkpoint)
+
+    def compute(step: lfn.couple.Step, inputs: lfn.couple.Inputs) -> lfn.couple.Outputs:
+        nonlocal field
+        field = field + inputs[other.name] + 0.001 * step.number
+        print(f"step {step.number}", flush=True)
+        time.sleep(0.02)
+        return {own.name: field}
+
+    last = lfn.couple.run(channel, compute, {own.name: field}, save=save, every=3)
+    print(f"result {last[own.name][0, 0]!r}", flush=True)
 
 
 def wait(channel: lfn.couple.Channel, checkpoint: Path, _resume: bool) -> None:
