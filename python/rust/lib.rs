@@ -3,6 +3,8 @@
 //! The module is private. The Python sources in `src/lfn/couple` check arrays and arguments, and have the documentation for users.
 //! Fields pass as buffers of bytes. JSON carries plans, reports and events.
 
+#![forbid(unsafe_code)]
+
 mod channel;
 mod error;
 mod event;

@@ -7,6 +7,8 @@ the fields of its partner, and prints a line for each step.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,6 +22,8 @@ TIMEOUT = 60.0
 
 
 def main() -> None:
+    # A shell starts programs in the background with SIGINT ignored, and Python then keeps this.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     model, file, component, place = sys.argv[1:5]
     directory = Path(place)
     checkpoint = directory / f"{component}.npy"
@@ -35,20 +39,25 @@ def main() -> None:
         channel = lfn.couple.dial(file, component, wait_for(directory / "ticket"), **options)
     if model == "leave" and component == "lake":
         # Without a block, the end of the program stops the run.
-        print(f"leaves {next(iter(channel))}")
+        say(f"leaves {next(iter(channel))}")
         return
     with channel:
         {"sum": add, "run": add_by_function, "wait": wait, "leave": wait}[model](channel, checkpoint, resume)
-    print(json.dumps({"report": channel.report}), flush=True)
+    say(json.dumps({"report": channel.report}))
 
 
 def print_event(event: lfn.couple.Event) -> None:
     """Prints the event, and stores the ticket."""
-    print(f"event {event.kind}: {event.text}", flush=True)
+    say(f"event {event.kind}: {event.text}")
     if event.kind == "listening":
         ticket = Path(sys.argv[4]) / "ticket"
         ticket.with_suffix(".new").write_text(event.details["ticket"], encoding="utf-8")
         ticket.with_suffix(".new").rename(ticket)
+
+
+def say(line: str) -> None:
+    """Prints a line with one write: events come from another thread."""
+    os.write(1, f"{line}\n".encode())
 
 
 def wait_for(path: Path) -> str:
@@ -72,10 +81,10 @@ def add(channel: lfn.couple.Channel, checkpoint: Path, resume: bool) -> None:
             step.checkpoint()
         step.put(own.name, field)
         field = field + step.get(other.name) + 0.001 * step.number
-        print(f"step {step.number}", flush=True)
+        say(f"step {step.number}")
         # The test kills a component during the run.
         time.sleep(0.02)
-    print(f"result {field[0, 0]!r}", flush=True)
+    say(f"result {field[0, 0]!r}")
 
 
 def add_by_function(channel: lfn.couple.Channel, checkpoint: Path, resume: bool) -> None:
@@ -90,18 +99,18 @@ def add_by_function(channel: lfn.couple.Channel, checkpoint: Path, resume: bool)
     def compute(step: lfn.couple.Step, inputs: lfn.couple.Inputs) -> lfn.couple.Outputs:
         nonlocal field
         field = field + inputs[other.name] + 0.001 * step.number
-        print(f"step {step.number}", flush=True)
+        say(f"step {step.number}")
         time.sleep(0.02)
         return {own.name: field}
 
     last = lfn.couple.run(channel, compute, {own.name: field}, save=save, every=3)
-    print(f"result {last[own.name][0, 0]!r}", flush=True)
+    say(f"result {last[own.name][0, 0]!r}")
 
 
 def wait(channel: lfn.couple.Channel, checkpoint: Path, _resume: bool) -> None:
     """Waits for a field that never comes: the atmosphere computes until the file DIRECTORY/go exists."""
     for step in channel:
-        print(f"step {step.number}", flush=True)
+        say(f"step {step.number}")
         if channel.component == "lake":
             step.put("level", numpy.zeros((3, 4)))
             step.get("wind")

@@ -25,5 +25,6 @@ class Event:
 
 def print_event(event: Event) -> None:
     """Prints an event on standard error."""
-    for line in event.text.splitlines():
-        print(f"lfn: {line}", file=sys.stderr, flush=True)
+    # One write for all lines: the model prints on another thread.
+    sys.stderr.write("".join(f"lfn: {line}\n" for line in event.text.splitlines()))
+    sys.stderr.flush()
