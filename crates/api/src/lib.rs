@@ -7,6 +7,7 @@
 
 pub mod command_line;
 pub mod copy;
+pub mod couple;
 pub mod doctor;
 pub mod documents;
 pub mod dry_run;

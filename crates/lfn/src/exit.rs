@@ -6,6 +6,8 @@ use std::io::{self, Write as _};
 use lfn_api::ErrorKind;
 use lfn_api::copy::CopyError;
 use lfn_api::copy::places::CopyPlaceError;
+use lfn_api::couple::CoupleError;
+use lfn_api::couple::run::CoupleRunError;
 use lfn_api::doctor::{DoctorError, EvidenceError};
 use lfn_api::dry_run::DryRunError;
 use lfn_api::emulate::EmulateRequestError;
@@ -181,6 +183,7 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
         SshError,
         CopyPlaceError,
         CopyError,
+        CoupleError,
         ShowError,
         EmulateRequestError,
         DryRunError,
@@ -193,6 +196,7 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
         MeshError,
         LogError,
         ImportError,
+        CoupleRunError,
         TraceError
     );
     (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))

@@ -34,6 +34,15 @@ pub const GREY: Color = Color::new(120, 120, 120);
 pub const RED: Color = Color::new(176, 0, 32);
 pub const WHITE: Color = Color::new(255, 255, 255);
 
+/// Returns the colour of a value from −1 to 1: ORANGE for the lowest one, white for zero, BLUE for the highest one. Texts and
+/// arrows in INK stay readable on each of these colours.
+pub fn band_color(value: f64) -> Color {
+    let end = if value < 0.0 { ORANGE } else { BLUE };
+    let share = 0.8 * value.abs().min(1.0);
+    let mixed = |end: u8| (255.0 + share * (f64::from(end) - 255.0)).round() as u8;
+    Color::new(mixed(end.red), mixed(end.green), mixed(end.blue))
+}
+
 /// Pattern of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dash {

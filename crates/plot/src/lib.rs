@@ -1,4 +1,4 @@
-//! Charts as data, their layout, and their output as SVG and PNG.
+//! Charts and maps as data, their layout, and their output as SVG and PNG.
 //!
 //! A [`Picture`] has panels, and a [`Panel`] has axes, series, bands and guides in the units of the axes.
 //! [`Picture::draw`] computes the places of all shapes. No two texts of a [`Drawing`] overlap, because the layout knows the
@@ -31,7 +31,8 @@ pub use color::{
 pub use font::{printable, shorten};
 pub use layout::{DEFAULT_SIZE, MAX_PANELS, MAX_SIZE, MIN_SIZE};
 pub use model::{
-    Band, BandKind, Guide, GuideAt, Hatch, Label, MARKS, Mark, Panel, Picture, Point, RangePoint, Series, Shape, point,
+    Arrow, Band, BandKind, Guide, GuideAt, Hatch, Label, MARKS, Map, Mark, Panel, Picture, Point, RangePoint, Series,
+    Shape, point,
 };
 pub use png::PNG_SCALE;
 pub use scale::{Axis, AxisKind, Unit};

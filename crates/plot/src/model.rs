@@ -23,6 +23,8 @@ pub struct Panel {
     pub name: String,
     pub x: Axis,
     pub y: Axis,
+    /// Values as colours, with the same scale for both axes.
+    pub map: Option<Map>,
     /// Kinds of bands, in the order of the legend.
     pub band_kinds: Vec<BandKind>,
     pub bands: Vec<Band>,
@@ -41,6 +43,7 @@ impl Panel {
             name: name.to_owned(),
             x,
             y,
+            map: None,
             band_kinds: Vec::new(),
             bands: Vec::new(),
             guides: Vec::new(),
@@ -183,4 +186,32 @@ pub struct Label {
     pub at: Point,
     pub text: String,
     pub color: Color,
+}
+
+/// Values of a rectangle as colours, with arrows. The colours are around zero.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Map {
+    /// Name of the values with their unit, above the scale.
+    pub name: String,
+    /// Corners with the lowest and the highest values of both axes.
+    pub low: Point,
+    pub high: Point,
+    /// Number of cells along the horizontal axis.
+    pub columns: usize,
+    /// Values of the cells, in rows along the horizontal axis, beginning at `low`. A cell that is no number stays white.
+    pub values: Vec<f64>,
+    pub arrows: Vec<Arrow>,
+    /// Name of the arrows in the legend, which shows the longest one.
+    pub arrow_name: String,
+}
+
+/// An arrow of a map, with the same unit in both directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Arrow {
+    /// Place of the middle of the arrow.
+    pub at: Point,
+    /// Part along the horizontal axis.
+    pub east: f64,
+    /// Part along the vertical axis.
+    pub north: f64,
 }

@@ -1,7 +1,8 @@
 //! Result documents of the commands, which `--json` prints and `--report` stores.
 //!
 //! Each document has the key `schema` with its name and version. `doc/schema` has the JSON Schema of each document,
-//! generated from these types. The documents of tests are in [`lfn_results::report`] and [`lfn_measure::proto::stamp`].
+//! generated from these types. The documents of tests are in [`lfn_results::report`] and [`lfn_measure::proto::stamp`], and those
+//! of coupled runs in [`lfn_couple::document`].
 
 mod clean;
 mod copy;
@@ -33,6 +34,8 @@ pub use copy::{
     CopyDocument, CopyLine, CopyProgressFigures, CopyProgressLine, CopySchema, FailedCopy, FinishedCopy, QueueReport,
     RankDirection, RanksReport,
 };
+pub use lfn_couple::document::{CouplePlanDocument, CoupleRunDocument, LagPoint, StepFigure};
+
 pub use demo::{DemoDocument, DemoFigure, DemoResults, DemoRow, DemoSchema, HostComparison, RateSpread, WindowPoint};
 pub use dry_run::{
     DryRunDocument, DryRunSchema, ModelledTransfer, PredictedTransfer, QueueingDelayFigures, SenderCounts,

@@ -163,6 +163,8 @@ fn all_schemas() -> Vec<DocumentSchema> {
             "Result of lfn token revoke, lfn.token.revoke/1",
             Forbidden,
         ),
+        schema::<CouplePlanDocument>("lfn.couple.plan.1", "Result of lfn couple plan, lfn.couple.plan/1", ReadFromJson),
+        schema::<CoupleRunDocument>("lfn.couple.run.1", "Result of lfn couple run, lfn.couple.run/1", ReadFromJson),
         schema::<HubDocument>("lfn.mesh.hub.1", "Result of lfn mesh hub and lfn mesh up, lfn.mesh.hub/1", Forbidden),
         schema::<AgentTicketDocument>("lfn.mesh.ticket.1", "Result of lfn mesh ticket, lfn.mesh.ticket/1", Forbidden),
         schema::<BackupDocument>("lfn.mesh.backup.1", "Result of lfn mesh backup, lfn.mesh.backup/1", Forbidden),

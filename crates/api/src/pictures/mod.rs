@@ -1,6 +1,7 @@
 //! Pictures of results: charts as data from the documents of the commands. [`lfn_plot`] draws them.
 
 mod copy;
+mod couple;
 mod course;
 mod doctor;
 mod emulate;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use lfn_plot::{Color, Dash, Panel, Picture, Point, Series, Shape, point};
 
 pub use copy::of_copy;
+pub use couple::{of_couple_plan, of_couple_run};
 pub use doctor::of_doctor;
 pub use emulate::of_emulation;
 pub use mesh_log::of_log;

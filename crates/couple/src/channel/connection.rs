@@ -19,8 +19,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::error::ChannelError;
 use super::event::ChannelEvent;
-use super::outbox::{Chunk, FieldClass};
 use super::shared::{Shared, State};
+use crate::fields::{Chunk, FieldClass};
 use crate::wire::{CHUNK_BYTES, Frame, FrameKind, HEADER_BYTES, MAX_TEXT, PADDING_BYTES, WireError};
 
 /// Maximum interval of the keep-alives.

@@ -8,10 +8,7 @@ mod connection;
 mod error;
 mod event;
 mod handshake;
-mod inbox;
-mod outbox;
 mod rendezvous;
-mod report;
 mod run;
 mod shared;
 mod streams;
@@ -28,9 +25,9 @@ use std::time::Duration;
 use lfn_base::units::Bytes;
 use lfn_session::dial::Target;
 
+pub use crate::report::{ComponentReport, ReceivedVariable, RunReport, SentVariable};
 pub use error::ChannelError;
 pub use event::ChannelEvent;
-pub use report::{ComponentReport, ReceivedVariable, RunReport, SentVariable};
 pub use run::Channel;
 
 use crate::coupling::Coupling;

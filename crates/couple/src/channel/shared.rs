@@ -9,11 +9,11 @@ use parking_lot::{Condvar, Mutex};
 
 use super::error::ChannelError;
 use super::event::ChannelEvent;
-use super::inbox::Inbox;
-use super::outbox::Outbox;
-use super::report::ComponentReport;
 use super::window::WindowMeter;
 use crate::coupling::Coupling;
+use crate::fields::Inbox;
+use crate::fields::Outbox;
+use crate::report::ComponentReport;
 use crate::wire::Introduction;
 
 /// Settings and state of a channel.

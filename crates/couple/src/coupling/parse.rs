@@ -97,7 +97,7 @@ impl Coupling {
             return Err(CouplingErrors(vec![CouplingProblem::TooLarge { max: MAX_TEXT }]));
         }
         let file: File = toml::from_str(text)
-            .map_err(|error| CouplingErrors(vec![CouplingProblem::Toml(error.to_string().trim_end().to_owned())]))?;
+            .map_err(|error| CouplingErrors(vec![CouplingProblem::Toml(toml_problem(text, &error))]))?;
         let coupling = file.into_coupling();
         let problems = coupling.problems();
         if problems.is_empty() { Ok(coupling) } else { Err(CouplingErrors(problems)) }
@@ -232,6 +232,14 @@ impl File {
             variables: self.variable.into_iter().map(variable).collect(),
         }
     }
+}
+
+/// Returns an error of the TOML parser in one line, with its place.
+fn toml_problem(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().lines().collect::<Vec<_>>().join("; ");
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return message };
+    let line = before.matches('\n').count() + 1;
+    format!("line {line}: {message}")
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

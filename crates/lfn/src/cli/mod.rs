@@ -47,6 +47,7 @@ pub enum Command {
     Trace(Box<cmd::trace::TraceArgs>),
     Show(cmd::show::ShowArgs),
     Copy(Box<cmd::copy::CopyArgs>),
+    Couple(cmd::couple::CoupleArgs),
     Mesh(cmd::mesh::MeshArgs),
     Verify(cmd::verify::VerifyArgs),
     Hosts(cmd::hosts::HostsArgs),

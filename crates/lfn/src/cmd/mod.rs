@@ -2,6 +2,7 @@
 
 pub mod completions;
 pub mod copy;
+pub mod couple;
 pub mod defaults;
 pub mod demo;
 pub mod doctor;
@@ -40,6 +41,7 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Trace(args) => trace::run(*args),
         Command::Show(args) => show::run(args),
         Command::Copy(args) => copy::run(*args),
+        Command::Couple(args) => couple::run(args),
         Command::Mesh(args) => mesh::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Hosts(args) => hosts::run(args),

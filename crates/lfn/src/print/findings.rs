@@ -57,6 +57,7 @@ fn load(load: LoadKind) -> &'static str {
         LoadKind::Datagrams => "UDP test",
         LoadKind::Copy => "copy",
         LoadKind::Capture => "captures",
+        LoadKind::Couple => "coupled run",
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::{self, StdoutLock, Write};
 
 pub mod copy;
+pub mod couple;
 pub mod doctor;
 pub mod emulate;
 pub mod findings;
@@ -22,6 +23,7 @@ pub mod settings;
 pub mod show;
 pub mod stamp;
 pub mod sweep;
+pub mod table;
 pub mod terminal;
 pub mod test;
 pub mod trace;

@@ -3,6 +3,7 @@
 
 mod conventions;
 mod copy;
+mod couple;
 mod doctor;
 mod documents;
 mod dry_run;

@@ -95,6 +95,8 @@ impl Home {
         symlink(lfn_path(), path.join(".bin/lfn")).unwrap();
         let mesh = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/mesh/vbns.toml");
         fs::copy(mesh, path.join("vbns.toml")).unwrap();
+        let couple = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/couple/lag.toml");
+        fs::copy(couple, path.join("lag.toml")).unwrap();
         Home { directory }
     }
 

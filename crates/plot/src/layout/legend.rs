@@ -1,11 +1,11 @@
 //! Legend of a panel: a sample of each series, guide and band with its name, in rows below the plot.
 
 use super::bands::draw_band;
-use super::marks;
 use super::page::{MARGIN, Page};
+use super::{map, marks};
 use crate::color::Color;
 use crate::font::{fitted, printable, shorten, text_width};
-use crate::model::{BandKind, Guide, Panel, Series, Shape};
+use crate::model::{BandKind, Guide, Map, Panel, Series, Shape};
 use crate::scene::{Anchor, Item, Rect, Stroke, pixel};
 
 /// Width of a sample, in font sizes.
@@ -22,6 +22,7 @@ enum Entry<'a> {
     Series(&'a Series),
     Guide(&'a Guide),
     Band(&'a BandKind),
+    Arrows(&'a Map),
     /// Number of the entries that have no room.
     More(usize),
 }
@@ -32,6 +33,7 @@ impl Entry<'_> {
             Entry::Series(series) => printable(&shorten(&series.name, MAX_NAME)),
             Entry::Guide(guide) => printable(&shorten(&guide.name, MAX_NAME)),
             Entry::Band(kind) => printable(&shorten(&kind.name, MAX_NAME)),
+            Entry::Arrows(map) => printable(&shorten(&map.arrow_name, MAX_NAME)),
             Entry::More(count) => format!("and {count} more"),
         }
     }
@@ -60,8 +62,9 @@ impl<'a> Legend<'a> {
         let series = panel.series.iter().filter(|series| !series.name.is_empty()).map(Entry::Series);
         let guides = panel.guides.iter().filter(|guide| !guide.name.is_empty()).map(Entry::Guide);
         let bands = panel.band_kinds.iter().filter(|kind| !kind.name.is_empty()).map(Entry::Band);
+        let arrows = panel.map.iter().filter(|map| !map.arrow_name.is_empty()).map(Entry::Arrows);
         let entries: Vec<(f64, Entry<'a>)> =
-            series.chain(guides).chain(bands).map(|entry| (entry.width(page), entry)).collect();
+            series.chain(guides).chain(bands).chain(arrows).map(|entry| (entry.width(page), entry)).collect();
         let widths: Vec<f64> = entries.iter().map(|(width, _)| *width).collect();
         let mut shown = flow.shown_entries(&widths, max_rows);
         let count = entries.len();
@@ -149,6 +152,10 @@ fn draw_sample(page: &mut Page, entry: &Entry<'_>, area: Rect) {
     match entry {
         Entry::Guide(guide) => page.line(across, Stroke { color: guide.color, width: 2.0, dash: guide.dash }),
         Entry::Band(kind) => draw_band(page, kind, area),
+        Entry::Arrows(_) => {
+            let half = map::ARROW * page.font / 2.0;
+            map::draw_arrow(page, [pixel(middle.x - half, y), pixel(middle.x + half, y)]);
+        }
         Entry::More(_) => {}
         Entry::Series(Series { color, shape, .. }) => match shape {
             Shape::Line { width, dash, .. } => page.line(across, Stroke { color: *color, width: *width, dash: *dash }),

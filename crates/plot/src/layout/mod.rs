@@ -6,6 +6,7 @@ mod header;
 mod labels;
 mod legend;
 mod lines;
+mod map;
 mod marks;
 mod page;
 mod panel;

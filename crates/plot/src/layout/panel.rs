@@ -4,7 +4,7 @@ use super::axes::Axes;
 use super::legend::{self, Legend, area_below};
 use super::lines::{clipped, runs};
 use super::page::{LINE, MARGIN, Page, text_at};
-use super::{bands, labels, marks};
+use super::{bands, labels, map, marks};
 use crate::color::{Color, INK};
 use crate::font::{fitted, text_width};
 use crate::model::{Guide, GuideAt, Panel, Point, RangePoint, Series, Shape};
@@ -49,7 +49,11 @@ pub fn draw(page: &mut Page, panel: &Panel, area: Rect, name: f64) {
     let y = Scale::new(&panel.y, rows as usize);
     let label_width = y.ticks.iter().map(|tick| text_width(&tick.label, font)).fold(0.0, f64::max);
     let left = (area.left + MARGIN + label_width + 8.0).min(area.left + 0.4 * area.width());
-    let plot = Rect { left, top: plot_top, right: area.right - 2.2 * font, bottom: plot_bottom };
+    let right = if panel.map.is_some() { map::SCALE_ROOM } else { 2.2 };
+    let mut plot = Rect { left, top: plot_top, right: area.right - right * font, bottom: plot_bottom };
+    if panel.map.is_some() {
+        plot = map::with_equal_axes(panel, plot);
+    }
     let x = fitting_scale(&panel.x, plot.width(), font);
     let axes = Axes { plot, x, y };
 
@@ -58,6 +62,9 @@ pub fn draw(page: &mut Page, panel: &Panel, area: Rect, name: f64) {
         bands::draw(page, panel, &axes.x, &plot, &strip);
     }
     axes.draw_grid(page, matches!(panel.x.kind, AxisKind::Categories(_)));
+    if let Some(map) = &panel.map {
+        map::draw(page, map, &axes);
+    }
     for guide in &panel.guides {
         axes.draw_guide(page, guide);
     }

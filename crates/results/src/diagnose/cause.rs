@@ -103,7 +103,21 @@ pub enum Cause {
     CapturedTwice,
     /// The capture lacks packets that were on the path.
     IncompleteCapture,
-    /// The goodput is below the prediction, and no rule explains this.
+    /// The lag of a variable of a coupled run is too small.
+    ShortLag,
+    /// A component of a coupled run is slower than its partner.
+    LoadImbalance,
+    /// A model computes longer or shorter than the coupling file has.
+    ComputeTime,
+    /// The RTT differs from the coupling file.
+    PathDelay,
+    /// Fields of a coupled run arrive later than the coupling file explains.
+    PathRate,
+    /// Newer fields replaced older ones before they were used.
+    DroppedFields,
+    /// Fields have elements that are not a number.
+    NotANumber,
+    /// The goodput is below the prediction, or a run differs from its plan, and no rule explains this.
     Unexplained,
 }
 
@@ -124,7 +138,7 @@ const fn entry(cause: Cause, name: &'static str, phrase: &'static str, meaning: 
 }
 
 /// All causes, in the order of [`Cause`].
-pub const CAUSES: [CauseEntry; 51] = [
+pub const CAUSES: [CauseEntry; 58] = [
     entry(
         Cause::ReceiveWindow,
         "receive window",
@@ -326,10 +340,52 @@ pub const CAUSES: [CauseEntry; 51] = [
         "the capture lacks packets that were on the path",
     ),
     entry(
+        Cause::ShortLag,
+        "short lag",
+        "a lag that is too small",
+        "a step waits for a field, because the lag of the variable is too small for the delay of the path",
+    ),
+    entry(
+        Cause::LoadImbalance,
+        "load imbalance",
+        "the slower component",
+        "a component waits until its slower partner has put its fields, with any lag",
+    ),
+    entry(
+        Cause::ComputeTime,
+        "compute time",
+        "the compute time of a model",
+        "a model computes longer or shorter than the coupling file has",
+    ),
+    entry(
+        Cause::PathDelay,
+        "path delay",
+        "the delay of the path",
+        "the RTT of the path differs from the coupling file",
+    ),
+    entry(
+        Cause::PathRate,
+        "path rate",
+        "the rate of the path",
+        "fields arrive later than the RTT of the path and the rate in the coupling file explain",
+    ),
+    entry(
+        Cause::DroppedFields,
+        "dropped fields",
+        "dropped fields",
+        "newer fields replace older ones of a variable with drop = \"oldest\"",
+    ),
+    entry(
+        Cause::NotANumber,
+        "not a number",
+        "elements that are not a number",
+        "fields have elements that are not a number; the channel passes them on",
+    ),
+    entry(
         Cause::Unexplained,
         "unexplained",
         "an unknown cause",
-        "the goodput is below the prediction, and no rule explains this",
+        "the goodput is below the prediction, or a coupled run differs from its plan, and no rule explains this",
     ),
 ];
 

@@ -19,6 +19,7 @@ mod cause;
 mod confirmation;
 mod consequences;
 mod copy;
+mod couple;
 mod datagrams;
 mod disk;
 mod drops;
@@ -119,7 +120,10 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
 /// Returns the findings and the verdict of the figures of one load.
 pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
     let mut findings = rule_findings(figures);
-    if figures.kind == LoadKind::Tcp {
+    if figures.kind == LoadKind::Couple {
+        findings.extend(run_rules(figures, |cause| cause == Cause::Unexplained));
+        couple::sort(&mut findings);
+    } else if figures.kind == LoadKind::Tcp {
         add_unexplained(figures, &mut findings);
         findings.iter_mut().for_each(|finding| confirmation::complete(figures, finding));
         // The load read and wrote no disk, so its shortfall has other causes.
@@ -130,7 +134,7 @@ pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
     let predicted = match figures.kind {
         LoadKind::Tcp => prediction::predict_test(figures),
         LoadKind::Datagrams => datagrams::predict(figures),
-        LoadKind::Copy | LoadKind::Capture => None,
+        LoadKind::Copy | LoadKind::Capture | LoadKind::Couple => None,
     };
     let known = predicted.as_ref().map(|(predicted, expected)| (predicted, expected));
     let mut verdict = verdict::verdict(figures, &findings, known);
@@ -142,7 +146,7 @@ pub(crate) fn diagnose_figures(figures: &Figures) -> Diagnosis {
     let missing = missing_evidence(figures);
     let hidden = match figures.kind {
         LoadKind::Tcp | LoadKind::Capture => hidden_causes(&findings),
-        LoadKind::Datagrams | LoadKind::Copy => Vec::new(),
+        LoadKind::Datagrams | LoadKind::Copy | LoadKind::Couple => Vec::new(),
     };
     Diagnosis { predicted, expected, verdict, findings, hidden, missing, bottleneck }
 }
@@ -173,8 +177,10 @@ fn rule_findings(figures: &Figures) -> Vec<Finding> {
         LoadKind::Copy => return copy_findings(figures),
         _ => run_rules(figures, |cause| cause != Cause::Unexplained && is_of_load(cause)),
     };
-    // The rate of datagrams is requested, so a gain does not rank their causes: the order is that of the rules.
-    if figures.kind == LoadKind::Datagrams { findings } else { ranked(figures, findings) }
+    // The rate of datagrams is requested, so a gain does not rank their causes: the order is that of the rules. A coupled run
+    // has no goodput to gain.
+    let is_in_order = matches!(figures.kind, LoadKind::Datagrams | LoadKind::Couple);
+    if is_in_order { findings } else { ranked(figures, findings) }
 }
 
 /// Returns the findings of a copy: the limit of its threads and sockets. If this limit is the path or a window, the rules

@@ -30,7 +30,7 @@ impl Shortfall {
             LoadKind::Tcp => true,
             // The prediction of a copy has slow start.
             LoadKind::Copy => copy::is_slow(figures),
-            LoadKind::Datagrams | LoadKind::Capture => false,
+            LoadKind::Datagrams | LoadKind::Capture | LoadKind::Couple => false,
         };
         if !is_examined || figures.streams.is_empty() {
             return None;

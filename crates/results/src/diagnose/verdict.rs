@@ -89,6 +89,7 @@ pub(super) fn verdict(
         LoadKind::Datagrams => datagram_verdict(figures, findings),
         LoadKind::Copy => copy_verdict(figures, findings),
         LoadKind::Capture => capture_verdict(figures, findings),
+        LoadKind::Couple => super::couple::verdict(figures, findings),
     }
 }
 

@@ -217,6 +217,7 @@ pub(crate) mod tests {
             datagrams: DatagramFigures::default(),
             copy: None,
             capture: None,
+            couple: None,
             outage: None,
             course: Course::default(),
             counters: PathCounters::default(),

@@ -8,6 +8,7 @@
 pub mod capture;
 mod copy;
 mod copy_ends;
+pub mod couple;
 pub mod disk;
 mod ends;
 pub mod figures;
@@ -92,6 +93,10 @@ pub struct Evidence {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(any(test, feature = "schema"), schemars(skip))]
     pub capture: Option<Box<capture::CaptureEvidence>>,
+    /// Figures of a coupled run; absent for other loads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(any(test, feature = "schema"), schemars(skip))]
+    pub couple: Option<Box<couple::CoupleEvidence>>,
     /// Reason for the end of the load.
     #[serde(default)]
     pub ended: EndReason,
@@ -113,6 +118,8 @@ pub enum LoadKind {
     Copy,
     /// TCP connection of a packet capture.
     Capture,
+    /// Run of two coupled models.
+    Couple,
 }
 
 /// An argument of a command as it was typed: a place, or a flag with its value.
@@ -162,6 +169,11 @@ impl Evidence {
         Evidence { hosts, capture: Some(Box::new(capture)), ..Evidence::default() }
     }
 
+    /// Creates the evidence of a coupled run.
+    pub fn of_couple(couple: couple::CoupleEvidence) -> Self {
+        Evidence { couple: Some(Box::new(couple)), ..Evidence::default() }
+    }
+
     /// Returns the trains of a test of datagrams with a ramp of given rates.
     pub fn into_trains(self) -> TrainEvidence {
         let figures = |end: &EndReport| end.streams.iter().find_map(|stream| stream.udp.clone());
@@ -176,6 +188,9 @@ impl Evidence {
 
     /// Returns the kind of the load.
     pub fn kind(&self) -> LoadKind {
+        if self.couple.is_some() {
+            return LoadKind::Couple;
+        }
         match (&self.capture, &self.copy, &self.request.udp) {
             (Some(_), _, _) => LoadKind::Capture,
             (None, Some(_), _) => LoadKind::Copy,
@@ -242,6 +257,7 @@ impl LoadKind {
             LoadKind::Datagrams => "datagrams",
             LoadKind::Copy => "copy",
             LoadKind::Capture => "capture",
+            LoadKind::Couple => "couple",
         }
     }
 }

@@ -6,6 +6,8 @@
 //! table and its explanations, [`mod@chart`] the chart.
 
 mod chart;
+#[cfg(test)]
+mod coop3d;
 mod measured;
 mod report;
 mod stage;

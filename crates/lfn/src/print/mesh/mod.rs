@@ -3,5 +3,4 @@
 pub mod check;
 pub mod log;
 pub mod plan;
-mod table;
 mod unplanned;

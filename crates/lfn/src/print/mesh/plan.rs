@@ -5,10 +5,10 @@ use std::time::Duration;
 use lfn_api::documents::{ListedSlot, MeshPlanDocument, PackedInterval, ResourceUse, UnplannedLoad};
 use lfn_base::units::{Bytes, show_duration};
 
-use super::table::{Column, table};
 use super::unplanned::unplanned_lines;
 use crate::print::counted;
 use crate::print::label_columns::Page;
+use crate::print::table::{Column, table};
 use crate::print::terminal::columns;
 
 /// Returns the schedule as text: slots, use of each resource, and the loads that do not fit.

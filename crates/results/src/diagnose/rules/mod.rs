@@ -12,6 +12,7 @@ mod capture_examples;
 mod capture_loss_cases;
 mod captures;
 mod copies;
+mod couples;
 mod datagram_tests;
 mod disks;
 mod rule;
@@ -34,6 +35,7 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
         datagram_tests::RULES,
         copies::RULES,
         captures::RULES,
+        couples::RULES,
     ]
     .into_iter()
     .flatten()

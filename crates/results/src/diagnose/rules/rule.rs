@@ -19,6 +19,9 @@ pub(super) const DATAGRAM_TESTS: &[LoadKind] = &[LoadKind::Datagrams];
 /// Loads of the rules for connections of captures.
 pub(super) const CAPTURES: &[LoadKind] = &[LoadKind::Capture];
 
+/// Loads of the rules for runs of two coupled models.
+pub(super) const COUPLES: &[LoadKind] = &[LoadKind::Couple];
+
 /// One rule: the cause that it finds, and the conditions.
 pub(in crate::diagnose) struct Rule {
     /// Kinds of loads that have the evidence of the rule.

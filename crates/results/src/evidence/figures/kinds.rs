@@ -82,7 +82,7 @@ impl Figures {
         match kind {
             EvidenceKind::Capacity => match self.kind {
                 LoadKind::Copy => self.copy.is_some_and(|copy| copy.predicted.is_some()),
-                LoadKind::Tcp | LoadKind::Datagrams | LoadKind::Capture => self.path.is_some(),
+                LoadKind::Tcp | LoadKind::Datagrams | LoadKind::Capture | LoadKind::Couple => self.path.is_some(),
             },
             EvidenceKind::Intervals => self.intervals > 0,
             EvidenceKind::TcpInfo => self.streams.iter().any(|flow| !flow.rtt.is_zero()),
@@ -92,7 +92,7 @@ impl Figures {
             EvidenceKind::SenderSocket => all(|flow| !flow.sender_socket.congestion.is_empty()),
             EvidenceKind::ReceiverSocket => match self.kind {
                 LoadKind::Datagrams => self.datagrams.receiver_socket.is_some(),
-                LoadKind::Tcp | LoadKind::Copy | LoadKind::Capture => {
+                LoadKind::Tcp | LoadKind::Copy | LoadKind::Capture | LoadKind::Couple => {
                     all(|flow| flow.receiver_socket != SocketReport::default())
                 }
             },

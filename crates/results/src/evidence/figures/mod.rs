@@ -22,6 +22,7 @@ use lfn_base::tcp_model;
 use lfn_base::units::{BitRate, Bytes};
 
 use crate::evidence::capture::CaptureEvidence;
+use crate::evidence::couple::CoupleEvidence;
 use crate::evidence::{CopyEvidence, Evidence, LoadKind, TypedArgument, host_of};
 use crate::latency::{Latency, RttDistribution};
 use crate::measure::{EndReport, SocketReport, TestDirection};
@@ -121,6 +122,8 @@ pub struct Figures {
     pub copy: Option<CopyEvidence>,
     /// Figures of a connection of a capture.
     pub capture: Option<Box<CaptureEvidence>>,
+    /// Figures of a coupled run.
+    pub couple: Option<Box<CoupleEvidence>>,
 }
 
 /// Figures of the datagrams of a test over its whole time.
@@ -227,6 +230,7 @@ impl Figures {
             datagrams: DatagramFigures::of(evidence),
             copy: evidence.copy,
             capture: evidence.capture.clone(),
+            couple: evidence.couple.clone(),
         }
     }
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::report::ReceivedVariable;
 use crate::coupling::{Coupling, DropPolicy, ElementType};
+use crate::report::ReceivedVariable;
 use crate::wire::{CHUNK_BYTES, Frame, VariableState, WireError};
 
 /// The variables that this component gets.

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::report::SentVariable;
 use crate::coupling::{Coupling, DropPolicy, ElementType};
+use crate::report::SentVariable;
 use crate::wire::{CHUNK_BYTES, VariableState};
 
 /// Maximum size of a field that uses the stream of small fields.

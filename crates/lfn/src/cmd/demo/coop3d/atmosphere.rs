@@ -1,0 +1,90 @@
+//! The synthetic atmosphere: a storm that crosses the basin, and a wind that follows the current of the water a little.
+//!
+//! The wind is a formula and no weather model. It exists so that both directions of the coupling have an effect.
+
+use super::basin::{CELLS, COLUMNS, Cells, MODEL_STEP, ROWS, WIDTH, middle};
+
+/// Maximum wind of the storm, m/s.
+const MAX_WIND: f64 = 18.0;
+/// Distance of the maximum wind from the centre, m.
+const RADIUS: f64 = 150_000.0;
+/// Path of the centre: it starts west of the basin and moves eastwards, north of the middle of the basin, m and m/s.
+const START: f64 = -150_000.0;
+const NORTHWARDS: f64 = WIDTH / 2.0 + 90_000.0;
+const PACE: f64 = 14.0;
+/// Share of the current by which the wind above it changes. A surface that moves with the wind slows the wind less.
+const RESPONSE: f64 = 0.3;
+
+/// The synthetic atmosphere above the basin.
+#[derive(Debug)]
+pub struct Atmosphere {
+    steps: u32,
+    /// Current of the water, m/s, as it arrived from the lake.
+    pub current_east: Cells,
+    pub current_north: Cells,
+    /// Wind at a height of 10 m, m/s.
+    pub wind_east: Cells,
+    pub wind_north: Cells,
+}
+
+impl Atmosphere {
+    /// Creates the atmosphere at the start of the simulation.
+    pub fn new() -> Self {
+        let none = || vec![0.0; CELLS];
+        let mut atmosphere =
+            Atmosphere { steps: 0, current_east: none(), current_north: none(), wind_east: none(), wind_north: none() };
+        atmosphere.blow();
+        atmosphere
+    }
+
+    /// Computes the wind one step later.
+    pub fn step(&mut self) {
+        self.steps += 1;
+        self.blow();
+    }
+
+    fn blow(&mut self) {
+        let time = (MODEL_STEP * self.steps).as_secs_f64();
+        for row in 0..ROWS {
+            for column in 0..COLUMNS {
+                let cell = row * COLUMNS + column;
+                let [east, north] = storm(middle(row, column), time);
+                self.wind_east[cell] = east + RESPONSE * self.current_east[cell];
+                self.wind_north[cell] = north + RESPONSE * self.current_north[cell];
+            }
+        }
+    }
+}
+
+/// Returns the wind of the storm at a place and a time in seconds: a vortex that turns as storms of the northern
+/// hemisphere do.
+fn storm([x, y]: [f64; 2], time: f64) -> [f64; 2] {
+    let [dx, dy] = [x - (START + PACE * time), y - NORTHWARDS].map(|distance| distance / RADIUS);
+    let factor = MAX_WIND * (0.5 * (1.0 - dx * dx - dy * dy)).exp();
+    [-dy * factor, dx * factor]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wind_south_of_the_centre_blows_eastwards() {
+        let [east, north] = storm([START, 0.0], 0.0);
+        assert!(east > 10.0 && north.abs() < 1e-9, "{east} {north}");
+        let strongest = storm([START, NORTHWARDS - RADIUS], 0.0);
+        assert!((strongest[0] - MAX_WIND).abs() < 1e-9, "{strongest:?}");
+    }
+
+    #[test]
+    fn wind_follows_the_current_of_the_lake() {
+        let mut still = Atmosphere::new();
+        let mut flowing = Atmosphere::new();
+        flowing.current_east.fill(1.0);
+        still.step();
+        flowing.step();
+        let difference = flowing.wind_east[CELLS / 2] - still.wind_east[CELLS / 2];
+        assert!((difference - RESPONSE).abs() < 1e-12, "{difference}");
+        assert_eq!(flowing.wind_north, still.wind_north);
+    }
+}

@@ -1,0 +1,4 @@
+//! Printers of `lfn couple`.
+
+pub mod plan;
+pub mod run;
