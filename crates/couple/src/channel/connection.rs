@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_base::tcp_info::TcpInfo;
 use lfn_session::transport::{Handle, is_timeout};
 use lfn_session::wire::RefusalCode;
 use lfn_session::{Control, DataStream, SessionError};
@@ -31,10 +32,16 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// RTT from which on keep-alives keep the congestion window.
-const LONG_RTT: Duration = Duration::from_millis(5);
+pub const LONG_RTT: Duration = Duration::from_millis(5);
 
 /// Time without any byte from the partner after which the connection counts as lost.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Maximum wait for the arrival of the padding.
+const MAX_PADDING_TIME: Duration = Duration::from_secs(5);
+
+/// Interval of the checks whether the padding has arrived.
+const PADDING_POLL: Duration = Duration::from_millis(2);
 
 /// Interval at which the control connection is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -146,6 +153,8 @@ impl Connection<'_> {
         let mut buffer = Vec::with_capacity(64 * 1024 + 1024);
         let mut last = Instant::now();
         let interval = self.keep_alive_interval();
+        self.wait_for_padding(&stream);
+        self.shared.ready(self.number);
         loop {
             buffer.clear();
             let (chunk, is_last) = {
@@ -161,7 +170,7 @@ impl Connection<'_> {
                     }
                     let timeout = interval.saturating_sub(last.elapsed());
                     if timeout.is_zero() {
-                        append_text(FrameKind::KeepAlive, &[0; PADDING_BYTES], &mut buffer);
+                        buffer.extend(padding());
                         break (None, false);
                     }
                     self.wait_for_work(&mut state, timeout);
@@ -178,6 +187,16 @@ impl Connection<'_> {
             if is_last {
                 return Ok(stream.finish()?);
             }
+        }
+    }
+
+    /// Waits until the padding of the stream has arrived at the partner: then the first fields leave in one burst. The partner's
+    /// thread reads the padding meanwhile, so that its receive window grows, too.
+    fn wait_for_padding(&self, stream: &DataStream) {
+        let deadline = Instant::now() + MAX_PADDING_TIME;
+        let has_arrived = |info: TcpInfo| info.unacked_segments == 0 && info.notsent_bytes.unwrap_or(0) == 0;
+        while Instant::now() < deadline && !self.has_ended() && !stream.handle().info().is_none_or(has_arrived) {
+            thread::sleep(PADDING_POLL);
         }
     }
 
@@ -401,6 +420,13 @@ impl SentEvents {
         shared.wake();
         state.is_over()
     }
+}
+
+/// Returns a keep-alive with its payload.
+pub fn padding() -> Vec<u8> {
+    let mut frame = Vec::with_capacity(HEADER_BYTES + PADDING_BYTES);
+    append_text(FrameKind::KeepAlive, &[0; PADDING_BYTES], &mut frame);
+    frame
 }
 
 fn append_text(kind: FrameKind, text: &[u8], buffer: &mut Vec<u8>) {

@@ -1,6 +1,6 @@
 //! The meeting of the two sides: one listens, the other dials until the partner answers.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use lfn_session::wire::{Refusal, RefusalCode, Request};
 use lfn_session::{DataStream, Protection, Rights, SessionError, SessionId, Token};
 use lfn_sys::{clock, tcp};
 
-use super::connection::{self, Role};
+use super::connection::{self, LONG_RTT, Role};
 use super::error::ChannelError;
 use super::event::ChannelEvent;
 use super::handshake::{agree, refusal};
 use super::shared::Shared;
 use super::{ListenOptions, streams};
-use crate::wire::Introduction;
+use crate::wire::{Introduction, PADDING_BYTES};
 
 /// Maximum wait for the data streams of a session.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,6 +41,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// File of the token in the state directory.
 const TOKEN_FILE: &str = "couple-token";
+
+/// Maximum padding of a new stream.
+const MAX_PADDING: u64 = 256 * 1024;
 
 /// Congestion control of small fields. Every Linux host permits it to every user.
 const SMALL_FIELD_CONGESTION: &str = "reno";
@@ -126,12 +129,12 @@ fn serve(shared: &Arc<Shared>, session: &mut ServerSession, request: &Request) -
         ));
     };
     let peer = session.peer();
+    let mut streams = session.data_streams(*count, STREAM_TIMEOUT)?;
+    streams.iter_mut().for_each(|stream| prepare(shared, stream, Role::Listens));
     let introduction = match supersede_and_agree(shared, session) {
         Ok(introduction) => introduction,
         Err(error) => return Err(refuse(shared, peer, error)),
     };
-    let streams = session.data_streams(*count, STREAM_TIMEOUT)?;
-    prepare_streams(&streams, Role::Listens);
     let handles = streams.iter().map(|stream| stream.handle().clone()).collect();
     let number = shared.connected(&introduction, peer, handles, streams::per_direction(*count));
     let reason = connection::run(shared, number, &mut session.control, streams, Role::Listens);
@@ -220,7 +223,8 @@ fn dial_once(shared: &Arc<Shared>, target: &Target, streams: Option<u16>) -> Res
     let count = streams::count(&shared.state.lock().outbox, &shared.coupling, streams, rtt);
     let session = dial::new_session_id()?;
     let (control, opened) = thread::scope(|scope| {
-        let data: Vec<_> = (0..count).map(|number| scope.spawn(move || open_stream(target, session, number))).collect();
+        let data: Vec<_> =
+            (0..count).map(|number| scope.spawn(move || open_stream(shared, target, session, number))).collect();
         let request = Request::Couple(CoupleRequest { streams: count });
         let control = connection.open_control(target, session, request).map_err(ChannelError::from);
         let agreed = control.and_then(|mut control| {
@@ -232,7 +236,6 @@ fn dial_once(shared: &Arc<Shared>, target: &Target, streams: Option<u16>) -> Res
     });
     let (mut control, introduction) = control?;
     let opened: Vec<DataStream> = opened.into_iter().collect::<Result<_, _>>()?;
-    prepare_streams(&opened, Role::Dials);
     let handles = opened.iter().map(|stream| stream.handle().clone()).collect();
     let number = shared.connected(&introduction, address, handles, streams::per_direction(count));
     let reason = connection::run(shared, number, &mut control, opened, Role::Dials);
@@ -241,8 +244,10 @@ fn dial_once(shared: &Arc<Shared>, target: &Target, streams: Option<u16>) -> Res
     Ok(())
 }
 
-fn open_stream(target: &Target, session: SessionId, number: u16) -> Result<DataStream, SessionError> {
-    dial::open_data(target, session, number, Protection::Tls, None, |_| Ok(()))
+fn open_stream(shared: &Shared, target: &Target, session: SessionId, number: u16) -> Result<DataStream, SessionError> {
+    let mut stream = dial::open_data(target, session, number, Protection::Tls, None, |_| Ok(()))?;
+    prepare(shared, &mut stream, Role::Dials);
+    Ok(stream)
 }
 
 fn join<T>(thread: thread::ScopedJoinHandle<'_, Result<T, SessionError>>) -> Result<T, SessionError> {
@@ -250,12 +255,20 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, Result<T, SessionError>>) -> Res
     thread.join().unwrap_or_else(panicked)
 }
 
-/// Sets the congestion control of the stream of small fields that this side writes.
-fn prepare_streams(streams: &[DataStream], role: Role) {
-    let own = u16::from(role == Role::Listens);
-    for stream in streams.iter().filter(|stream| stream.stream() == own) {
-        // Without it, small fields need more time, and the run continues.
-        let _ = stream.handle().socket().map(|socket| tcp::set_congestion(socket, SMALL_FIELD_CONGESTION));
+/// Prepares the stream of small fields that this side writes: its congestion control, and padding that passes slow start while
+/// the two sides agree.
+fn prepare(shared: &Shared, stream: &mut DataStream, role: Role) {
+    if stream.stream() != u16::from(role == Role::Listens) {
+        return;
+    }
+    // Without it, small fields need more time, and the run continues.
+    let _ = stream.handle().socket().map(|socket| tcp::set_congestion(socket, SMALL_FIELD_CONGESTION));
+    if stream.handle().min_rtt() >= LONG_RTT {
+        let frames = shared.state.lock().outbox.small_bytes_per_step().min(MAX_PADDING).div_ceil(PADDING_BYTES as u64);
+        let frame = connection::padding();
+        let padding = frame.repeat(usize::try_from(frames).unwrap_or(0));
+        // A broken stream is noticed by the thread that owns it.
+        let _ = stream.write_all(&padding).and_then(|()| stream.flush());
     }
 }
 

@@ -375,6 +375,12 @@ impl Outbox {
         self.variables.iter().any(|variable| variable.bytes <= SMALL_FIELD)
     }
 
+    /// Returns the bytes of the small fields of one step.
+    pub fn small_bytes_per_step(&self) -> u64 {
+        let small = self.variables.iter().map(|variable| variable.bytes).filter(|bytes| *bytes <= SMALL_FIELD);
+        small.fold(0, u64::saturating_add)
+    }
+
     /// Reports whether a variable uses the streams of large fields.
     pub fn has_large_fields(&self) -> bool {
         self.variables.iter().any(|variable| variable.bytes > SMALL_FIELD)
