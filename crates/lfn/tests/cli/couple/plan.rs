@@ -59,7 +59,8 @@ fn plan_names_each_lag_that_is_too_small() {
 fn plan_as_json_has_every_lag() {
     let plan = document(&plan(&example(), &["--json"]), 0);
     assert_eq!(plan["schema"], "lfn.couple.plan/1");
-    let runs: Vec<f64> = plan["lags"].as_array().unwrap().iter().map(|at| at["run_seconds"].as_f64().unwrap()).collect();
+    let runs: Vec<f64> =
+        plan["lags"].as_array().unwrap().iter().map(|at| at["run_seconds"].as_f64().unwrap()).collect();
     assert_eq!(runs.len(), 6, "{plan}");
     assert!(runs.windows(2).all(|pair| pair[1] <= pair[0] + 1e-9), "{runs:?}");
     assert_eq!(plan["predicted"]["variables"][0]["needed_lag"], 3);
