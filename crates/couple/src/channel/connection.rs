@@ -223,7 +223,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Sends large fields.
+    /// Sends the parts of large fields until the run is over.
     fn write_large(&self, mut stream: DataStream) -> Result<(), EndReason> {
         loop {
             let chunk = {

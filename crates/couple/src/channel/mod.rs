@@ -58,7 +58,7 @@ pub struct ChannelOptions {
     pub streams: Option<u16>,
 }
 
-/// How this end meets its partner.
+/// The way in which this end meets its partner.
 #[derive(Debug)]
 pub enum Rendezvous {
     Listen(ListenOptions),

@@ -9,7 +9,7 @@ use super::shared::Shared;
 use crate::wire::{Frame, FrameKind, HEADER_BYTES, PADDING_BYTES};
 
 /// Part of the padding that a new stream gets before the two sides have agreed. It fits into the receive window of a connection
-/// that nobody reads yet (64 KiB on Linux).
+/// whose data are not read yet (64 KiB on Linux).
 pub const FIRST_BYTES: u64 = 32 * 1024;
 
 /// Maximum padding of a new stream.

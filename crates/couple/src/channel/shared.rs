@@ -98,6 +98,7 @@ pub struct LinkState {
 }
 
 impl Shared {
+    /// Passes an event to the caller. The caller of this function has no lock.
     pub fn emit(&self, event: &ChannelEvent) {
         (self.on_event)(event);
     }
@@ -109,7 +110,7 @@ impl Shared {
         self.wake();
     }
 
-    /// Wakes every thread.
+    /// Wakes the threads that send, and the model.
     pub fn wake(&self) {
         self.work.notify_all();
         self.changed.notify_all();

@@ -1,7 +1,7 @@
 //! Fields for the partner: the ones to send, the ones in flight, and the ones that a restarted partner may need again.
 //!
-//! Pure: the threads of the channel call it under one lock. The most urgent field is sent first: the one that the partner's
-//! earliest step needs. The window limits the bytes that are sent and that the partner's model has not got.
+//! Pure: the threads of the channel call it under one lock. The most urgent field is sent first: the
+//! partner's earliest step needs it. The window limits the bytes that are sent and that the partner's model has not got.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -299,7 +299,7 @@ impl Outbox {
         }
     }
 
-    /// Removes fields that nobody needs any more.
+    /// Removes fields that neither the partner nor its restart needs.
     fn forget(&mut self, variable: usize) {
         let own = &self.variables[variable];
         let needed = if self.keeps_history {
