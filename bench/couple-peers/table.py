@@ -15,6 +15,7 @@ RTT = float(os.environ["RTT"]) / 1000
 MTU = int(os.environ["MTU"])
 SEGMENT, FRAME = MTU - 52, MTU + 14
 FIELD, SMALL, STEPS, COMPUTE = 1 << 20, 1 << 16, 40, 0.1
+LAGS = [int(lag) for lag in os.environ["LAGS"].split()]
 NAMES = {"lfn": "lfn couple", "tcp": "raw TCP", "zenoh": "zenoh, BLOCK", "zeromq": "ZeroMQ", "flight": "Arrow Flight", "sst": "ADIOS2 SST, WAN"}
 
 
@@ -52,29 +53,37 @@ def stream():
         print("|", " | ".join([name, *cells]), "|")
 
 
+def step_time(starts, first):
+    """Returns the mean time of the steps from this one on."""
+    return (starts[-1] - starts[first]) / (STEPS - first)
+
+
 def lags():
     """Time of the run with each lag: that of the end that took longer."""
     rate = float(os.environ["LAG_RATE"]) * 1e6
     serialised = (SMALL + math.ceil(SMALL / SEGMENT) * (FRAME - SEGMENT)) * 8 / rate
     ideal = RTT / 2 + serialised
     print(f"\n{STEPS} steps of {COMPUTE} s, 64 KiB each way, {os.environ['LAG_RATE']} Mb/s, time of the run in s (ideal {STEPS * COMPUTE:.1f}):\n")
-    print("| system | lag 0 | 1 | 2 | 4 | 8 |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    steps = {}
+    print("| system |", " | ".join(f"lag {lag}" for lag in LAGS), "|")
+    print("| --- |", " | ".join("---" for _ in LAGS), "|")
+    means, halves = {}, {}
     for tool in ("lfn", "zeromq"):
         cells = []
-        for lag in (0, 1, 2, 4, 8):
+        for lag in LAGS:
             pairs = zip(documents(f"lag{lag}.{tool}.*.far.json"), documents(f"lag{lag}.{tool}.*.near.json"))
             runs = [[far["starts"], near["starts"]] for far, near in pairs]
             cells.append(spread([max(end[-1] - end[0] for end in run) for run in runs], 2))
-            steps[tool, lag] = [max((end[-1] - end[lag]) / (STEPS - lag) for end in run) for run in runs]
+            means[tool, lag] = [max(step_time(end, lag) for end in run) for run in runs]
+            halves[tool, lag] = [max(step_time(end, STEPS // 2) for end in run) for run in runs]
         print("|", " | ".join([NAMES[tool], *cells]), "|")
-    print(f"\nA step, mean. One-way delay and serialisation are {ideal * 1000:.1f} ms:\n")
-    print("| system | lag 0: over compute time, delay and serialisation, ms | lag 4: × compute time | lag 8: × compute time |")
-    print("| --- | --- | --- | --- |")
-    for tool in ("lfn", "zeromq"):
-        above = spread([(step - COMPUTE - ideal) * 1000 for step in steps[tool, 0]])
-        print("|", " | ".join([NAMES[tool], above, *(spread([step / COMPUTE for step in steps[tool, lag]], 3) for lag in (4, 8))]), "|")
+    print(f"\nMean of a step. One-way delay and serialisation are {ideal * 1000:.1f} ms:\n")
+    print(f"| system, lag | step - compute time, ms | over delay and serialisation, ms | × compute time | the same, last {STEPS // 2} steps |")
+    print("| --- | --- | --- | --- | --- |")
+    for tool, lag in means:
+        waits = spread([(step - COMPUTE) * 1000 for step in means[tool, lag]])
+        above = spread([(step - COMPUTE - ideal) * 1000 for step in means[tool, lag]]) if lag == 0 else ""
+        ratios = [spread([step / COMPUTE for step in steps[tool, lag]], 3) for steps in (means, halves)]
+        print("|", " | ".join([f"{NAMES[tool]}, {lag}", waits, above, *ratios]), "|")
 
 
 def put():

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use lfn_couple::document::run_document;
 use lfn_couple::{Channel, ChannelError, ChannelEvent, Field};
 use parking_lot::Mutex;
 use pyo3::buffer::PyBuffer;
@@ -13,6 +14,7 @@ use pyo3::prelude::*;
 
 use crate::interrupt::Interrupt;
 use crate::options::Arguments;
+use crate::summary::summary;
 use crate::{error, event, json};
 
 /// Maximum time for events that Python has not yet read when the channel ends.
@@ -30,9 +32,9 @@ pub(crate) struct PyChannel {
     events: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A field of the partner.
+/// A field of the partner. It is empty after `recycle`.
 #[pyclass(frozen, module = "lfn._couple", name = "Field")]
-pub(crate) struct PyField(Field);
+pub(crate) struct PyField(Mutex<Option<Field>>);
 
 /// Connects to the partner, and returns when both sites agree about the coupling file. `on_event` gets the name, the text and the
 /// details (JSON) of each event.
@@ -114,7 +116,8 @@ impl PyChannel {
         self.call(py, |channel| Ok(channel.first_step()))
     }
 
-    fn begin_step(&self, py: Python<'_>) -> PyResult<u64> {
+    /// Returns the number of the step; none after the last step.
+    fn begin_step(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         self.call(py, Channel::begin_step)
     }
 
@@ -130,19 +133,32 @@ impl PyChannel {
 
     /// Returns the partner's field for this step, after a wait if necessary.
     fn get(&self, py: Python<'_>, variable: &str) -> PyResult<Option<PyField>> {
-        Ok(self.call(py, |channel| channel.get(variable))?.map(PyField))
+        Ok(self.call(py, |channel| channel.get(variable))?.map(|field| PyField(Mutex::new(Some(field)))))
+    }
+
+    /// Gives the memory of a field back to the channel.
+    fn recycle(&self, py: Python<'_>, variable: &str, field: &PyField) -> PyResult<()> {
+        let Some(field) = field.0.lock().take() else { return Ok(()) };
+        self.call(py, |channel| {
+            channel.recycle(variable, field);
+            Ok(())
+        })
     }
 
     fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
         self.call(py, Channel::checkpoint)
     }
 
-    /// Ends the run in order, and returns the report as JSON.
-    fn finish(&self, py: Python<'_>) -> PyResult<String> {
-        let result = py.detach(|| self.channel.lock().take().map(Channel::finish));
+    /// Ends the run in order, and returns the document of the run as JSON and as text.
+    fn finish(&self, py: Python<'_>) -> PyResult<(String, String)> {
+        let finish = |channel: Channel| {
+            let coupling = channel.coupling().clone();
+            channel.finish().map(|report| run_document(&coupling, &report))
+        };
+        let result = py.detach(|| self.channel.lock().take().map(finish));
         self.drain_events(py);
         match result {
-            Some(Ok(report)) => json(py, &report),
+            Some(Ok(document)) => Ok((json(py, &document)?, summary(&document))),
             Some(Err(error)) => Err(raise(py, &self.interrupt, &error)),
             None => Err(has_ended(py)),
         }
@@ -186,11 +202,13 @@ impl PyField {
     /// Step in which the partner put the field; none for the initial value of the coupling file.
     #[getter]
     fn step(&self) -> Option<u64> {
-        self.0.step
+        self.0.lock().as_ref().and_then(|field| field.step)
     }
 
     /// Copies the field into a writable buffer of the same length.
     fn copy_to(&self, py: Python<'_>, target: PyBuffer<u8>) -> PyResult<()> {
-        target.copy_from_slice(py, &self.0.bytes)
+        let field = self.0.lock();
+        let bytes = field.as_ref().map_or(&[][..], |field| &field.bytes);
+        target.copy_from_slice(py, bytes)
     }
 }

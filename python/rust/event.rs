@@ -4,7 +4,6 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lfn_base::units::show_duration;
 use lfn_couple::ChannelEvent;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -18,7 +17,7 @@ pub(crate) fn call_for_each(
     let call = move |event: &ChannelEvent| {
         let (kind, details) = details(event);
         Python::try_attach(|py| {
-            let called = function.call1(py, (kind, text(event), details.to_string()));
+            let called = function.call1(py, (kind, event.to_string(), details.to_string()));
             if let Err(error) = called {
                 error.write_unraisable(py, Some(function.bind(py)));
             }
@@ -67,44 +66,5 @@ fn details(event: &ChannelEvent) -> (&'static str, Value) {
             ("history_full", json!({ "partner": partner, "limit_bytes": limit }))
         }
         ChannelEvent::PartnerFinished { partner } => ("partner_finished", json!({ "partner": partner })),
-    }
-}
-
-/// Returns the event as one line.
-fn text(event: &ChannelEvent) -> String {
-    match event {
-        ChannelEvent::Listening { ticket } => format!("waiting for the partner: it dials {ticket}"),
-        ChannelEvent::Connected { partner, address, rtt, streams } => {
-            format!("connected to {partner} at {address}: RTT {}, {streams} data streams", show_duration(*rtt))
-        }
-        ChannelEvent::Lost { partner, reason, patience } => {
-            format!("lost {partner}: {reason}; waiting {} for {partner}", show_duration(*patience))
-        }
-        ChannelEvent::Waiting { partner, variable, step, waited, partner_step, connected } => {
-            let waited = show_duration(*waited);
-            let place = match partner_step {
-                _ if !connected => format!("{partner} is not connected"),
-                Some(at) => format!("{partner} is at step {at}"),
-                None => format!("{partner} has not begun"),
-            };
-            format!("step waits for {variable} of step {step} since {waited}: {place}")
-        }
-        ChannelEvent::PartnerResumed { partner, step } => {
-            format!("{partner} was started again, and resumes from step {step}")
-        }
-        ChannelEvent::Refused { address, reason } => format!("refused {address}: {reason}"),
-        ChannelEvent::ClockDiffers { partner, offset, partner_is_ahead } => {
-            let direction = if *partner_is_ahead { "ahead" } else { "behind" };
-            format!("the clock of {partner} is {} {direction}", show_duration(*offset))
-        }
-        ChannelEvent::NotANumber { variable, step, count } => {
-            format!("{variable} of step {step} has {count} elements that are not a number")
-        }
-        ChannelEvent::HistoryFull { partner, limit } => {
-            format!(
-                "the fields since the last checkpoint of {partner} exceed {limit} bytes: {partner} can no longer resume"
-            )
-        }
-        ChannelEvent::PartnerFinished { partner } => format!("{partner} has finished"),
     }
 }

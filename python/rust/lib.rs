@@ -3,13 +3,16 @@
 //! The module is private. The Python sources in `src/lfn/couple` check arrays and arguments, and have the documentation for users.
 //! Fields pass as buffers of bytes. JSON carries plans, reports and events.
 
+#![forbid(unsafe_code)]
+
 mod channel;
 mod error;
 mod event;
 mod interrupt;
 mod options;
+mod summary;
 
-use lfn_couple::plan;
+use lfn_couple::document::{PathOverrides, plan_document};
 use pyo3::prelude::*;
 
 /// Checks the text of a coupling file, and returns its contents as JSON.
@@ -18,17 +21,12 @@ fn parse(py: Python<'_>, text: &str) -> PyResult<String> {
     json(py, &options::coupling(py, text)?)
 }
 
-/// Predicts the run of a coupling file over the path of the file, and returns the prediction as JSON.
+/// Predicts the run of a coupling file over the path of the file, and returns the document of the plan as JSON.
 #[pyfunction]
 fn predict(py: Python<'_>, text: &str) -> PyResult<String> {
     let coupling = options::coupling(py, text)?;
-    let Some(path) = coupling.path.as_ref() else {
-        let hint = "add the path: [path] with rate = \"155Mb/s\" and rtt = \"539ms\"".to_owned();
-        return Err(error::new(py, "CoupleError", "the coupling file has no path", Some(hint)));
-    };
-    let planned = plan::predict(&coupling, &path.profile())
-        .map_err(|error| error::new(py, "CoupleError", &error.to_string(), error.hint()))?;
-    json(py, &planned)
+    let planned = plan_document(&coupling, PathOverrides::default());
+    json(py, &planned.map_err(|error| error::new(py, "CoupleError", &error.to_string(), error.hint()))?)
 }
 
 /// Returns the value as JSON.

@@ -87,6 +87,7 @@ class CoupledTest(unittest.TestCase):
         atmosphere_text: str | None = None,
         lake_options: dict[str, Any] | None = None,
         atmosphere_options: dict[str, Any] | None = None,
+        change_ticket: Callable[[str], str] = lambda ticket: ticket,
     ) -> tuple[Outcome, Outcome]:
         """Runs both components on threads of this process: the lake listens, the atmosphere dials."""
         lake_file = self.file(text)
@@ -111,7 +112,7 @@ class CoupledTest(unittest.TestCase):
             if ticket is None:
                 raise RuntimeError("the lake did not listen")
             options = {"patience": PATIENCE, "on_event": record(outcomes[1]), **(atmosphere_options or {})}
-            return lfn.couple.dial(atmosphere_file, "atmosphere", ticket, **options)
+            return lfn.couple.dial(atmosphere_file, "atmosphere", change_ticket(ticket), **options)
 
         def run(open_channel: Callable[[], lfn.couple.Channel], model: Model, outcome: Outcome) -> None:
             try:

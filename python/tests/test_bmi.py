@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from types import SimpleNamespace
 from typing import Any
 
 import bmipy
@@ -215,6 +216,13 @@ class BasicModelInterface(CoupledTest):
                 self.assertIsInstance(atmosphere_end.error, lfn.couple.PartnerStopped)
                 self.assertRegex(atmosphere_end.error.message, expected)
                 self.assertTrue(basin.is_finalized)
+
+    def test_resume_without_a_function_that_restores_is_named(self) -> None:
+        basin = Basin()
+        channel = SimpleNamespace(first_step=3)
+        with self.assertRaisesRegex(lfn.couple.CoupleError, "resumes from step 3.*restores a model"):
+            lfn.couple.bmi.run_bmi(basin, channel, "", names=NAMES)
+        self.assertTrue(basin.is_finalized)
 
     def test_unknown_names_are_named(self) -> None:
         names = {"level": "level", "depth": "depth"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import unittest
 
 import numpy
@@ -146,7 +147,7 @@ class Fields(CoupledTest):
         self.assertEqual(outcomes[1].value, 3)
         for outcome in outcomes:
             component = "own" if outcome is outcomes[0] else "partner"
-            self.assertEqual(outcome.report[component]["sent"]["level"]["nan"], 3)
+            self.assertEqual(outcome.report["measured"][component]["sent"]["level"]["nan"], 3)
             self.assertTrue([event for event in outcome.events if event.kind == "not_a_number"])
 
     def test_viewer_gets_the_newest_field_without_a_wait(self) -> None:
@@ -174,10 +175,16 @@ class Fields(CoupledTest):
         outcomes = self.couple(coupling(BOTH, steps=4), exchange, exchange)
         self.assert_finished(*outcomes)
         for outcome, own, partner in [(outcomes[0], "lake", "atmosphere"), (outcomes[1], "atmosphere", "lake")]:
-            self.assertEqual(outcome.report["own"]["component"], own)
-            self.assertEqual(outcome.report["partner"]["component"], partner)
-            self.assertEqual(outcome.report["own"]["steps"], 4)
+            self.assertEqual(outcome.report["schema"], "lfn.couple.run/1")
+            self.assertEqual(outcome.report["measured"]["own"]["component"], own)
+            self.assertEqual(outcome.report["measured"]["partner"]["component"], partner)
+            self.assertEqual(outcome.report["measured"]["own"]["steps"], 4)
             self.assertIn("connected", [event.kind for event in outcome.events])
+            result = outcome.events[-1]
+            self.assertEqual((result.kind, result.details), ("result", outcome.report))
+            self.assertRegex(result.text, rf"step of {own} +\S+ \S+ +\S+ \S+\n")
+            # The file has a path of 539 ms, and the test has none.
+            self.assertIn("path delay", [finding["name"] for finding in outcome.report["findings"]])
 
 
 class Steps(CoupledTest):
@@ -243,6 +250,47 @@ class Ends(CoupledTest):
             self.assertIsInstance(outcome.error, lfn.couple.FilesDiffer)
             keys = {key for key, _, _ in outcome.error.differences}
             self.assertEqual(keys, {"grid.surface.shape", "variable.level.units"})
+
+    def test_wrong_token_is_named_at_both_ends(self) -> None:
+        def change(ticket: str) -> str:
+            return "lfn://" + "A" * 22 + ticket[ticket.index("@") :]
+
+        ends = self.couple(coupling(BOTH), exchange, exchange, change_ticket=change, lake_options={"patience": 2.0})
+        self.assertIsInstance(ends[0].error, lfn.couple.PartnerLost)
+        self.assertIn("refused", [event.kind for event in ends[0].events])
+        self.assertIsInstance(ends[1].error, lfn.couple.CoupleError)
+        self.assertRegex(str(ends[1].error), "token")
+
+    def test_wait_for_a_field_ends_after_the_patience(self) -> None:
+        def atmosphere(channel: lfn.couple.Channel) -> None:
+            for step in channel:
+                # The lake waits for the wind, and gives up.
+                step.get("level")
+                with self.assertRaises(lfn.couple.PartnerStopped) as raised:
+                    step.get("level")
+                raise raised.exception
+
+        text = coupling(BOTH)
+        lake_end, atmosphere_end = self.couple(text, exchange, atmosphere, lake_options={"patience": 1.0})
+        self.assertIsInstance(lake_end.error, lfn.couple.PartnerLost)
+        self.assertRegex(lake_end.error.message, "wind of step 0 did not arrive within 1 s: atmosphere is at step 0")
+        self.assertRegex(str(atmosphere_end.error), "lake stopped the run: PartnerLost: wind of step 0")
+
+    def test_other_thread_stops_a_wait(self) -> None:
+        def lake(channel: lfn.couple.Channel) -> None:
+            for step in channel:
+                step.put("level", LEVEL)
+                threading.Timer(0.2, channel.stop, ["stopped by hand"]).start()
+                step.get("wind")
+
+        def atmosphere(channel: lfn.couple.Channel) -> None:
+            for step in channel:
+                step.get("level")
+                step.get("level")
+
+        lake_end, atmosphere_end = self.couple(coupling(BOTH), lake, atmosphere)
+        self.assertRegex(str(lake_end.error), "interrupted")
+        self.assertRegex(str(atmosphere_end.error), "lake stopped the run: stopped by hand")
 
     def test_function_is_called_in_each_step(self) -> None:
         def add(number: float):

@@ -75,19 +75,19 @@ class Processes(CoupledTest):
     def start(self, model: str, file: Path) -> tuple[Component, Component]:
         return Component(self, model, file, "lake"), Component(self, model, file, "atmosphere")
 
-    def run_to_the_end(self, file: Path, killed: str | None) -> list[str]:
+    def run_to_the_end(self, model: str, file: Path, killed: str | None) -> list[str]:
         """Returns the results of both components. One of them is killed during the run, and started again."""
-        components = dict(zip(("lake", "atmosphere"), self.start("sum", file), strict=True))
+        components = dict(zip(("lake", "atmosphere"), self.start(model, file), strict=True))
         if killed is not None:
             victim = components[killed]
             victim.wait_for(lambda line: line == "step 10")
             victim.process.send_signal(signal.SIGKILL)
             self.assertEqual(victim.end(), -signal.SIGKILL)
-            components[killed] = Component(self, "sum", file, killed)
+            components[killed] = Component(self, model, file, killed)
         for component in components.values():
             self.assertEqual(component.end(), 0, component.errors)
         reports = [json.loads(component.lines[-1])["report"] for component in components.values()]
-        resumed = [report["own"]["first_step"] > 0 for report in reports]
+        resumed = [report["measured"]["own"]["first_step"] > 0 for report in reports]
         self.assertEqual(resumed, [name == killed for name in components])
         if killed is not None:
             survivor = next(component for name, component in components.items() if name != killed)
@@ -98,14 +98,14 @@ class Processes(CoupledTest):
 
     def test_killed_component_resumes_with_the_same_result(self) -> None:
         results = []
-        for killed in (None, "atmosphere", "lake"):
-            with self.subTest(killed=killed):
+        for model, killed in (("sum", None), ("sum", "atmosphere"), ("sum", "lake"), ("run", "atmosphere")):
+            with self.subTest(model=model, killed=killed):
                 for path in self.directory.iterdir():
                     if path.is_file():
                         path.unlink()
                 text = coupling(LAGGED, steps=STEPS, checkpoints=True)
-                results.append(self.run_to_the_end(self.file(text), killed))
-        self.assertEqual(results, [results[0]] * 3)
+                results.append(self.run_to_the_end(model, self.file(text), killed))
+        self.assertEqual(results, [results[0]] * 4)
 
     def test_interrupt_ends_a_wait_and_stops_the_partner(self) -> None:
         text = coupling(variable("level", "lake"), variable("wind", "atmosphere"))
@@ -115,9 +115,18 @@ class Processes(CoupledTest):
         lake.process.send_signal(signal.SIGINT)
         self.assertEqual(lake.end(), -signal.SIGINT)
         self.assertIn("KeyboardInterrupt", lake.errors)
-        # The atmosphere computes: an interrupt ends it, too.
-        atmosphere.process.send_signal(signal.SIGINT)
-        atmosphere.end()
+        # The channel of the lake has ended: the next call of the atmosphere fails.
+        (self.directory / "go").touch()
+        self.assertEqual(atmosphere.end(), 1)
+        self.assertIn("PartnerStopped: lake stopped the run: interrupted", atmosphere.errors)
+
+    def test_end_of_the_program_stops_the_partner(self) -> None:
+        text = coupling(variable("level", "lake"), variable("wind", "atmosphere"))
+        lake, atmosphere = self.start("leave", self.file(text))
+        self.assertEqual(lake.end(), 0)
+        (self.directory / "go").touch()
+        self.assertEqual(atmosphere.end(), 1)
+        self.assertIn("PartnerStopped: lake stopped the run: the program ended without finish()", atmosphere.errors)
 
     def test_interrupt_ends_the_wait_for_the_partner(self) -> None:
         lake = Component(self, "wait", self.file(coupling(LAGGED)), "lake")

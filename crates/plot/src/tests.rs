@@ -77,6 +77,7 @@ prop_compose! {
         labels in 0..30_usize,
         long in names(),
         note in prop::option::of(names()),
+        map_columns in prop_oneof![3 => Just(None), 1 => (0..9_usize).prop_map(Some)],
     ) -> Panel {
         let mut panel = Panel::new(&name, x.clone(), y.clone());
         let at = |n: usize, all: usize| {
@@ -109,6 +110,13 @@ prop_compose! {
             panel.guides.push(Guide { at, name: long.clone(), label: "a guide".into(), color: INK, dash: Dash::Short });
         }
         panel.note = note;
+        panel.map = map_columns.map(|columns| {
+            let (low, high) = (Point { x: x.low, y: y.low }, Point { x: x.high, y: y.high });
+            let arrows = (0..labels).map(|number| Arrow { at: at(number, labels), east: 3.0, north: number as f64 });
+            let values = (0..columns * 5).map(|cell| if cell % 7 == 3 { f64::NAN } else { cell as f64 * y.high });
+            let (values, arrows) = (values.collect(), arrows.collect());
+            Map { name: long.clone(), low, high, columns, values, arrows, arrow_name: long.clone() }
+        });
         panel
     }
 }
@@ -239,4 +247,55 @@ fn hostile_texts_stay_texts() {
     let svg = picture.draw(DEFAULT_SIZE).svg();
     assert!(svg.contains(r#"<title id="title">&lt;script&gt;&amp;?[2J</title>"#), "{svg}");
     assert!(svg.contains("a??b &lt;/desc&gt;</desc>"), "{svg}");
+}
+
+/// A map of a slope from the west to the east, with one arrow.
+fn map_panel() -> Panel {
+    let axis = |name: &str, high: f64| Axis::exact(name, Unit::Count, 0.0, high);
+    let mut panel = Panel::new("", axis("eastwards, km", 400.0), axis("northwards, km", 100.0));
+    panel.map = Some(Map {
+        name: "level, m".into(),
+        low: Point { x: 0.0, y: 0.0 },
+        high: Point { x: 400.0, y: 100.0 },
+        columns: 40,
+        values: (0..400).map(|cell| f64::from(cell % 40) / 20.0 - 0.975).collect(),
+        arrows: vec![Arrow { at: Point { x: 200.0, y: 50.0 }, east: 12.0, north: 0.0 }],
+        arrow_name: "wind, up to 12 m/s".into(),
+    });
+    panel
+}
+
+#[test]
+fn map_has_equal_axes_bands_a_scale_and_a_legend() {
+    let drawing = Picture { panels: vec![map_panel()], ..Picture::default() }.draw(DEFAULT_SIZE);
+    let texts: Vec<&str> = drawing.texts().map(|text| text.text.as_str()).collect();
+    for text in ["level, m", "−1.0", "1.0", "wind, up to 12 m/s", "400"] {
+        assert!(texts.contains(&text), "{text} in {texts:?}");
+    }
+    let areas = |is_wanted: fn(&Color) -> bool| -> Vec<Rect> {
+        let areas = shapes(&drawing).iter().filter_map(|item| match item {
+            Item::Rect { area, fill } if is_wanted(fill) => Some(*area),
+            _ => None,
+        });
+        areas.collect()
+    };
+    let low = areas(|color| color.red > color.blue);
+    let high = areas(|color| color.blue > color.red);
+    let right = |areas: &[Rect]| areas.iter().map(|area| area.right).fold(0.0, f64::max);
+    // The scale at the right side has both colours.
+    assert!(!low.is_empty() && (right(&low) - right(&high)).abs() < 1.0, "{low:?} {high:?}");
+    let mut map = areas(|_| true);
+    let end = right(&map) - 30.0;
+    map.retain(|area| area.right < end);
+    let least = |side: fn(&Rect) -> f64| map.iter().map(side).fold(f64::MAX, f64::min);
+    let (width, height) =
+        (-least(|area| -area.right) - least(|area| area.left), -least(|area| -area.bottom) - least(|area| area.top));
+    assert!((width / height - 4.0).abs() < 0.2, "{width} by {height}");
+}
+
+#[test]
+fn neighbouring_squares_of_a_band_are_one_area() {
+    let drawing = Picture { panels: vec![map_panel()], ..Picture::default() }.draw(DEFAULT_SIZE);
+    let areas = shapes(&drawing).iter().filter(|item| matches!(item, Item::Rect { .. })).count();
+    assert!(areas < 1500, "{areas}");
 }

@@ -5,6 +5,7 @@
 //! of coupled runs in [`lfn_couple::document`].
 
 mod clean;
+mod coop3d;
 mod copy;
 mod demo;
 mod dry_run;
@@ -29,6 +30,7 @@ mod trace;
 mod verify;
 
 pub use clean::{CleanDocument, CleanLine, CleanSchema};
+pub use coop3d::{Coop3dDocument, Coop3dRun, Coop3dSchema, CoupledModel, FileCoupling};
 pub(crate) use copy::congestion_change;
 pub use copy::{
     CopyDocument, CopyLine, CopyProgressFigures, CopyProgressLine, CopySchema, FailedCopy, FinishedCopy, QueueReport,

@@ -13,7 +13,8 @@ use lfn_session::dial::Target;
 const TICKET_POLL: Duration = Duration::from_millis(20);
 
 /// Opens the channel. `role` is `listen` or `dial`. The end that listens writes the file `ticket`, the other end waits for the
-/// file. The environment variable `LFN_FAR` is the address that listens; without it, the loopback address.
+/// file. The environment variable `LFN_FAR` is the address that listens; without it, the loopback address. `STREAMS` is the number of
+/// streams for large fields in each direction; without it, the channel selects the number.
 pub fn open(role: &str, ticket: &Path, coupling: Coupling, component: &str) -> Channel {
     let rendezvous = match role {
         "listen" => Rendezvous::Listen(ListenOptions {
@@ -34,7 +35,7 @@ pub fn open(role: &str, ticket: &Path, coupling: Coupling, component: &str) -> C
         resume: false,
         declared: Default::default(),
         history: Bytes(1 << 30),
-        streams: None,
+        streams: std::env::var("STREAMS").ok().map(|streams| streams.parse().unwrap()),
     };
     let ticket = ticket.to_owned();
     let on_event = move |event: &ChannelEvent| match event {

@@ -8,6 +8,7 @@ mod connection;
 mod error;
 mod event;
 mod handshake;
+mod padding;
 mod rendezvous;
 mod run;
 mod shared;
@@ -57,7 +58,7 @@ pub struct ChannelOptions {
     pub streams: Option<u16>,
 }
 
-/// How this end meets its partner.
+/// The way in which this end meets its partner.
 #[derive(Debug)]
 pub enum Rendezvous {
     Listen(ListenOptions),

@@ -132,7 +132,7 @@ impl Channel {
         let mut state = self.shared.state.lock();
         loop {
             self.check(&mut state)?;
-            if let (Some(_), Some(first_step)) = (state.link.current, state.first_step) {
+            if let (true, Some(first_step)) = (state.link.is_ready, state.first_step) {
                 return Ok(first_step);
             }
             if start.elapsed() >= self.shared.patience {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::error::NetcdfError;
 use super::source::{ByteSource, Cursor};
-use super::variable::{Data, StoredType, StoredVariable};
+use super::stored_type::StoredType;
+use super::variable::{Data, StoredVariable};
 use crate::coupling::ElementType;
 
 /// Tags of the lists in a header.

@@ -18,6 +18,8 @@ pub enum NetcdfError {
     /// The file is valid, but uses a part of the format that lfn does not read.
     #[error("lfn does not read {0}")]
     Unsupported(String),
+    #[error("the variable, or a part of it, was never written")]
+    NeverWritten,
     #[error("no variable {name}; the file has {known}")]
     NoSuchVariable { name: String, known: String },
     #[error("{name} is packed: it has the attribute {attribute}")]
@@ -47,6 +49,7 @@ impl NetcdfError {
             NetcdfError::Differs { name, .. } => {
                 format!("change [variable.{name}] at both sites, or convert the field in the model")
             }
+            NetcdfError::NeverWritten => "write all elements of the variable, and close the file".to_owned(),
             NetcdfError::Damaged(_) | NetcdfError::TooMany { .. } | NetcdfError::Io(_) => return None,
         })
     }

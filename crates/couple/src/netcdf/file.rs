@@ -6,7 +6,8 @@ use super::classic;
 use super::error::NetcdfError;
 use super::hdf5;
 use super::source::ByteSource;
-use super::variable::{Data, StoredType, StoredVariable};
+use super::stored_type::StoredType;
+use super::variable::{Data, StoredVariable};
 use crate::coupling::ElementType;
 
 /// Maximum number of names in an error.
@@ -80,6 +81,7 @@ impl<'a> NetcdfFile<'a> {
                 chunked.read(self.source, &mut data)?;
                 data
             }
+            Data::NeverWritten => return Err(NetcdfError::NeverWritten),
             Data::Unreadable(reason) => return Err(NetcdfError::Unsupported(reason.clone())),
         };
         if data.len() as u64 != bytes {

@@ -9,6 +9,7 @@ mod error;
 mod file;
 mod hdf5;
 mod source;
+mod stored_type;
 #[cfg(test)]
 mod tests;
 mod variable;
@@ -17,5 +18,6 @@ mod write;
 pub use error::NetcdfError;
 pub use file::NetcdfFile;
 pub use source::ByteSource;
-pub use variable::{StoredType, StoredVariable};
+pub use stored_type::StoredType;
+pub use variable::StoredVariable;
 pub use write::FieldFile;

@@ -2,25 +2,8 @@
 
 use super::error::NetcdfError;
 use super::hdf5::Chunked;
+use super::stored_type::StoredType;
 use crate::coupling::ElementType;
-
-/// Type of the elements in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoredType {
-    Field(ElementType),
-    /// A type that no field has, by its name in NumPy.
-    Other(&'static str),
-}
-
-impl StoredType {
-    /// Returns the name of the type in NumPy.
-    pub fn name(self) -> &'static str {
-        match self {
-            StoredType::Field(element) => element.name(),
-            StoredType::Other(name) => name,
-        }
-    }
-}
 
 /// A variable of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,12 +22,15 @@ pub struct StoredVariable {
 /// Place of the elements in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Data {
-    /// Consecutive bytes.
-    Contiguous { offset: u64 },
+    /// Consecutive bytes in the file.
+    Contiguous {
+        offset: u64,
+    },
     /// Bytes in the header.
     Compact(Vec<u8>),
     /// Chunks with an index.
     Chunked(Chunked),
+    NeverWritten,
     /// The header describes no data that lfn reads. The text names the reason.
     Unreadable(String),
 }

@@ -171,7 +171,12 @@ impl PlotArgs {
 
     /// Returns the size of a picture with one chart.
     pub fn size(&self) -> Size {
-        self.plot_size.unwrap_or(DEFAULT_SIZE)
+        self.size_or(DEFAULT_SIZE)
+    }
+
+    /// Returns the size of a picture with one chart, with another default.
+    pub fn size_or(&self, default: Size) -> Size {
+        self.plot_size.unwrap_or(default)
     }
 }
 

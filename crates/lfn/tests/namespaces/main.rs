@@ -7,6 +7,7 @@
 mod copy_emulated;
 mod copy_faults;
 mod copy_stripes;
+mod demo;
 mod docs;
 mod doctor;
 mod doctor_unseen;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         lockstep::tests(),
         udp::tests(),
         mesh::tests(),
+        demo::tests(),
         path::tests(),
         emulate_attached::tests(),
         emulate_control::tests(),

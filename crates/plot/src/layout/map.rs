@@ -4,7 +4,7 @@ use super::axes::Axes;
 use super::page::{MARGIN, Page};
 use crate::color::{Color, INK, WHITE, band_color};
 use crate::font::{fitted, text_width};
-use crate::model::{Map, Panel, Point};
+use crate::model::{Map, Panel};
 use crate::scale::{Axis, Scale, Unit};
 use crate::scene::{Anchor, Item, Pixel, Rect, Stroke, pixel};
 
@@ -169,13 +169,6 @@ impl Map {
             .map(|arrow| arrow.east.hypot(arrow.north))
             .filter(|length| length.is_finite())
             .fold(0.0, f64::max)
-    }
-
-    /// Returns the place of the middle of a cell.
-    pub fn middle(&self, row: usize, column: usize) -> Point {
-        let share = |place: usize, count: usize| (place as f64 + 0.5) / count.max(1) as f64;
-        let (x, y) = (share(column, self.columns), share(row, self.rows()));
-        Point { x: self.low.x + x * (self.high.x - self.low.x), y: self.low.y + y * (self.high.y - self.low.y) }
     }
 
     /// Returns the value at a place, as shares of the width and the height from the lower left corner. Between the middles of

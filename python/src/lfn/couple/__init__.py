@@ -23,7 +23,7 @@ from .errors import (
     PartnerStopped,
 )
 from .events import Event, print_event
-from .run import run
+from .function import Inputs, Outputs, run
 from .variables import Declared, Variable
 
 __all__ = [
@@ -37,7 +37,9 @@ __all__ = [
     "Event",
     "FieldError",
     "FilesDiffer",
+    "Inputs",
     "ModelDiffers",
+    "Outputs",
     "PartnerLost",
     "PartnerStopped",
     "Step",

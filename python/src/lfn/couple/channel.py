@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +118,7 @@ def dial(
 def plan(file: str | os.PathLike[str]) -> dict[str, Any]:
     """Predicts the run of a coupling file over the path of the file: the time of the run, and the lag that each variable needs.
 
-    The keys are those of the plan in the output of `lfn couple plan --json`.
+    The keys are those of the output of `lfn couple plan --json`.
 
     Raises:
         CoupleError: The file is not valid, or has no path or no compute time.
@@ -158,7 +160,7 @@ def _open(arguments: _Arguments, on_event: Callable[[Event], None]) -> Channel:
         on_event(Event(kind, text, json.loads(details)))
 
     coupling = json.loads(_couple.parse(arguments.text))
-    return Channel(_couple.open(arguments, call), coupling, arguments.component)
+    return Channel(_couple.open(arguments, call), coupling, arguments.component, on_event)
 
 
 class Channel:
@@ -179,13 +181,22 @@ class Channel:
     variables: Mapping[str, Variable]
     """Variables of the coupling file, by name."""
     report: dict[str, Any] | None
-    """Measured figures of the run; None before the end."""
+    """Predicted and measured figures of the run, with the findings; None before the end. The keys are those of the output of
+    `lfn couple run --json`."""
 
-    def __init__(self, channel: _couple.Channel, coupling: Mapping[str, Any], component: str) -> None:
+    def __init__(
+        self,
+        channel: _couple.Channel,
+        coupling: Mapping[str, Any],
+        component: str,
+        on_event: Callable[[Event], None],
+    ) -> None:
         """Wraps a channel in Rust. Use `listen` or `dial` instead."""
         self._channel = channel
+        self._on_event = on_event
         self._step: Step | None = None
         self._has_ended = False
+        _open_channels.add(self)
         self.component = component
         self.partner = next(name for name in coupling["components"] if name != component)
         self.steps = coupling["steps"]
@@ -211,17 +222,22 @@ class Channel:
 
     def __iter__(self) -> Iterator[Step]:
         """Begins one step after the other, from the first step of this process to the last step of the coupling file."""
-        first = self.first_step if self._step is None else self._step.number + 1
-        for _ in range(first, self.steps):
-            self._step = Step(self, self._channel.begin_step())
+        while (number := self._channel.begin_step()) is not None:
+            self._step = Step(self, number)
             yield self._step
 
     def finish(self) -> dict[str, Any]:
-        """Ends the last step, waits until the partner has finished, and returns the measured figures of both components."""
+        """Ends the last step, waits until the partner has finished, and returns the report.
+
+        The event `result` has the report as text.
+        """
         if self.report is None:
             # After an error the channel cannot finish again.
             self._has_ended = True
-            self.report = json.loads(self._channel.finish())
+            document, summary = self._channel.finish()
+            report: dict[str, Any] = json.loads(document)
+            self.report = report
+            self._on_event(Event("result", summary, report))
         return self.report
 
     def stop(self, reason: str) -> None:
@@ -245,6 +261,16 @@ class Channel:
     def _variable(self, name: str) -> Variable | None:
         """Returns a variable; None for an unknown one, which the channel reports with the known names."""
         return self.variables.get(name)
+
+
+_open_channels: weakref.WeakSet[Channel] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_open_channels() -> None:
+    """Stops the runs that the program did not finish. The partner would otherwise wait for a restart."""
+    for channel in list(_open_channels):
+        channel.stop("the program ended without finish()")
 
 
 class Step:
@@ -293,14 +319,13 @@ class Step:
         if known is None or field is None:
             return None
         self._steps_of_fields[variable] = field.step
-        if out is None or not out.flags.c_contiguous:
-            array = numpy.empty(known.shape, known.dtype)
-            field.copy_to(as_bytes(array))
-            if out is None:
-                return array
-            out[...] = array
-        else:
-            field.copy_to(as_bytes(out))
+        is_direct = out is not None and out.flags.c_contiguous
+        array = out if out is not None and is_direct else numpy.empty(known.shape, known.dtype)
+        field.copy_to(as_bytes(array))
+        self._channel._channel.recycle(variable, field)
+        if out is None or is_direct:
+            return array
+        out[...] = array
         return out
 
     def step_of(self, variable: str) -> int | None:

@@ -13,9 +13,9 @@ class Event:
 
     kind: str
     """`listening`, `connected`, `lost`, `waiting`, `partner_resumed`, `refused`, `clock_differs`, `not_a_number`,
-    `history_full` or `partner_finished`."""
+    `history_full`, `partner_finished` or `result`."""
     text: str
-    """The event as one line."""
+    """The event as one line; `result` has several lines."""
     details: dict[str, Any] = field(default_factory=dict)
     """Values of the event, by name. Times are in seconds."""
 
@@ -25,4 +25,6 @@ class Event:
 
 def print_event(event: Event) -> None:
     """Prints an event on standard error."""
-    print(f"lfn: {event}", file=sys.stderr, flush=True)
+    # One write for all lines: the model prints on another thread.
+    sys.stderr.write("".join(f"lfn: {line}\n" for line in event.text.splitlines()))
+    sys.stderr.flush()

@@ -18,7 +18,7 @@ use data_encoding::HEXLOWER;
 use lfn_couple::coupling::Coupling;
 use lfn_couple::netcdf::{ByteSource, FieldFile, NetcdfFile};
 
-use super::CoupleRunError;
+use super::error::CoupleRunError;
 
 /// Name of the file that reports a checkpoint, before the step.
 const CHECKPOINT: &str = "checkpoint";

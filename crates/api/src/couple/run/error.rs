@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use lfn_couple::channel::ChannelError;
 use lfn_couple::netcdf::NetcdfError;
+use lfn_session::SessionError;
+use lfn_session::wire::RefusalCode;
 
-use super::model::ModelEnd;
+use super::model_end::ModelEnd;
 use crate::error_kind::ErrorKind;
 use crate::serve::ServeStartError;
 
@@ -39,6 +41,11 @@ impl CoupleRunError {
     /// Returns one action that may fix the error, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
+            CoupleRunError::Channel(ChannelError::Session(SessionError::Refused(refusal)))
+                if refusal.code == RefusalCode::WrongToken =>
+            {
+                Some("use the ticket that the partner prints now".to_owned())
+            }
             CoupleRunError::Channel(error) => error.hint(),
             CoupleRunError::Serve(error) => error.hint(),
             CoupleRunError::Field { source, .. } => source.hint(),

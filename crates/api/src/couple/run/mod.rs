@@ -8,7 +8,9 @@
 
 mod directory;
 mod error;
+mod event;
 mod model;
+mod model_end;
 mod options;
 mod steps;
 #[cfg(test)]
@@ -18,32 +20,16 @@ mod watch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lfn_couple::channel::{Channel, ChannelError, ChannelEvent, RunReport};
+use lfn_couple::channel::{Channel, ChannelError, RunReport};
 
 pub use error::CoupleRunError;
+pub use event::{CoupleRunEvent, OnRunEvent};
+pub use model_end::ModelEnd;
 pub use options::{CoupleRunOptions, Exchange, listen_options};
 
 use directory::ExchangeDirectory;
-use model::{ModelEnd, ModelProcess};
-use steps::{Steps, StepsError};
-
-/// Message for the caller.
-#[derive(Debug)]
-pub enum CoupleRunEvent<'a> {
-    Channel(&'a ChannelEvent),
-    /// The model is started in the directory's run.
-    Started {
-        directory: &'a std::path::Path,
-        first_step: u64,
-    },
-    /// The model reported a checkpoint, and the partner knows it.
-    Checkpoint {
-        step: u64,
-    },
-}
-
-/// Function that gets the events of a run, on any thread.
-pub type OnRunEvent = Arc<dyn Fn(&CoupleRunEvent<'_>) + Send + Sync>;
+use model::ModelProcess;
+use steps::{StepLoop, StepsError};
 
 /// Runs one component until its last step, and returns the figures of both. `interrupted` stops the run at both ends.
 pub fn run(
@@ -63,7 +49,7 @@ pub fn run(
     )?;
     let first_step = channel.first_step();
     on_event(&CoupleRunEvent::Started { directory: directory.path(), first_step });
-    let mut steps = Steps {
+    let mut steps = StepLoop {
         coupling: &coupling,
         component: &component,
         directory: &directory,

@@ -1,11 +1,10 @@
 //! The process of a model.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,31 +13,12 @@ use lfn_sys::process;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
-use super::CoupleRunError;
+use super::error::CoupleRunError;
+use super::model_end::ModelEnd;
 
 /// Time between SIGTERM and SIGKILL for a model that a run stops.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-
-/// End of the process of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ModelEnd(ExitStatus);
-
-impl fmt::Display for ModelEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0.code(), self.0.signal()) {
-            (Some(0), _) => f.write_str("ended"),
-            (Some(code), _) => write!(f, "failed with exit code {code}"),
-            (None, signal) => write!(f, "was killed by signal {}", signal.unwrap_or_default()),
-        }
-    }
-}
-
-impl ModelEnd {
-    pub(super) fn is_success(self) -> bool {
-        self.0.success()
-    }
-}
 
 /// A model: at most one process at a time.
 pub(super) struct ModelProcess {
@@ -57,7 +37,7 @@ impl Running {
     fn poll(&mut self) -> Option<ModelEnd> {
         if self.end.is_none() {
             // An error means that there is no such child.
-            self.end = self.child.try_wait().unwrap_or_default().map(ModelEnd);
+            self.end = self.child.try_wait().unwrap_or_default().map(ModelEnd::new);
         }
         self.end
     }
@@ -133,7 +113,7 @@ impl ModelProcess {
         }
         if running.end.is_none() {
             let _ = process::send_signal(group, Signal::KILL.as_raw());
-            running.end = running.child.wait().ok().map(ModelEnd);
+            running.end = running.child.wait().ok().map(ModelEnd::new);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use lfn_couple::channel::{ChannelOptions, ListenOptions};
 use lfn_session::server::is_loopback;
 
-use super::CoupleRunError;
+use super::error::CoupleRunError;
 use crate::emulator_env;
 use crate::serve::{ServeStartError, TicketHost, state_directory};
 

@@ -9,15 +9,18 @@ use lfn_couple::coupling::Coupling;
 use lfn_couple::netcdf::FieldFile;
 
 use super::directory::{ExchangeDirectory, parse_field_name};
+use super::error::CoupleRunError;
+use super::event::{CoupleRunEvent, OnRunEvent};
 use super::model::ModelProcess;
+use super::model_end::ModelEnd;
+use super::options::Exchange;
 use super::watch::DirectoryWatch;
-use super::{CoupleRunError, CoupleRunEvent, Exchange, OnRunEvent};
 
 /// Value of `LFN_COUPLE_STEP` for the start of a model that is started for each step.
 const START: &str = "start";
 
-/// State of a run.
-pub(super) struct Steps<'a> {
+/// The loop over the steps of a run.
+pub(super) struct StepLoop<'a> {
     pub coupling: &'a Coupling,
     pub component: &'a str,
     pub directory: &'a ExchangeDirectory,
@@ -36,7 +39,7 @@ pub(super) struct StepsError {
     pub cause: CoupleRunError,
 }
 
-impl Steps<'_> {
+impl StepLoop<'_> {
     /// Runs all steps, and waits until the model ends.
     pub(super) fn run(&mut self, channel: &mut Channel) -> Result<(), StepsError> {
         let (first, steps) = (channel.first_step(), channel.steps());
@@ -181,7 +184,7 @@ impl Steps<'_> {
         if end.is_success() { Ok(()) } else { Err(self.ended(end, step.unwrap_or(first))) }
     }
 
-    fn ended(&self, end: super::ModelEnd, step: u64) -> CoupleRunError {
+    fn ended(&self, end: ModelEnd, step: u64) -> CoupleRunError {
         CoupleRunError::ModelEnded { command: self.model.name(), end, step, is_resumable: false }
     }
 

@@ -93,7 +93,7 @@ impl Chunked {
             }
         }
         if found < chunks {
-            return Err(NetcdfError::Unsupported("a variable of which a part was never written".to_owned()));
+            return Err(NetcdfError::NeverWritten);
         }
         Ok(())
     }
@@ -143,10 +143,10 @@ impl Chunked {
         let mut at = vec![0_u64; last];
         loop {
             let (mut from, mut to) = (0_u64, 0_u64);
-            for dimension in 0..rank {
+            for (dimension, offset) in offsets.iter().enumerate() {
                 let position = at.get(dimension).copied().unwrap_or(0);
                 from = from * self.chunk[dimension] + position;
-                to = to * self.shape[dimension] + offsets[dimension] + position;
+                to = to * self.shape[dimension] + offset + position;
             }
             let from = usize::try_from(from * self.element_size).ok()?;
             let to = usize::try_from(to * self.element_size).ok()?;

@@ -14,7 +14,7 @@ const MAX_COLLECTION: u64 = 16 * 1024 * 1024;
 
 const UNREADABLE: &str = "HDF5 files with very many variables or attributes";
 
-/// A fractal heap.
+/// A fractal heap with its sizes.
 pub(super) struct FractalHeap {
     id_length: u16,
     /// Size of an offset in the heap, bytes.

@@ -2,10 +2,10 @@
 
 use super::super::error::NetcdfError;
 use super::super::source::Cursor;
-use super::super::variable::StoredType;
+use super::super::stored_type::StoredType;
 use crate::coupling::ElementType;
 
-/// Types of messages.
+/// Types of messages in an object header.
 pub(super) const DATASPACE: u8 = 0x01;
 pub(super) const LINK_INFO: u8 = 0x02;
 pub(super) const DATATYPE: u8 = 0x03;
@@ -53,7 +53,7 @@ pub(super) enum DatatypeClass {
     Other,
 }
 
-/// Reads a type.
+/// Reads the type of the elements.
 pub(super) fn datatype(bytes: &[u8]) -> Result<Datatype, NetcdfError> {
     let bytes = bytes.to_vec();
     let mut cursor = Cursor::new(&bytes, "a datatype", 0);
@@ -99,6 +99,7 @@ pub(super) enum Layout {
         index: u64,
         chunk: Vec<u32>,
     },
+    NeverWritten,
     Unreadable(&'static str),
 }
 
@@ -116,7 +117,7 @@ pub(super) fn layout(bytes: &[u8]) -> Result<Layout, NetcdfError> {
             Layout::Compact(cursor.bytes(size.into())?)
         }
         1 => match cursor.u64()? {
-            UNDEFINED => Layout::Unreadable("a variable that was never written"),
+            UNDEFINED => Layout::NeverWritten,
             offset => Layout::Contiguous { offset },
         },
         2 if version == 3 => {
@@ -125,7 +126,7 @@ pub(super) fn layout(bytes: &[u8]) -> Result<Layout, NetcdfError> {
                 return Err(NetcdfError::Damaged("a data layout"));
             }
             match cursor.u64()? {
-                UNDEFINED => Layout::Unreadable("a variable that was never written"),
+                UNDEFINED => Layout::NeverWritten,
                 index => Layout::Chunked { index, chunk: (0..rank).map(|_| cursor.u32()).collect::<Result<_, _>>()? },
             }
         }

@@ -88,6 +88,7 @@ fn variable(source: &dyn ByteSource, header: &ObjectHeader) -> Result<Option<Sto
                 Err(reason) => Data::Unreadable(reason),
             }
         }
+        Layout::NeverWritten => Data::NeverWritten,
         Layout::Unreadable(reason) => Data::Unreadable(reason.to_owned()),
     };
     let (element, is_big_endian) = (kind.element, kind.is_big_endian);

@@ -86,7 +86,7 @@ impl ObjectHeader {
         Ok(())
     }
 
-    /// Reads version 1.
+    /// Reads version 1 of the header.
     fn read_old(&mut self, source: &dyn ByteSource, mut cursor: Cursor<'_>) -> Result<(), NetcdfError> {
         let [version, _reserved] = cursor.array()?;
         if version != 1 {

@@ -102,7 +102,7 @@ Examples:
 Exit codes: 0 all steps done; 1 the model, the partner or the coupling failed; 2 usage; 3 the partner did not return in time, \
 or the model failed after a checkpoint: the same command with --resume resumes; 130 interrupted.";
 
-/// Address of `--listen`.
+/// Address and port of `--listen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ListenAddress {
     bind: Option<IpAddr>,
@@ -196,8 +196,11 @@ impl CoupleRunArgs {
         let name = if self.trust.insecure { with_port(typed)? } else { typed.to_owned() };
         let resolver = resolver_without_ssh(&self.trust);
         if resolver.is_over_ssh(&name)? {
-            // No program listens there without a ticket. The error names the ways to give one.
-            resolver.resolve(&name)?;
+            // No program listens there without a ticket.
+            let unknown = |error| {
+                Failure::new(error).hint("use the ticket that the partner prints: --dial TICKET or --dial @FILE")
+            };
+            resolver.resolve(&name).map_err(unknown)?;
         }
         let target = resolver.find_or_start(&name, false, &interrupt.stop)?.target;
         Ok(Rendezvous::Dial(Box::new(target)))

@@ -6,7 +6,6 @@
 //! table and its explanations, [`mod@chart`] the chart.
 
 mod chart;
-#[cfg(test)]
 mod coop3d;
 mod measured;
 mod report;
@@ -47,8 +46,10 @@ use stage::DemoPaths;
 /// and measured figures side by side and explains the differences. Draws the goodput of each window to lfn-demo.svg.
 /// Takes about two and a half minutes and needs no root.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = EXIT_CODES, args_conflicts_with_subcommands = true)]
 pub struct DemoArgs {
+    #[command(subcommand)]
+    experiment: Option<Experiment>,
     #[command(flatten)]
     output: OutputArgs<TextOrJson>,
     #[command(flatten)]
@@ -56,6 +57,12 @@ pub struct DemoArgs {
     /// Run as the process inside the emulated path
     #[arg(long, hide = true, value_name = "DIR")]
     inside: Option<PathBuf>,
+}
+
+/// Other experiments than the one of 1995.
+#[derive(clap::Subcommand, Debug)]
+enum Experiment {
+    Coop3d(Box<coop3d::Coop3dArgs>),
 }
 
 const EXIT_CODES: &str =
@@ -69,6 +76,9 @@ const PICTURE: &str = "lfn-demo.svg";
 
 /// Runs `lfn demo` and returns its exit code.
 pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
+    if let Some(Experiment::Coop3d(args)) = &args.experiment {
+        return coop3d::run(args);
+    }
     if let Some(work) = &args.inside {
         stage::run(&DemoPaths { work })?;
         return Ok(Exit::Ok);

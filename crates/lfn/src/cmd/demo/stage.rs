@@ -157,11 +157,11 @@ fn keep_error(error: &mut String, line: &str) {
 }
 
 /// Progress of one step, whose end is expected.
-struct Step {
+pub(super) struct Step {
     name: String,
     expected: Duration,
     /// Last message of the command.
-    message: String,
+    pub(super) message: String,
 }
 
 impl Figures for Step {
@@ -174,7 +174,7 @@ impl Figures for Step {
 }
 
 /// Shows the progress of a step on a terminal; elsewhere prints a line.
-fn progress(what: &str, expected: Duration) -> Progress<Step> {
+pub(super) fn progress(what: &str, expected: Duration) -> Progress<Step> {
     let printer = ProgressPrinter::stderr();
     if printer == ProgressPrinter::Hidden {
         print::message(format_args!("{what}, about {} s\n", expected.as_secs()));

@@ -120,12 +120,23 @@ impl Component {
     }
 }
 
-/// Waits for both components. Returns the outputs of the lake, which listens, and of the atmosphere.
-fn couple(lake: (&Component, &[&str], &str), atmosphere: (&Component, &[&str], &str)) -> [Output; 2] {
-    let (listening, ticket) = lake.0.listen(lake.1, lake.2);
-    let dialling = atmosphere.0.start(&[&["--dial", &ticket], atmosphere.1].concat(), atmosphere.2);
+/// Runs both components to their end; the lake listens. Returns the outputs of the lake and of the atmosphere.
+fn couple(lake: &Component, of_lake: Started<'_>, atmosphere: &Component, of_atmosphere: Started<'_>) -> [Output; 2] {
+    let (listening, ticket) = lake.listen(of_lake.flags, of_lake.model);
+    let dialling = atmosphere.start(&[&["--dial", &ticket], of_atmosphere.flags].concat(), of_atmosphere.model);
     let atmosphere = dialling.wait_with_output().unwrap();
     [listening.wait_with_output().unwrap(), atmosphere]
+}
+
+/// Flags and model of a component.
+struct Started<'a> {
+    flags: &'a [&'a str],
+    model: &'a str,
+}
+
+/// Returns the settings of a component without flags.
+fn plain(model: &str) -> Started<'_> {
+    Started { flags: &[], model }
 }
 
 fn assert_all_received(lake: &Component, atmosphere: &Component) {
@@ -139,7 +150,8 @@ fn assert_all_received(lake: &Component, atmosphere: &Component) {
 #[test]
 fn models_exchange_the_files_of_all_steps() {
     let (lake, atmosphere) = (Component::new("lake"), Component::new("atmosphere"));
-    let [of_lake, of_atmosphere] = couple((&lake, &[], MODEL), (&atmosphere, &["--json"], MODEL));
+    let [of_lake, of_atmosphere] =
+        couple(&lake, plain(MODEL), &atmosphere, Started { flags: &["--json"], model: MODEL });
     assert!(of_lake.status.success(), "{}", stderr(&of_lake));
     assert!(of_atmosphere.status.success(), "{}", stderr(&of_atmosphere));
     assert_all_received(&lake, &atmosphere);
@@ -155,7 +167,7 @@ cp "field.$LFN_COUPLE_NEXT_STEP.nc" "$LFN_COUPLE_DIR/out/$1.$LFN_COUPLE_NEXT_STE
 "#;
     let (lake, atmosphere) = (Component::new("lake"), Component::new("atmosphere"));
     let flags = ["--each-step", "--directory", "exchange", "--keep"];
-    let [of_lake, of_atmosphere] = couple((&lake, &flags, each), (&atmosphere, &[], MODEL));
+    let [of_lake, of_atmosphere] = couple(&lake, Started { flags: &flags, model: each }, &atmosphere, plain(MODEL));
     assert!(of_lake.status.success(), "{}", stderr(&of_lake));
     assert!(of_atmosphere.status.success(), "{}", stderr(&of_atmosphere));
     assert_all_received(&lake, &atmosphere);
@@ -166,7 +178,7 @@ cp "field.$LFN_COUPLE_NEXT_STEP.nc" "$LFN_COUPLE_DIR/out/$1.$LFN_COUPLE_NEXT_STE
 fn a_wrong_unit_is_named_at_both_ends() {
     let (lake, atmosphere) = (Component::new("lake"), Component::new("atmosphere"));
     fs::write(atmosphere.path().join("field.2.nc"), field("wind", "kn", 1.0)).unwrap();
-    let [of_lake, of_atmosphere] = couple((&lake, &[], MODEL), (&atmosphere, &[], MODEL));
+    let [of_lake, of_atmosphere] = couple(&lake, plain(MODEL), &atmosphere, plain(MODEL));
     let problem = "wind: the file has the units \"kn\", the coupling file has \"m s-1\"";
     for output in [&of_lake, &of_atmosphere] {
         assert_eq!(output.status.code(), Some(1), "{}", stderr(output));
@@ -178,7 +190,7 @@ fn a_wrong_unit_is_named_at_both_ends() {
 fn a_file_of_an_unknown_variable_is_named() {
     let (lake, atmosphere) = (Component::new("lake"), Component::new("atmosphere"));
     let misspelt = "echo x > $LFN_COUPLE_DIR/out/wnd.0.nc; sleep 600";
-    let [of_lake, of_atmosphere] = couple((&lake, &[], MODEL), (&atmosphere, &[], misspelt));
+    let [of_lake, of_atmosphere] = couple(&lake, plain(MODEL), &atmosphere, plain(misspelt));
     for output in [&of_lake, &of_atmosphere] {
         assert_eq!(output.status.code(), Some(1), "{}", stderr(output));
         assert!(stderr(output).contains("wnd.0.nc is not a file of a variable"), "{}", stderr(output));
@@ -188,7 +200,7 @@ fn a_file_of_an_unknown_variable_is_named() {
 #[test]
 fn a_failed_model_ends_the_run_at_both_ends() {
     let (lake, atmosphere) = (Component::new("lake"), Component::new("atmosphere"));
-    let [of_lake, of_atmosphere] = couple((&lake, &[], MODEL), (&atmosphere, &[], "exit 9"));
+    let [of_lake, of_atmosphere] = couple(&lake, plain(MODEL), &atmosphere, plain("exit 9"));
     for output in [&of_lake, &of_atmosphere] {
         assert_eq!(output.status.code(), Some(1), "{}", stderr(output));
         assert!(stderr(output).contains("failed with exit code 9 in step 0"), "{}", stderr(output));
@@ -224,6 +236,24 @@ fn an_interrupt_ends_the_model_and_the_partner() {
     let of_lake = listening.wait_with_output().unwrap();
     assert_eq!(of_lake.status.code(), Some(1), "{}", stderr(&of_lake));
     assert!(stderr(&of_lake).contains("atmosphere stopped the run"), "{}", stderr(&of_lake));
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_named_at_both_ends() {
+    let (lake, atmosphere) = (Component::new("lake"), Component::new("atmosphere"));
+    let (listening, ticket) = lake.listen(&[], MODEL);
+    let (token, rest) = ticket.strip_prefix("lfn://").unwrap().split_once('@').unwrap();
+    let first = if token.starts_with('A') { 'B' } else { 'A' };
+    let wrong = format!("lfn://{first}{}@{rest}", &token[1..]);
+    let refused = atmosphere.start(&["--dial", &wrong], MODEL).wait_with_output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("the ticket that the partner prints"), "{}", stderr(&refused));
+    // The run waits for the right partner.
+    let of_atmosphere = atmosphere.start(&["--dial", &ticket], MODEL).wait_with_output().unwrap();
+    let of_lake = listening.wait_with_output().unwrap();
+    assert!(of_lake.status.success() && of_atmosphere.status.success(), "{}", stderr(&of_lake));
+    assert!(stderr(&of_lake).contains("refused a client at 127.0.0.1:"), "{}", stderr(&of_lake));
+    assert_all_received(&lake, &atmosphere);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! The wind is a formula and no weather model. It exists so that both directions of the coupling have an effect.
 
-use super::basin::{CELLS, COLUMNS, Cells, MODEL_STEP, ROWS, WIDTH, middle};
+use super::basin::{COLUMNS, MODEL_STEP, Model, ROWS, Surface, WIDTH, middle};
 
 /// Maximum wind of the storm, m/s.
 const MAX_WIND: f64 = 18.0;
@@ -19,40 +19,40 @@ const RESPONSE: f64 = 0.3;
 #[derive(Debug)]
 pub struct Atmosphere {
     steps: u32,
-    /// Current of the water, m/s, as it arrived from the lake.
-    pub current_east: Cells,
-    pub current_north: Cells,
-    /// Wind at a height of 10 m, m/s.
-    pub wind_east: Cells,
-    pub wind_north: Cells,
+    surface: Surface,
 }
 
 impl Atmosphere {
     /// Creates the atmosphere at the start of the simulation.
     pub fn new() -> Self {
-        let none = || vec![0.0; CELLS];
-        let mut atmosphere =
-            Atmosphere { steps: 0, current_east: none(), current_north: none(), wind_east: none(), wind_north: none() };
+        let mut atmosphere = Atmosphere { steps: 0, surface: Surface::at_rest() };
         atmosphere.blow();
         atmosphere
     }
 
-    /// Computes the wind one step later.
-    pub fn step(&mut self) {
-        self.steps += 1;
-        self.blow();
-    }
-
     fn blow(&mut self) {
         let time = (MODEL_STEP * self.steps).as_secs_f64();
+        let surface = &mut self.surface;
         for row in 0..ROWS {
             for column in 0..COLUMNS {
                 let cell = row * COLUMNS + column;
                 let [east, north] = storm(middle(row, column), time);
-                self.wind_east[cell] = east + RESPONSE * self.current_east[cell];
-                self.wind_north[cell] = north + RESPONSE * self.current_north[cell];
+                surface.wind_east[cell] = east + RESPONSE * surface.current_east[cell];
+                surface.wind_north[cell] = north + RESPONSE * surface.current_north[cell];
             }
         }
+    }
+}
+
+impl Model for Atmosphere {
+    fn surface(&mut self) -> &mut Surface {
+        &mut self.surface
+    }
+
+    fn step(&mut self) -> anyhow::Result<()> {
+        self.steps += 1;
+        self.blow();
+        Ok(())
     }
 }
 
@@ -66,6 +66,9 @@ fn storm([x, y]: [f64; 2], time: f64) -> [f64; 2] {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::super::basin::CELLS;
     use super::*;
 
     #[test]
@@ -80,11 +83,11 @@ mod tests {
     fn wind_follows_the_current_of_the_lake() {
         let mut still = Atmosphere::new();
         let mut flowing = Atmosphere::new();
-        flowing.current_east.fill(1.0);
-        still.step();
-        flowing.step();
-        let difference = flowing.wind_east[CELLS / 2] - still.wind_east[CELLS / 2];
+        flowing.surface.current_east.fill(1.0);
+        still.step().unwrap();
+        flowing.step().unwrap();
+        let difference = flowing.surface.wind_east[CELLS / 2] - still.surface.wind_east[CELLS / 2];
         assert!((difference - RESPONSE).abs() < 1e-12, "{difference}");
-        assert_eq!(flowing.wind_north, still.wind_north);
+        assert_eq!(flowing.surface.wind_north, still.surface.wind_north);
     }
 }

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Length from west to east, m.
 pub const LENGTH: f64 = 388_000.0;
 /// Width from south to north, m.
@@ -50,6 +52,48 @@ pub fn wind_stress(east: f64, north: f64) -> [f64; 2] {
 
 /// Returns the difference in level between the two ends of the basin in a steady wind along it: τL / (ρgh), in m. The
 /// stress is in Pa.
+#[cfg(test)]
 pub fn steady_set_up(stress: f64) -> f64 {
     stress * LENGTH / (WATER_DENSITY * GRAVITY * DEPTH)
+}
+
+/// Fields at the surface of the lake, which the lake and the atmosphere exchange.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Surface {
+    /// Level above the level at rest, m.
+    pub level: Cells,
+    /// Velocity of the water, m/s.
+    pub current_east: Cells,
+    pub current_north: Cells,
+    /// Wind at a height of 10 m, m/s.
+    pub wind_east: Cells,
+    pub wind_north: Cells,
+}
+
+impl Surface {
+    /// Returns the surface of a lake at rest, without wind.
+    pub fn at_rest() -> Self {
+        let none = || vec![0.0; CELLS];
+        Surface { level: none(), current_east: none(), current_north: none(), wind_east: none(), wind_north: none() }
+    }
+
+    /// Returns the field of a variable of the coupling file.
+    pub fn field(&mut self, variable: &str) -> Option<&mut Cells> {
+        match variable {
+            "current_east" => Some(&mut self.current_east),
+            "current_north" => Some(&mut self.current_north),
+            "wind_east" => Some(&mut self.wind_east),
+            "wind_north" => Some(&mut self.wind_north),
+            _ => None,
+        }
+    }
+}
+
+/// One of the two coupled models.
+pub trait Model {
+    /// Returns the fields that the model computes and those that arrive from its partner.
+    fn surface(&mut self) -> &mut Surface;
+
+    /// Computes the fields one coupling step later.
+    fn step(&mut self) -> anyhow::Result<()>;
 }

@@ -4,7 +4,7 @@
 //! through, so that the volume of the water is constant.
 
 use super::basin::{
-    CELL, CELLS, COLUMNS, Cells, DEPTH, GRAVITY, MANNING, MODEL_STEP, ROWS, WATER_DENSITY, wind_stress,
+    CELL, COLUMNS, DEPTH, GRAVITY, MANNING, MODEL_STEP, Model, ROWS, Surface, WATER_DENSITY, wind_stress,
 };
 
 /// Time steps of the lake in a coupling step: 100 s. Waves of √(gh) need less than 207 s in cells of 4 km.
@@ -13,52 +13,32 @@ const SUBSTEPS: u32 = 6;
 /// The synthetic lake.
 #[derive(Debug)]
 pub struct Lake {
-    /// Level of the surface above the level at rest, m.
-    pub level: Cells,
+    surface: Surface,
     /// Velocity eastwards at the western side of each cell, m/s; one column more for the eastern wall.
     east: Vec<f64>,
     /// Velocity northwards at the southern side of each cell, m/s; one row more for the northern wall.
     north: Vec<f64>,
-    /// Wind at a height of 10 m, m/s, as it arrived from the atmosphere.
-    pub wind_east: Cells,
-    pub wind_north: Cells,
 }
 
 impl Lake {
     /// Creates a lake at rest.
     pub fn new() -> Self {
-        let none = || vec![0.0; CELLS];
         Lake {
-            level: none(),
+            surface: Surface::at_rest(),
             east: vec![0.0; (COLUMNS + 1) * ROWS],
             north: vec![0.0; COLUMNS * (ROWS + 1)],
-            wind_east: none(),
-            wind_north: none(),
         }
     }
 
-    /// Computes the lake one coupling step later.
-    pub fn step(&mut self) {
-        let dt = MODEL_STEP.as_secs_f64() / f64::from(SUBSTEPS);
-        let wind = self.wind_east.iter().zip(&self.wind_north);
-        let stress: Vec<[f64; 2]> = wind.map(|(east, north)| wind_stress(*east, *north)).collect();
-        for _ in 0..SUBSTEPS {
-            self.accelerate(&stress, dt);
-            self.flow(dt);
-        }
-    }
-
-    /// Returns the velocity eastwards and northwards in the middle of each cell, m/s.
-    pub fn current(&self) -> [Cells; 2] {
-        let mut current = [vec![0.0; CELLS], vec![0.0; CELLS]];
+    /// Computes the current in the middle of each cell.
+    fn update_current(&mut self) {
         for row in 0..ROWS {
             for column in 0..COLUMNS {
                 let (cell, side) = (row * COLUMNS + column, row * (COLUMNS + 1) + column);
-                current[0][cell] = (self.east[side] + self.east[side + 1]) / 2.0;
-                current[1][cell] = (self.north[cell] + self.north[cell + COLUMNS]) / 2.0;
+                self.surface.current_east[cell] = (self.east[side] + self.east[side + 1]) / 2.0;
+                self.surface.current_north[cell] = (self.north[cell] + self.north[cell + COLUMNS]) / 2.0;
             }
         }
-        current
     }
 
     /// Applies the slope of the surface, the wind and the friction of the bottom to the flow. The walls have none.
@@ -66,7 +46,7 @@ impl Lake {
         for row in 0..ROWS {
             for column in 1..COLUMNS {
                 let (here, west) = (row * COLUMNS + column, row * COLUMNS + column - 1);
-                let slope = (self.level[here] - self.level[west]) / CELL;
+                let slope = (self.surface.level[here] - self.surface.level[west]) / CELL;
                 let wind = (stress[here][0] + stress[west][0]) / 2.0;
                 let velocity = &mut self.east[row * (COLUMNS + 1) + column];
                 *velocity = accelerated(*velocity, slope, wind, dt);
@@ -75,7 +55,7 @@ impl Lake {
         for row in 1..ROWS {
             for column in 0..COLUMNS {
                 let (here, south) = (row * COLUMNS + column, (row - 1) * COLUMNS + column);
-                let slope = (self.level[here] - self.level[south]) / CELL;
+                let slope = (self.surface.level[here] - self.surface.level[south]) / CELL;
                 let wind = (stress[here][1] + stress[south][1]) / 2.0;
                 self.north[here] = accelerated(self.north[here], slope, wind, dt);
             }
@@ -88,9 +68,27 @@ impl Lake {
             for column in 0..COLUMNS {
                 let (cell, side) = (row * COLUMNS + column, row * (COLUMNS + 1) + column);
                 let inflow = self.east[side] - self.east[side + 1] + self.north[cell] - self.north[cell + COLUMNS];
-                self.level[cell] += dt * DEPTH * inflow / CELL;
+                self.surface.level[cell] += dt * DEPTH * inflow / CELL;
             }
         }
+    }
+}
+
+impl Model for Lake {
+    fn surface(&mut self) -> &mut Surface {
+        &mut self.surface
+    }
+
+    fn step(&mut self) -> anyhow::Result<()> {
+        let dt = MODEL_STEP.as_secs_f64() / f64::from(SUBSTEPS);
+        let wind = self.surface.wind_east.iter().zip(&self.surface.wind_north);
+        let stress: Vec<[f64; 2]> = wind.map(|(east, north)| wind_stress(*east, *north)).collect();
+        for _ in 0..SUBSTEPS {
+            self.accelerate(&stress, dt);
+            self.flow(dt);
+        }
+        self.update_current();
+        Ok(())
     }
 }
 
@@ -103,13 +101,16 @@ fn accelerated(velocity: f64, slope: f64, stress: f64, dt: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::basin::{LENGTH, steady_set_up};
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::super::basin::{CELLS, LENGTH, steady_set_up};
     use super::*;
 
     /// Returns the difference in level between the eastern and the western end, m.
     fn set_up(lake: &Lake) -> f64 {
         // The level rises evenly, so that the ends of the basin are half a cell outside of the middle of the last cells.
-        let mean = |column: usize| (0..ROWS).map(|row| lake.level[row * COLUMNS + column]).sum::<f64>() / ROWS as f64;
+        let mean =
+            |column: usize| (0..ROWS).map(|row| lake.surface.level[row * COLUMNS + column]).sum::<f64>() / ROWS as f64;
         (mean(COLUMNS - 1) - mean(0)) * COLUMNS as f64 / (COLUMNS - 1) as f64
     }
 
@@ -117,12 +118,12 @@ mod tests {
     #[test]
     fn mean_set_up_is_the_analytic_one() {
         let mut lake = Lake::new();
-        lake.wind_east.fill(8.0);
+        lake.surface.wind_east.fill(8.0);
         let period = 2.0 * LENGTH / (GRAVITY * DEPTH).sqrt();
         let steps = (period / MODEL_STEP.as_secs_f64()).round() as usize;
         let mut sum = 0.0;
         for _ in 0..steps {
-            lake.step();
+            lake.step().unwrap();
             sum += set_up(&lake);
         }
         let (mean, expected) = (sum / steps as f64, steady_set_up(wind_stress(8.0, 0.0)[0]));
@@ -132,23 +133,23 @@ mod tests {
     #[test]
     fn volume_of_the_water_is_constant() {
         let mut lake = Lake::new();
-        for (cell, wind) in lake.wind_east.iter_mut().enumerate() {
+        for (cell, wind) in lake.surface.wind_east.iter_mut().enumerate() {
             *wind = 20.0 * (cell as f64 * 0.37).sin();
         }
-        lake.wind_north.fill(-9.0);
+        lake.surface.wind_north.fill(-9.0);
         for _ in 0..100 {
-            lake.step();
+            lake.step().unwrap();
         }
-        let rise = lake.level.iter().sum::<f64>() / CELLS as f64;
+        let rise = lake.surface.level.iter().sum::<f64>() / CELLS as f64;
         assert!(rise.abs() < 1e-9, "the mean level rose by {rise} m");
-        assert!(lake.level.iter().any(|level| level.abs() > 0.1));
+        assert!(lake.surface.level.iter().any(|level| level.abs() > 0.1));
     }
 
     #[test]
     fn lake_without_wind_stays_at_rest() {
         let mut lake = Lake::new();
-        lake.step();
-        assert!(lake.level.iter().all(|level| *level == 0.0));
-        assert!(lake.current().iter().flatten().all(|velocity| *velocity == 0.0));
+        lake.step().unwrap();
+        assert!(lake.surface.level.iter().all(|level| *level == 0.0));
+        assert!(lake.surface.current_east.iter().all(|velocity| *velocity == 0.0));
     }
 }

@@ -1,0 +1,104 @@
+//! The map of the demo: the level of the lake and the wind at the end of each run.
+
+use lfn_api::documents::{Coop3dDocument, Coop3dRun, CoupledModel};
+use lfn_base::units::show_duration;
+use lfn_plot::{Arrow, Axis, INK, Label, Map, Panel, Picture, Point, Size, Unit};
+
+use super::basin::{COLUMNS, LENGTH, ROWS, Surface, WIDTH, middle};
+use super::result::{FinishedRun, fastest_wind, range, signed};
+
+/// Size of a picture with one of the maps. The basin is four times as long as wide.
+pub const SIZE: Size = Size { width: 840, height: 400 };
+
+/// Cells between two arrows.
+const ARROW_STRIDE: usize = 8;
+
+/// Returns the picture with a map for each run.
+pub fn picture(document: &Coop3dDocument, runs: &[FinishedRun]) -> Picture {
+    let steps = document.runs.first().map_or(0, |run| run.result.measured.own.steps);
+    let hours = document.model_step.as_secs_f64() * steps as f64 / 3600.0;
+    let accuracy = document.accuracy_report.inaccuracies();
+    let maps = document.runs.iter().zip(runs);
+    Picture {
+        title: format!("A lake and a storm, coupled over a satellite, after {hours:.1} hours"),
+        lines: vec![
+            document.models.iter().map(model_in_words).collect::<Vec<_>>().join("; "),
+            format!("path: {}, RTT {}", document.path.capacity, show_duration(document.path.base_rtt)),
+        ],
+        warning: accuracy.first().map(|first| format!("{}: {}", first.direction, first.cause)),
+        description: document.runs.iter().map(run_in_words).collect::<Vec<_>>().join(" "),
+        panels: maps.map(|(run, finished)| panel(document, run, &finished.surface)).collect(),
+    }
+}
+
+fn model_in_words(model: &CoupledModel) -> String {
+    let CoupledModel { component, description, .. } = model;
+    format!("{component}: {}, {description}", label(model))
+}
+
+/// Returns the name of a model, or the label of a synthetic one.
+fn label(model: &CoupledModel) -> &str {
+    if model.synthetic { "synthetic" } else { &model.model }
+}
+
+fn label_of<'a>(document: &'a Coop3dDocument, component: &str) -> &'a str {
+    document.models.iter().find(|model| model.component == component).map_or("synthetic", label)
+}
+
+fn run_in_words(run: &Coop3dRun) -> String {
+    format!(
+        "{}, lag {}: run {}, predicted {}; level from {} m to {} m, wind up to {:.1} m/s.",
+        run.name,
+        run.lag,
+        show_duration(run.measured_run),
+        show_duration(run.predicted_run),
+        signed(run.lowest_level_meters.get()),
+        signed(run.highest_level_meters.get()),
+        run.fastest_wind.get()
+    )
+}
+
+fn panel(document: &Coop3dDocument, run: &Coop3dRun, surface: &Surface) -> Panel {
+    let kilometers = |meters: f64| meters / 1000.0;
+    let (east, north) = (kilometers(LENGTH), kilometers(WIDTH));
+    let name = format!(
+        "{}, lag {}: {} measured, {} predicted",
+        run.name,
+        run.lag,
+        show_duration(run.measured_run),
+        show_duration(run.predicted_run)
+    );
+    let mut panel = Panel::new(
+        &name,
+        Axis::exact("eastwards, km", Unit::Count, 0.0, east),
+        Axis::exact("northwards, km", Unit::Count, 0.0, north),
+    );
+    let offset = |count: usize| (count - 1) % ARROW_STRIDE / 2;
+    let rows = (offset(ROWS)..ROWS).step_by(ARROW_STRIDE);
+    let cells = rows.flat_map(|row| (offset(COLUMNS)..COLUMNS).step_by(ARROW_STRIDE).map(move |column| (row, column)));
+    let place = |row: usize, column: usize| {
+        let [x, y] = middle(row, column).map(kilometers);
+        Point { x, y }
+    };
+    let arrow = |(row, column): (usize, usize)| Arrow {
+        at: place(row, column),
+        east: surface.wind_east[row * COLUMNS + column],
+        north: surface.wind_north[row * COLUMNS + column],
+    };
+    panel.map = Some(Map {
+        name: format!("level, m ({})", label_of(document, "lake")),
+        low: Point { x: 0.0, y: 0.0 },
+        high: Point { x: east, y: north },
+        columns: COLUMNS,
+        values: surface.level.clone(),
+        arrows: cells.map(arrow).collect(),
+        arrow_name: format!("wind ({}), up to {:.1} m/s", label_of(document, "atmosphere"), fastest_wind(surface)),
+    });
+    let (low, high) = range(&surface.level);
+    for level in [high, low] {
+        let Some(cell) = surface.level.iter().position(|value| *value == level) else { continue };
+        let at = place(cell / COLUMNS, cell % COLUMNS);
+        panel.labels.push(Label { at, text: format!("{} m", signed(level)), color: INK });
+    }
+    panel
+}

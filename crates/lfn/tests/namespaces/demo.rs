@@ -1,0 +1,98 @@
+//! `lfn demo coop3d`: both runs are measured and compared with their plan, and every synthetic model has its label.
+
+use std::fs;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::support;
+use crate::support::harness::{Needs, Test, Weight, tests_of};
+use crate::support::rate::TWO_OF_THREE;
+use crate::support::schema::check_document;
+use crate::support::server::text;
+
+/// Name of this module in the names of its tests.
+const MODULE: &str = "demo";
+
+pub fn tests() -> Vec<Test> {
+    tests_of(
+        MODULE,
+        Weight::Loaded,
+        &[
+            ("coop3d_labels_synthetic_models", Needs::Namespaces, coop3d_labels_synthetic_models),
+            ("planned_lag_makes_coop3d_faster", Needs::Namespaces, planned_lag_makes_coop3d_faster),
+            ("coop3d_names_the_missing_anuga", Needs::Nothing, coop3d_names_the_missing_anuga),
+        ],
+    )
+}
+
+fn coop3d(flags: &[&str]) -> Output {
+    support::lfn().args(["demo", "coop3d"]).args(flags).output().unwrap()
+}
+
+fn coop3d_labels_synthetic_models() {
+    let directory = tempfile::tempdir().unwrap();
+    let [svg, report] = ["map.svg", "demo.json"].map(|name| directory.path().join(name));
+    let [svg_flag, report_flag] = [&svg, &report].map(|path| path.to_str().unwrap());
+    // Without ANUGA, the demo prints the line that installs it.
+    let output = coop3d(&["--python", "/bin/false", "--steps", "6", "--plot", svg_flag, "--report", report_flag]);
+    let (page, messages) = (text(&output.stdout), text(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{messages}");
+    assert!(messages.contains("/bin/false has no ANUGA: the lake is synthetic"), "{messages}");
+    assert!(messages.contains("pip install anuga numpy"), "{messages}");
+    for line in ["atmosphere  near  synthetic: ", "lake        far   synthetic: "] {
+        assert!(page.contains(line), "{page}");
+    }
+    let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    check_document(&document).unwrap();
+    let models = document["models"].as_array().unwrap();
+    assert_eq!(models.len(), 2);
+    assert!(models.iter().all(|model| model["synthetic"] == true && model["model"] == "synthetic"), "{models:?}");
+    assert!(document["install"].as_str().unwrap().contains("pip install anuga"));
+    let runs = document["runs"].as_array().unwrap();
+    let names: Vec<&Value> = runs.iter().map(|run| &run["name"]).collect();
+    assert_eq!(names, ["lock-step", "lagged"]);
+    for run in runs {
+        assert_eq!(run["result"]["measured"]["own"]["steps"], 6);
+        assert_eq!(
+            run["result"]["measured"]["own"]["received"]["current_east"]["fields"].as_u64().unwrap(),
+            6 - lag(run)
+        );
+    }
+    let map = fs::read_to_string(&svg).unwrap();
+    for label in ["level, m (synthetic)", "wind (synthetic), up to", "lock-step, lag 0: ", "lagged, lag 3: "] {
+        assert!(map.contains(label), "{label} in {map}");
+    }
+}
+
+fn lag(run: &Value) -> u64 {
+    run["lag"].as_u64().unwrap()
+}
+
+fn planned_lag_makes_coop3d_faster() {
+    let directory = tempfile::tempdir().unwrap();
+    let png = directory.path().join("map.png");
+    let measure = || {
+        let flags = ["--lake", "synthetic", "--steps", "16", "--json", "--plot", png.to_str().unwrap()];
+        let output = coop3d(&flags);
+        let document: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+        let seconds = |run: usize, key: &str| document["runs"][run][key].as_f64().unwrap();
+        let ratio = seconds(0, "measured_run_seconds") / seconds(1, "measured_run_seconds");
+        (ratio, seconds(1, "measured_run_seconds") / seconds(1, "predicted_run_seconds"))
+    };
+    // The first fields of a connection arrive later than planned, and other tests need the processors too.
+    TWO_OF_THREE.require_serial("lag hides the path", measure, |(ratio, late)| *ratio > 1.8 && *late < 1.5);
+    assert!(fs::read(&png).unwrap().starts_with(b"\x89PNG"));
+}
+
+fn coop3d_names_the_missing_anuga() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = support::lfn();
+    command.current_dir(directory.path()).args(["demo", "coop3d", "--lake", "anuga", "--python", "/bin/false"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
+    assert!(message.contains("lfn: /bin/false has no ANUGA\nhint: python3 -m venv anuga"), "{message}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "no file is left");
+}
