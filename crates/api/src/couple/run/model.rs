@@ -55,6 +55,7 @@ impl ModelProcess {
 
     /// Starts the model in a process group of its own, with standard error for both of its outputs. The kernel sends SIGTERM to
     /// the model when this thread ends.
+    #[allow(clippy::disallowed_methods, reason = "the model writes to standard error; lfn prints nothing here")]
     pub(super) fn start(&self, variables: &[(&str, OsString)]) -> Result<(), CoupleRunError> {
         let failed = |source| CoupleRunError::Start { command: self.name(), source };
         let (program, arguments) = self.command.split_first().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
