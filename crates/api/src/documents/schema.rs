@@ -186,7 +186,7 @@ fn all_schemas() -> Vec<DocumentSchema> {
         schema::<ImportDocument>("lfn.mesh.import.1", "Result of lfn mesh import, lfn.mesh.import/1", Forbidden),
         schema::<MeshPlanDocument>("lfn.mesh.plan.1", "Result of lfn mesh plan, lfn.mesh.plan/1", Forbidden),
         schema::<MeshCheckDocument>("lfn.mesh.check.1", "Result of lfn mesh check, lfn.mesh.check/1", Forbidden),
-        schema::<Coop3dDocument>("lfn.demo.coop3d.1", "Result of lfn demo coop3d, lfn.demo.coop3d/1", Forbidden),
+        schema::<Coop3dDocument>("lfn.demo.coop3d.1", "Result of lfn demo coop3d, lfn.demo.coop3d/1", ReadFromJson),
         schema::<DemoDocument>("lfn.demo.2", "Result of lfn demo, lfn.demo/2", ReadFromJson),
         schema::<TraceDocument>("lfn.trace.1", "Result of lfn trace, lfn.trace/1", Forbidden),
         schema::<TraceEvent>("lfn.trace.event.1", "A line of lfn trace --output ndjson, lfn.trace.event/1", Forbidden),

@@ -38,7 +38,9 @@ const TICKET_VARIABLE: &str = "LFN_FAR_TICKET";
 /// One of the two processes.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
+    /// Near side: the synthetic atmosphere, which dials
     Atmosphere,
+    /// Far side: the lake, which listens
     Lake,
 }
 

@@ -116,7 +116,7 @@ pub fn run(args: &Coop3dArgs) -> Result<Exit, Failure> {
     Ok(if outcome.accuracy_report.is_accurate() { Exit::Ok } else { Exit::Unreliable })
 }
 
-/// A finished demo.
+/// Results of a finished demo.
 struct Finished {
     outcome: RunOutcome,
     runs: Vec<FinishedRun>,
