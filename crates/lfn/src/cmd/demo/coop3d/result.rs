@@ -15,7 +15,7 @@ use super::anuga::{AnugaVersion, INSTALL};
 use super::basin::{MODEL_STEP, Surface};
 use super::files::FILE_STEPS;
 use super::plan::PlannedCoupling;
-use crate::cmd::demo::wrap;
+use crate::cmd::demo::wrap::wrap;
 use crate::print::counted;
 use crate::print::table::{Column, table};
 use crate::print::terminal::columns;
