@@ -7,6 +7,7 @@ use lfn_api::ErrorKind;
 use lfn_api::copy::CopyError;
 use lfn_api::copy::places::CopyPlaceError;
 use lfn_api::couple::CoupleError;
+use lfn_api::couple::run::CoupleRunError;
 use lfn_api::doctor::{DoctorError, EvidenceError};
 use lfn_api::dry_run::DryRunError;
 use lfn_api::emulate::EmulateRequestError;
@@ -195,6 +196,7 @@ fn explain(error: &anyhow::Error) -> (Exit, Option<String>) {
         MeshError,
         LogError,
         ImportError,
+        CoupleRunError,
         TraceError
     );
     (Exit::Failed, error.downcast_ref::<IdentityError>().and_then(IdentityError::hint))

@@ -101,6 +101,17 @@ pub fn resolver(trust: &TrustArgs, waiting: &QueueArgs, ssh: &SshFlags) -> Serve
     }
 }
 
+/// Returns the options for finding a partner, which listens already.
+pub fn resolver_without_ssh(trust: &TrustArgs) -> ServerResolver {
+    ServerResolver {
+        insecure: trust.insecure,
+        insecure_anywhere: trust.insecure_anywhere,
+        environment: emulator().clone(),
+        on_event: Arc::new(print_event),
+        ..ServerResolver::default()
+    }
+}
+
 /// Returns the variables of the emulated path for the hosts of the command line.
 pub fn emulator() -> &'static EmulatorEnvironment {
     static ENVIRONMENT: OnceLock<EmulatorEnvironment> = OnceLock::new();

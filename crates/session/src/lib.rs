@@ -37,6 +37,7 @@ pub mod sender_options;
 pub mod server;
 pub mod symlink_guard;
 mod ticket;
+mod ticket_host;
 pub mod transport;
 pub mod wire;
 pub mod written_files;
@@ -48,6 +49,7 @@ pub use datagram::DatagramStream;
 pub(crate) use pinned_certificate::server_config;
 pub use rights::{Rights, RightsError, WriteAccess};
 pub use ticket::{Fingerprint, SessionId, Ticket, TicketError, Token, TokenHash, join_host_port, split_host_port};
+pub use ticket_host::TicketHost;
 
 use std::io;
 use std::time::Duration;

@@ -173,6 +173,16 @@ pub fn start_in_new_session(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(new_session) }
 }
 
+/// Makes the kernel send SIGTERM to the command when the thread that starts the command ends (`PR_SET_PDEATHSIG`).
+pub fn end_with_parent(command: &mut Command) -> &mut Command {
+    let set = || {
+        let signal = Some(rustix::process::Signal::TERM);
+        rustix::process::set_parent_process_death_signal(signal).map_err(io::Error::from)
+    };
+    // SAFETY: only async-signal-safe calls are allowed between fork and exec. prctl is one, and it allocates nothing.
+    unsafe { command.pre_exec(set) }
+}
+
 /// Starts the command without blocked signals. `std` passes the caller's signal mask on. A thread that blocks signals
 /// would start commands that never receive these signals.
 pub fn unblock_all_signals(command: &mut Command) -> &mut Command {

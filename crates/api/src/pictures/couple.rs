@@ -18,12 +18,11 @@ pub fn of_couple_plan(document: &CouplePlanDocument) -> Album {
         lines: vec![format!("{} steps over {}", predicted.steps, path_in_words(&document.path))],
         ..Album::default()
     };
-    let points: Vec<_> = lags.iter().map(|at| point(at.lag as f64, seconds(at.run))).collect();
-    let last = lags.last().map_or(1.0, |at| at.lag as f64).max(1.0);
+    let points: Vec<_> = lags.iter().enumerate().map(|(place, at)| point(place as f64, seconds(at.run))).collect();
     let high = lags.iter().map(|at| seconds(at.run)).fold(seconds(predicted.run), f64::max);
     let mut panel = Panel::new(
         "Time of the run by the lag",
-        Axis::from_zero("lag of every variable (steps)", Unit::Count, last),
+        Axis::categories("lag of every variable", lags.iter().map(|at| at.lag.to_string()).collect()),
         Axis::from_zero("time of the run", Unit::Seconds, high * ROOM),
     );
     panel.guides.push(Guide {
@@ -36,8 +35,9 @@ pub fn of_couple_plan(document: &CouplePlanDocument) -> Album {
     panel.series.push(line("predicted", BLUE, Dash::Solid, points.clone()));
     panel.series.push(Series { name: String::new(), color: BLUE, shape: Shape::Marks { points, mark: Mark::Dot } });
     let used: Vec<u64> = predicted.variables.iter().map(|variable| variable.lag).collect();
-    if let Some(lag) = used.first().filter(|first| used.iter().all(|lag| lag == *first)) {
-        let points = vec![point(*lag as f64, seconds(predicted.run))];
+    let common = used.first().filter(|first| used.iter().all(|lag| lag == *first));
+    if let Some((place, lag)) = common.and_then(|lag| Some((lags.iter().position(|at| at.lag == *lag)?, lag))) {
+        let points = vec![point(place as f64, seconds(predicted.run))];
         let name = format!("lag {lag} of the coupling file: {}", show_duration(predicted.run));
         panel.series.push(Series { name, color: ORANGE, shape: Shape::Marks { points, mark: Mark::Ring } });
     }

@@ -59,6 +59,7 @@ fn config(options: &ServeOptions, root: Option<&Path>, listen: SocketAddr) -> Re
         allow_third_party: options.third_party,
         limits: options.limits,
         connection_limits: options.connections,
+        congestion: None,
         access: options.access.clone(),
         drain: options.drain,
     })

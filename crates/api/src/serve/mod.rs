@@ -13,7 +13,6 @@ mod log_event;
 mod options;
 mod ready;
 mod stamp;
-mod ticket_host;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,11 +25,11 @@ use crate::documents::ServeDocument;
 pub use bind::root_directory;
 pub use error::{Iperf3File, ServeStartError};
 pub use identity::{state_directory, token_file};
+pub use lfn_session::TicketHost;
 pub use listening::{ListeningServer, listen};
 pub use log_event::{LOG_TARGET, log_event};
 pub use options::{Iperf3ServerOptions, Iperf3Users, KeyStorage, ServeOptions, StampReflectorOptions};
 pub use ready::ReadyServer;
-pub use ticket_host::TicketHost;
 
 /// A server on its own threads. Stops when it is dropped.
 #[derive(Debug)]

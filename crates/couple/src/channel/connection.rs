@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_base::tcp_info::TcpInfo;
 use lfn_session::transport::{Handle, is_timeout};
 use lfn_session::wire::RefusalCode;
 use lfn_session::{Control, DataStream, SessionError};
@@ -19,8 +20,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::error::ChannelError;
 use super::event::ChannelEvent;
-use super::outbox::{Chunk, FieldClass};
-use super::shared::{Shared, State};
+use super::padding;
+use super::shared::{LinkState, Shared, State};
+use crate::fields::{Chunk, FieldClass};
 use crate::wire::{CHUNK_BYTES, Frame, FrameKind, HEADER_BYTES, MAX_TEXT, PADDING_BYTES, WireError};
 
 /// Maximum interval of the keep-alives.
@@ -30,11 +32,14 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Linux).
 const MIN_KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// RTT from which on keep-alives keep the congestion window.
-const LONG_RTT: Duration = Duration::from_millis(5);
-
 /// Time without any byte from the partner after which the connection counts as lost.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Maximum wait for the arrival of the padding.
+const MAX_PADDING_TIME: Duration = Duration::from_secs(5);
+
+/// Interval of the checks whether the padding has arrived.
+const PADDING_POLL: Duration = Duration::from_millis(2);
 
 /// Interval at which the control connection is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -53,6 +58,7 @@ pub enum Role {
 struct Connection<'a> {
     shared: &'a Arc<Shared>,
     number: u64,
+    role: Role,
     handles: Vec<Arc<dyn Handle>>,
     /// First reason for the end.
     reason: Mutex<Option<String>>,
@@ -61,7 +67,7 @@ struct Connection<'a> {
 /// Runs an agreed connection until it ends. Returns the reason.
 pub fn run(shared: &Arc<Shared>, number: u64, control: &mut Control, streams: Vec<DataStream>, role: Role) -> String {
     let handles = streams.iter().map(|stream| stream.handle().clone()).collect();
-    let connection = Connection { shared, number, handles, reason: Mutex::default() };
+    let connection = Connection { shared, number, role, handles, reason: Mutex::default() };
     let own_parity = u16::from(role == Role::Listens);
     let (mut writes, mut reads): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
     for stream in streams {
@@ -145,7 +151,20 @@ impl Connection<'_> {
         let mut sent = SentEvents::default();
         let mut buffer = Vec::with_capacity(64 * 1024 + 1024);
         let mut last = Instant::now();
-        let interval = self.keep_alive_interval();
+        let rtt = self.shared.state.lock().link.rtt;
+        let (interval, keep_alive) = keep_alive(padding::is_worth(self.shared, rtt), rtt);
+        let rest = padding::bytes(self.shared, rtt).saturating_sub(padding::FIRST_BYTES);
+        stream.write_all(&padding::frames(rest)).and_then(|()| stream.flush())?;
+        self.wait_for_padding(&stream);
+        if self.role == Role::Listens {
+            sent.collect(self.shared, &mut self.shared.state.lock(), &mut buffer);
+            stream.write_all(&buffer).and_then(|()| stream.flush())?;
+            // The partner starts when it has these events. Both models then start at the same time.
+            thread::sleep(self.shared.state.lock().link.rtt / 2);
+            self.shared.ready(self.number);
+        } else {
+            self.note_half(|link| link.is_padded = true);
+        }
         loop {
             buffer.clear();
             let (chunk, is_last) = {
@@ -161,7 +180,7 @@ impl Connection<'_> {
                     }
                     let timeout = interval.saturating_sub(last.elapsed());
                     if timeout.is_zero() {
-                        append_text(FrameKind::KeepAlive, &[0; PADDING_BYTES], &mut buffer);
+                        buffer.extend_from_slice(&keep_alive);
                         break (None, false);
                     }
                     self.wait_for_work(&mut state, timeout);
@@ -181,16 +200,30 @@ impl Connection<'_> {
         }
     }
 
-    /// Returns the interval of the keep-alives.
-    fn keep_alive_interval(&self) -> Duration {
-        let state = self.shared.state.lock();
-        if state.link.rtt < LONG_RTT || !state.outbox.has_small_fields() {
-            return KEEP_ALIVE_INTERVAL;
+    /// Waits until the padding of the stream has arrived at the partner: then the first fields leave in one burst. The partner's
+    /// thread reads the padding meanwhile, so that its receive window grows, too.
+    fn wait_for_padding(&self, stream: &DataStream) {
+        let deadline = Instant::now() + MAX_PADDING_TIME;
+        let has_arrived = |info: TcpInfo| info.unacked_segments == 0 && info.notsent_bytes.unwrap_or(0) == 0;
+        while Instant::now() < deadline && !self.has_ended() && !stream.handle().info().is_none_or(has_arrived) {
+            thread::sleep(PADDING_POLL);
         }
-        (state.link.rtt / 8).clamp(MIN_KEEP_ALIVE_INTERVAL, KEEP_ALIVE_INTERVAL)
     }
 
-    /// Sends large fields.
+    /// Notes one of the two conditions under which the side that dials starts: its padding has arrived, and the partner is ready.
+    fn note_half(&self, note: impl FnOnce(&mut LinkState)) {
+        let is_ready = {
+            let mut state = self.shared.state.lock();
+            note(&mut state.link);
+            let link = &state.link;
+            link.is_padded && link.is_partner_ready && !link.is_ready
+        };
+        if is_ready {
+            self.shared.ready(self.number);
+        }
+    }
+
+    /// Sends the parts of large fields until the run is over.
     fn write_large(&self, mut stream: DataStream) -> Result<(), EndReason> {
         loop {
             let chunk = {
@@ -305,6 +338,10 @@ impl Connection<'_> {
         }
         self.shared.wake();
         events.iter().for_each(|event| self.shared.emit(event));
+        // The first event of a connection is the window.
+        if frame.kind == FrameKind::Window && self.role == Role::Dials {
+            self.note_half(|link| link.is_partner_ready = true);
+        }
         Ok(())
     }
 
@@ -401,6 +438,15 @@ impl SentEvents {
         shared.wake();
         state.is_over()
     }
+}
+
+/// Returns the interval of the keep-alives, and the bytes of one.
+fn keep_alive(is_padded: bool, rtt: Duration) -> (Duration, Vec<u8>) {
+    if is_padded {
+        let interval = (rtt / 8).clamp(MIN_KEEP_ALIVE_INTERVAL, KEEP_ALIVE_INTERVAL);
+        return (interval, padding::frame(PADDING_BYTES));
+    }
+    (KEEP_ALIVE_INTERVAL, padding::frame(0))
 }
 
 fn append_text(kind: FrameKind, text: &[u8], buffer: &mut Vec<u8>) {

@@ -1,7 +1,10 @@
 //! Events of a channel, for the messages of the caller.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
+
+use lfn_base::units::{Bytes, show_duration};
 
 /// An event of a channel.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,4 +36,49 @@ pub enum ChannelEvent {
     HistoryFull { partner: String, limit: u64 },
     /// The partner has finished its last step.
     PartnerFinished { partner: String },
+}
+
+/// One line for a person.
+impl fmt::Display for ChannelEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChannelEvent::Listening { ticket } => write!(f, "listening; the partner dials this ticket: {ticket}"),
+            ChannelEvent::Connected { partner, address, rtt, streams } => {
+                let plural = if *streams == 1 { "" } else { "s" };
+                write!(f, "connected to {partner} at {address}, RTT {}, {streams} stream{plural}", show_duration(*rtt))
+            }
+            ChannelEvent::Lost { partner, reason, patience } => {
+                write!(f, "lost {partner}, waiting up to {} for {partner}: {reason}", show_duration(*patience))
+            }
+            ChannelEvent::Waiting { partner, variable, step, waited, partner_step, connected } => {
+                write!(f, "step {step} has waited {} for {variable}: {partner} ", show_duration(*waited))?;
+                match partner_step {
+                    _ if !connected => f.write_str("is not connected"),
+                    Some(at) => write!(f, "is at step {at}"),
+                    None => f.write_str("has not begun"),
+                }
+            }
+            ChannelEvent::PartnerResumed { partner, step } => {
+                write!(f, "{partner} was started again, and resumes from step {step}")
+            }
+            ChannelEvent::Refused { address, reason } => write!(f, "refused a client at {address}: {reason}"),
+            ChannelEvent::ClockDiffers { partner, offset, partner_is_ahead } => {
+                let direction = if *partner_is_ahead { "ahead of" } else { "behind" };
+                let offset = show_duration(*offset);
+                write!(f, "the clock of {partner} is {offset} {direction} the clock of this host")
+            }
+            ChannelEvent::NotANumber { variable, step, count } => {
+                let elements = if *count == 1 { "element that is" } else { "elements that are" };
+                write!(f, "{variable} of step {step} has {count} {elements} not a number; the run continues")
+            }
+            ChannelEvent::HistoryFull { partner, limit } => {
+                let limit = Bytes(*limit);
+                write!(
+                    f,
+                    "the fields since the last checkpoint of {partner} need more than {limit}: {partner} can no longer resume"
+                )
+            }
+            ChannelEvent::PartnerFinished { partner } => write!(f, "{partner} has finished its last step"),
+        }
+    }
 }

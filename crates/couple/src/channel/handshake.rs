@@ -9,10 +9,10 @@ use lfn_session::wire::{Refusal, RefusalCode};
 
 use super::error::ChannelError;
 use super::event::ChannelEvent;
-use super::inbox::Inbox;
-use super::outbox::{GoneField, Outbox};
 use super::shared::{Shared, State};
 use crate::coupling::differences;
+use crate::fields::Inbox;
+use crate::fields::{GoneField, Outbox};
 use crate::wire::{Introduction, Position, Ready};
 
 /// Maximum wait for the first messages of the partner.

@@ -8,10 +8,8 @@ mod connection;
 mod error;
 mod event;
 mod handshake;
-mod inbox;
-mod outbox;
+mod padding;
 mod rendezvous;
-mod report;
 mod run;
 mod shared;
 mod streams;
@@ -28,9 +26,9 @@ use std::time::Duration;
 use lfn_base::units::Bytes;
 use lfn_session::dial::Target;
 
+pub use crate::report::{ComponentReport, ReceivedVariable, RunReport, SentVariable};
 pub use error::ChannelError;
 pub use event::ChannelEvent;
-pub use report::{ComponentReport, ReceivedVariable, RunReport, SentVariable};
 pub use run::Channel;
 
 use crate::coupling::Coupling;
@@ -60,7 +58,7 @@ pub struct ChannelOptions {
     pub streams: Option<u16>,
 }
 
-/// How this end meets its partner.
+/// The way in which this end meets its partner.
 #[derive(Debug)]
 pub enum Rendezvous {
     Listen(ListenOptions),

@@ -1,6 +1,6 @@
 //! The meeting of the two sides: one listens, the other dials until the partner answers.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use lfn_session::server::{Server, ServerConfig, ServerEvent, ServerSession};
 use lfn_session::wire::couple::CoupleRequest;
 use lfn_session::wire::{Refusal, RefusalCode, Request};
 use lfn_session::{DataStream, Protection, Rights, SessionError, SessionId, Token};
-use lfn_sys::{clock, tcp};
+use lfn_sys::{clock, sysctl, tcp};
 
 use super::connection::{self, Role};
 use super::error::ChannelError;
 use super::event::ChannelEvent;
 use super::handshake::{agree, refusal};
 use super::shared::Shared;
-use super::{ListenOptions, streams};
+use super::{ListenOptions, padding, streams};
 use crate::wire::Introduction;
 
 /// Maximum wait for the data streams of a session.
@@ -81,6 +81,7 @@ pub fn listen(shared: &Arc<Shared>, options: &ListenOptions) -> Result<(Meeting,
         limits: ServerLimits::default(),
         connection_limits: ConnectionLimits::default(),
         access: Access::default(),
+        congestion: Some(SMALL_FIELD_CONGESTION),
         drain: Duration::ZERO,
     };
     let (service, log) = (shared.clone(), shared.clone());
@@ -126,12 +127,12 @@ fn serve(shared: &Arc<Shared>, session: &mut ServerSession, request: &Request) -
         ));
     };
     let peer = session.peer();
+    let mut streams = session.data_streams(*count, STREAM_TIMEOUT)?;
+    streams.iter_mut().for_each(|stream| prepare(shared, stream, Role::Listens));
     let introduction = match supersede_and_agree(shared, session) {
         Ok(introduction) => introduction,
         Err(error) => return Err(refuse(shared, peer, error)),
     };
-    let streams = session.data_streams(*count, STREAM_TIMEOUT)?;
-    prepare_streams(&streams, Role::Listens);
     let handles = streams.iter().map(|stream| stream.handle().clone()).collect();
     let number = shared.connected(&introduction, peer, handles, streams::per_direction(*count));
     let reason = connection::run(shared, number, &mut session.control, streams, Role::Listens);
@@ -220,7 +221,8 @@ fn dial_once(shared: &Arc<Shared>, target: &Target, streams: Option<u16>) -> Res
     let count = streams::count(&shared.state.lock().outbox, &shared.coupling, streams, rtt);
     let session = dial::new_session_id()?;
     let (control, opened) = thread::scope(|scope| {
-        let data: Vec<_> = (0..count).map(|number| scope.spawn(move || open_stream(target, session, number))).collect();
+        let data: Vec<_> =
+            (0..count).map(|number| scope.spawn(move || open_stream(shared, target, session, number))).collect();
         let request = Request::Couple(CoupleRequest { streams: count });
         let control = connection.open_control(target, session, request).map_err(ChannelError::from);
         let agreed = control.and_then(|mut control| {
@@ -232,7 +234,6 @@ fn dial_once(shared: &Arc<Shared>, target: &Target, streams: Option<u16>) -> Res
     });
     let (mut control, introduction) = control?;
     let opened: Vec<DataStream> = opened.into_iter().collect::<Result<_, _>>()?;
-    prepare_streams(&opened, Role::Dials);
     let handles = opened.iter().map(|stream| stream.handle().clone()).collect();
     let number = shared.connected(&introduction, address, handles, streams::per_direction(count));
     let reason = connection::run(shared, number, &mut control, opened, Role::Dials);
@@ -241,8 +242,16 @@ fn dial_once(shared: &Arc<Shared>, target: &Target, streams: Option<u16>) -> Res
     Ok(())
 }
 
-fn open_stream(target: &Target, session: SessionId, number: u16) -> Result<DataStream, SessionError> {
-    dial::open_data(target, session, number, Protection::Tls, None, |_| Ok(()))
+fn open_stream(shared: &Shared, target: &Target, session: SessionId, number: u16) -> Result<DataStream, SessionError> {
+    let mut stream = dial::open_data(target, session, number, Protection::Tls, None, |socket| {
+        if number == 0 {
+            // Without it, small fields need more time, and the run continues.
+            let _ = tcp::set_congestion(socket, SMALL_FIELD_CONGESTION);
+        }
+        Ok(())
+    })?;
+    prepare(shared, &mut stream, Role::Dials);
+    Ok(stream)
 }
 
 fn join<T>(thread: thread::ScopedJoinHandle<'_, Result<T, SessionError>>) -> Result<T, SessionError> {
@@ -250,13 +259,21 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, Result<T, SessionError>>) -> Res
     thread.join().unwrap_or_else(panicked)
 }
 
-/// Sets the congestion control of the stream of small fields that this side writes.
-fn prepare_streams(streams: &[DataStream], role: Role) {
+/// Prepares a stream that this side writes. The stream of small fields gets padding that passes slow start while the two sides
+/// agree. The other streams get the congestion control of the host, because the listening socket has that of small fields.
+fn prepare(shared: &Shared, stream: &mut DataStream, role: Role) {
     let own = u16::from(role == Role::Listens);
-    for stream in streams.iter().filter(|stream| stream.stream() == own) {
-        // Without it, small fields need more time, and the run continues.
-        let _ = stream.handle().socket().map(|socket| tcp::set_congestion(socket, SMALL_FIELD_CONGESTION));
+    if stream.stream() % 2 != own {
+        return;
     }
+    if stream.stream() != own {
+        let default = sysctl::read("net.ipv4.tcp_congestion_control").unwrap_or_default();
+        let _ = stream.handle().socket().map(|socket| tcp::set_congestion(socket, default.trim()));
+        return;
+    }
+    // A broken stream is noticed by the thread that owns it.
+    let bytes = padding::bytes(shared, stream.handle().min_rtt()).min(padding::FIRST_BYTES);
+    let _ = stream.write_all(&padding::frames(bytes)).and_then(|()| stream.flush());
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ChannelError> {

@@ -8,14 +8,14 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::error::ChannelError;
 use super::event::ChannelEvent;
-use super::inbox::{Inbox, Taken};
-use super::outbox::Outbox;
 use super::rendezvous::{self, Meeting};
-use super::report::{ComponentReport, RunReport};
 use super::shared::{LinkState, PartnerState, Shared, State};
 use super::window::WindowMeter;
 use super::{ChannelOptions, DeclaredVariable, Field, Rendezvous};
 use crate::coupling::{Coupling, Variable};
+use crate::fields::Outbox;
+use crate::fields::{Inbox, Taken};
+use crate::report::{ComponentReport, RunReport};
 
 /// Interval at which a wait checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -132,7 +132,7 @@ impl Channel {
         let mut state = self.shared.state.lock();
         loop {
             self.check(&mut state)?;
-            if let (Some(_), Some(first_step)) = (state.link.current, state.first_step) {
+            if let (true, Some(first_step)) = (state.link.is_ready, state.first_step) {
                 return Ok(first_step);
             }
             if start.elapsed() >= self.shared.patience {
@@ -373,9 +373,8 @@ impl Channel {
         self.tell_stop(reason);
     }
 
-    /// Breaks the connection without a message, as a killed process does.
-    #[cfg(test)]
-    pub(super) fn abandon(mut self) {
+    /// Breaks the connection without a message, as a killed process does. The partner waits for this component.
+    pub fn abandon(mut self) {
         self.is_finished = true;
         let mut state = self.shared.state.lock();
         state.failure = Some(ChannelError::Interrupted);

@@ -9,11 +9,11 @@ use parking_lot::{Condvar, Mutex};
 
 use super::error::ChannelError;
 use super::event::ChannelEvent;
-use super::inbox::Inbox;
-use super::outbox::Outbox;
-use super::report::ComponentReport;
 use super::window::WindowMeter;
 use crate::coupling::Coupling;
+use crate::fields::Inbox;
+use crate::fields::Outbox;
+use crate::report::ComponentReport;
 use crate::wire::Introduction;
 
 /// Settings and state of a channel.
@@ -73,6 +73,15 @@ pub struct PartnerState {
 pub struct LinkState {
     /// Number of the connection that is in use.
     pub current: Option<u64>,
+    /// The padding of the connection in use has arrived at the partner.
+    pub is_padded: bool,
+    /// The padding of the partner has arrived.
+    pub is_partner_ready: bool,
+    /// The connection in use is announced.
+    pub is_ready: bool,
+    pub address: Option<SocketAddr>,
+    /// The partner on the connection in use is another process than before.
+    pub is_partner_restarted: bool,
     /// Number of connections so far.
     pub count: u64,
     /// Time of the loss of the last connection, while there is none.
@@ -89,6 +98,7 @@ pub struct LinkState {
 }
 
 impl Shared {
+    /// Passes an event to the caller. The caller of this function has no lock.
     pub fn emit(&self, event: &ChannelEvent) {
         (self.on_event)(event);
     }
@@ -100,7 +110,7 @@ impl Shared {
         self.wake();
     }
 
-    /// Wakes every thread.
+    /// Wakes the threads that send, and the model.
     pub fn wake(&self) {
         self.work.notify_all();
         self.changed.notify_all();
@@ -111,7 +121,7 @@ impl Shared {
         self.state.lock().link.reason = Some(reason);
     }
 
-    /// Notes an agreed connection, and returns its number.
+    /// Notes an agreed connection, and returns its number. Its threads may use the fields from now on.
     pub fn connected(
         &self,
         introduction: &Introduction,
@@ -120,23 +130,37 @@ impl Shared {
         streams: u16,
     ) -> u64 {
         let rtt = handles.iter().map(|handle| handle.min_rtt()).filter(|rtt| !rtt.is_zero()).min().unwrap_or_default();
-        let (number, resumed_from) = {
+        let mut state = self.state.lock();
+        let State { link, partner, .. } = &mut *state;
+        link.count += 1;
+        link.current = Some(link.count);
+        link.is_padded = false;
+        link.is_partner_ready = false;
+        link.is_ready = false;
+        link.address = Some(address);
+        link.handles = handles;
+        link.streams = streams;
+        link.rtt = if link.rtt.is_zero() { rtt } else { link.rtt.min(rtt) };
+        let is_restarted = partner.instance.is_some_and(|instance| instance != introduction.instance);
+        if is_restarted {
+            *partner = PartnerState { checkpoint: partner.checkpoint, ..PartnerState::default() };
+        }
+        link.is_partner_restarted = is_restarted;
+        partner.instance = Some(introduction.instance);
+        link.count
+    }
+
+    /// Announces a connection on which small fields leave without slow start.
+    pub fn ready(&self, number: u64) {
+        let (address, rtt, streams, resumed_from) = {
             let mut state = self.state.lock();
-            let State { link, partner, .. } = &mut *state;
-            let lost = link.lost_at.take().map_or(Duration::ZERO, |lost| lost.elapsed());
-            link.disconnected += lost;
-            link.count += 1;
-            link.current = Some(link.count);
+            let resumed_from = state.partner.checkpoint.unwrap_or(0);
+            let link = &mut state.link;
+            let Some(address) = link.address.filter(|_| link.current == Some(number)) else { return };
+            link.is_ready = true;
             link.reason = None;
-            link.handles = handles;
-            link.streams = streams;
-            link.rtt = if link.rtt.is_zero() { rtt } else { link.rtt.min(rtt) };
-            let is_restarted = partner.instance.is_some_and(|instance| instance != introduction.instance);
-            if is_restarted {
-                *partner = PartnerState { checkpoint: partner.checkpoint, ..PartnerState::default() };
-            }
-            partner.instance = Some(introduction.instance);
-            (link.count, is_restarted.then(|| partner.checkpoint.unwrap_or(0)))
+            link.disconnected += link.lost_at.take().map_or(Duration::ZERO, |lost| lost.elapsed());
+            (address, link.rtt, link.streams, link.is_partner_restarted.then_some(resumed_from))
         };
         let partner = self.partner.clone();
         self.emit(&ChannelEvent::Connected { partner: partner.clone(), address, rtt, streams });
@@ -144,7 +168,6 @@ impl Shared {
             self.emit(&ChannelEvent::PartnerResumed { partner, step });
         }
         self.wake();
-        number
     }
 
     /// Notes the end of a connection.
@@ -157,9 +180,10 @@ impl Shared {
                 return;
             }
             link.current = None;
+            link.is_ready = false;
             link.handles.clear();
             link.is_closed = is_over;
-            link.lost_at = Some(Instant::now());
+            link.lost_at.get_or_insert_with(Instant::now);
             link.reason = Some(reason.to_owned());
             !is_over
         };

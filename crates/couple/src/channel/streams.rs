@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::outbox::Outbox;
 use crate::coupling::Coupling;
+use crate::fields::Outbox;
 
 /// Bytes in flight that one stream reaches with the usual limits of autotuning (`tcp_rmem` 6 MB, half of it as window).
 const STREAM_WINDOW: u64 = 3_000_000;
@@ -30,5 +30,5 @@ pub fn per_direction(count: u16) -> u16 {
 }
 
 fn is_large(coupling: &Coupling, variable: &crate::coupling::Variable) -> bool {
-    coupling.field_bytes(variable).0 > super::outbox::SMALL_FIELD
+    coupling.field_bytes(variable).0 > crate::fields::SMALL_FIELD
 }

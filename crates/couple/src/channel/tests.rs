@@ -250,7 +250,12 @@ fn nan_is_counted_at_both_ends() {
 #[test]
 fn misuse_is_named() {
     let coupling = coupling(|text| text);
-    let (ticket, thread, _) = listening(options(&coupling, "lake", listen_on(0, None)), |channel| channel.map(drop));
+    let (end, ended) = channel::<()>();
+    let (ticket, thread, _) = listening(options(&coupling, "lake", listen_on(0, None)), move |channel| {
+        // The partner stays until the end of the test.
+        let _ = ended.recv();
+        channel.map(drop)
+    });
     let mut near = dialled(options(&coupling, "atmosphere", dial_to(&ticket))).unwrap();
     let mut errors = vec![near.put("wind", &[]).unwrap_err().to_string(), near.get("level").unwrap_err().to_string()];
     near.begin_step().unwrap();
@@ -272,7 +277,8 @@ fn misuse_is_named() {
     // The first put fails because of its size or because no step has begun.
     assert_eq!(errors[1..], expected[1..]);
     drop(near);
-    drop(thread);
+    drop(end);
+    assert!(thread.join().unwrap().is_ok());
 }
 
 #[test]

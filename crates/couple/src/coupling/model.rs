@@ -39,12 +39,12 @@ pub struct PathSettings {
     /// RTT without queueing, seconds.
     #[serde(rename = "rtt_seconds", with = "seconds")]
     pub rtt: Duration,
-    /// IP MTU, bytes.
+    /// IP MTU of the narrowest link, bytes.
     #[serde(rename = "mtu_bytes")]
     pub mtu: u32,
 }
 
-/// One model.
+/// One model of the coupled run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Component {

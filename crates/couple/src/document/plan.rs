@@ -142,16 +142,16 @@ pub fn plan_document(coupling: &Coupling, overrides: PathOverrides) -> Result<Co
     })
 }
 
-/// Returns the lags of the table: all from 0 to two beyond the needed one, or some of them if they are many.
+/// Returns the lags of the table: all from 0 to two beyond the needed one, or some of them if they are many, and the largest lag of
+/// the file.
 fn lags_of(coupling: &Coupling, predicted: &PlannedRun) -> Vec<u64> {
     let needed = predicted.variables.iter().filter_map(|variable| variable.needed_lag).max().unwrap_or(0);
     let last = needed.saturating_add(LAGS_BEYOND).min(coupling.steps.saturating_sub(1));
-    let points = last.min(MAX_LAG_POINTS - 1).max(1);
+    let points = last.clamp(1, MAX_LAG_POINTS - 1);
     let mut lags: Vec<u64> =
         (0..=points).map(|at| (u128::from(last) * u128::from(at) / u128::from(points)) as u64).collect();
-    if needed <= last {
-        lags.push(needed);
-    }
+    let used = coupling.variables.values().map(|variable| variable.lag).max().unwrap_or(0);
+    lags.extend([needed.min(last), used]);
     lags.sort_unstable();
     lags.dedup();
     lags

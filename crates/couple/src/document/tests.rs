@@ -158,7 +158,7 @@ fn path_with_less_rate_delivers_fields_late() {
     let file = coupling(&[]);
     let report = run_of(&file, &path(2, 539));
     let (names, texts) = findings(&file, &report);
-    assert_eq!(names, ["path rate"]);
+    assert_eq!(names, ["late fields"]);
     assert!(texts[0].starts_with("fields of atmosphere (64 KiB a step) arrive"), "{texts:?}");
     // Puts that wait have the same cause.
     let mut report = run_of(&file, &path(155, 539));
@@ -167,8 +167,38 @@ fn path_with_less_rate_delivers_fields_late() {
         component.put_wait = Duration::from_secs(8);
     }
     let (names, texts) = findings(&file, &report);
-    assert_eq!(names, ["path rate"]);
+    assert_eq!(names, ["late fields"]);
     assert!(texts[0].starts_with("puts of lake (64 KiB a step) wait 200 ms a step"), "{texts:?}");
+}
+
+#[test]
+fn slow_start_of_large_fields_is_named() {
+    let file = coupling(&[("[64, 128]", "[256, 128]"), ("lag = 4", "lag = 8")]);
+    let mut report = run_of(&file, &path(155, 539));
+    let late = Duration::from_secs(2);
+    for component in [&mut report.own, &mut report.partner] {
+        component.run += late;
+        component.received.values_mut().for_each(|received| received.steady_wait += late);
+    }
+    let (names, texts) = findings(&file, &report);
+    assert_eq!(names, ["slow start"]);
+    assert!(texts[0].ends_with("has reached their rate: 2 s in the whole run"), "{texts:?}");
+}
+
+#[test]
+fn partner_with_uneven_steps_is_named() {
+    let file = coupling(&[]);
+    let mut report = run_of(&file, &path(155, 539));
+    let late = Duration::from_secs(8);
+    for component in [&mut report.own, &mut report.partner] {
+        component.run += late;
+        for received in component.received.values_mut() {
+            (received.steady_wait, received.partner_wait) = (late, late);
+        }
+    }
+    let (names, texts) = findings(&file, &report);
+    assert_eq!(names, ["load imbalance"]);
+    assert!(texts[0].contains("single steps take longer"), "{texts:?}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct PlannedRun {
-    /// Number of steps.
+    /// Number of coupling steps.
     pub steps: u64,
     /// One-way delay of the path: half of the RTT, seconds.
     #[serde(rename = "one_way_delay_seconds", with = "seconds")]
@@ -37,7 +37,7 @@ pub struct PlannedRun {
     /// Time of the run if no step waited, seconds.
     #[serde(rename = "run_without_waits_seconds", with = "seconds")]
     pub run_without_waits: Duration,
-    /// The two directions.
+    /// Figures of each direction.
     pub directions: Vec<PlannedDirection>,
     /// The variables, by name.
     pub variables: Vec<PlannedVariable>,

@@ -47,8 +47,8 @@ const WITHOUT_DEFAULT: [&str; 13] = [
     "list-findings",
 ];
 
-/// Variables that `lfn emulate` sets for its command.
-const INTERNAL: [&str; 9] = [
+/// Variables that `lfn emulate` and `lfn couple run` set for their commands.
+const INTERNAL: [&str; 15] = [
     "LFN_PATH",
     "LFN_RETURN_PATH",
     "LFN_EMULATED",
@@ -58,6 +58,12 @@ const INTERNAL: [&str; 9] = [
     "LFN_PROMPT",
     "LFN_STARTUP",
     "LFN_ZDOTDIR",
+    "LFN_COUPLE_DIR",
+    "LFN_COUPLE_COMPONENT",
+    "LFN_COUPLE_STEPS",
+    "LFN_COUPLE_FIRST_STEP",
+    "LFN_COUPLE_STEP",
+    "LFN_COUPLE_NEXT_STEP",
 ];
 
 /// Default of one flag.
@@ -328,7 +334,7 @@ pub fn line_number(text: &str, at: usize) -> usize {
     text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Returns the default of a variable. Other variables and those that `lfn emulate` sets have none.
+/// Returns the default of a variable. Other variables and those of [`INTERNAL`] have none.
 fn of_variable(program: &Command, name: &str, value: OsString) -> Result<Option<FlagDefault>, Failure> {
     let Some(rest) = name.strip_prefix("LFN_") else { return Ok(None) };
     let is_address = ["NEAR", "FAR"].iter().any(|side| {

@@ -29,7 +29,8 @@ pub struct Block {
 }
 
 /// Languages of blocks that the pages may have.
-pub const LANGUAGES: [&str; 10] = ["console", "text", "sh", "json", "toml", "ini", "csv", "yaml", "cron", "sql"];
+pub const LANGUAGES: [&str; 11] =
+    ["console", "text", "sh", "python", "json", "toml", "ini", "csv", "yaml", "cron", "sql"];
 
 /// Returns the fenced blocks of a page.
 pub fn blocks(page: &str) -> Vec<Block> {

@@ -112,7 +112,7 @@ pub enum Cause {
     /// The RTT differs from the coupling file.
     PathDelay,
     /// Fields of a coupled run arrive later than the coupling file explains.
-    PathRate,
+    LateFields,
     /// Newer fields replaced older ones before they were used.
     DroppedFields,
     /// Fields have elements that are not a number.
@@ -364,10 +364,10 @@ pub const CAUSES: [CauseEntry; 58] = [
         "the RTT of the path differs from the coupling file",
     ),
     entry(
-        Cause::PathRate,
-        "path rate",
-        "the rate of the path",
-        "fields arrive later than the RTT of the path and the rate in the coupling file explain",
+        Cause::LateFields,
+        "late fields",
+        "late fields",
+        "fields arrive later than the RTT of the path and the rate in the coupling file explain, or puts wait",
     ),
     entry(
         Cause::DroppedFields,

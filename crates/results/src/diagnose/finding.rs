@@ -64,7 +64,7 @@ impl Confidence {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct Remedy {
-    /// Command line, ready to paste.
+    /// Command line, ready to paste. The remedy of a coupled run may be an edit of its coupling file.
     pub command: String,
     /// Host of the command; none is the host of the test.
     pub host: Option<String>,

@@ -38,6 +38,8 @@ pub struct ServerConfig {
     pub limits: ServerLimits,
     pub connection_limits: ConnectionLimits,
     pub access: Access,
+    /// Congestion control of accepted connections; the server then has no Multipath TCP. `None` is that of the host.
+    pub congestion: Option<&'static str>,
     /// Time that running sessions may continue after a stop.
     pub drain: Duration,
 }

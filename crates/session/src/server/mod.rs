@@ -86,7 +86,8 @@ impl Server {
     ) -> Result<Self, ServeError> {
         let service: Arc<dyn Service> = Arc::new(service);
         let address = config.listen;
-        let (listener, datagrams) = listen(address).map_err(|source| ServeError::Listen { address, source })?;
+        let (listener, datagrams) =
+            listen(address, config.congestion).map_err(|source| ServeError::Listen { address, source })?;
         let shared = ServerState {
             tls: server_config(&config.identity)?,
             registry: Registry::new(config.connection_limits, &config.limits),
@@ -182,14 +183,17 @@ impl Server {
 }
 
 /// Binds the TCP listener and a UDP socket with the same port number.
-fn listen(address: SocketAddr) -> io::Result<(Listener, UdpSocket)> {
+fn listen(address: SocketAddr, congestion: Option<&str>) -> io::Result<(Listener, UdpSocket)> {
     /// Maximum number of tries: a free TCP port may be in use for UDP, but hardly 20 times in succession.
     const TRIES: u32 = 20;
     let mut tries = 0;
     loop {
         // With the library's backlog of 128 the kernel drops SYNs under a flood of connections, and honest clients wait
         // a second for their retransmission.
-        let listener = Listener::bind_multipath(address, BACKLOG)?;
+        let listener = match congestion {
+            Some(name) => Listener::bind_with_congestion(address, BACKLOG, name)?,
+            None => Listener::bind_multipath(address, BACKLOG)?,
+        };
         match datagrams::bind(listener.local_address()?) {
             Ok(datagrams) => return Ok((listener, datagrams)),
             Err(error) if address.port() == 0 && error.kind() == io::ErrorKind::AddrInUse && tries < TRIES => {

@@ -47,6 +47,15 @@ impl Listener {
         Listener::from_socket(socket)
     }
 
+    /// Listens like [`bind`](Self::bind), and gives accepted connections this congestion control, if the host permits it. A change
+    /// after accept(2) is not the same: a connection that began with BBR keeps the pacing of the kernel.
+    pub fn bind_with_congestion(address: SocketAddr, backlog: i32, name: &str) -> io::Result<Self> {
+        let listener = Listener::bind(address, backlog)?;
+        // Without it, the connections have the congestion control of the host.
+        let _ = tcp::set_congestion(&listener, name);
+        Ok(listener)
+    }
+
     /// Takes a socket that listens already, for options that must be set before.
     pub fn from_socket(socket: Socket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;

@@ -49,6 +49,7 @@ pub fn config() -> ServerConfig {
         allow_third_party: false,
         limits: ServerLimits::default(),
         connection_limits: ConnectionLimits::default(),
+        congestion: None,
         access: Access::default(),
         drain: Duration::ZERO,
     }

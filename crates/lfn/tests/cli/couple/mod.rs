@@ -1,3 +1,4 @@
 //! `lfn couple` on this host.
 
 mod plan;
+mod run;

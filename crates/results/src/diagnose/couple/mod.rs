@@ -13,7 +13,7 @@ pub(super) mod tests;
 pub(super) use fields::{MIN_DROPPED_SHARE, dropped, not_a_number, short_lag};
 pub(super) use model::{compute_time, load_imbalance};
 pub(super) use parts::{MIN_EXPLAINED_SHARE, MIN_PART_SHARE, unexplained};
-pub(super) use path::{MIN_RTT_DIFFERENCE, MIN_RTT_SHARE, late_fields, lost_connection, path_delay};
+pub(super) use path::{MIN_RTT_DIFFERENCE, MIN_RTT_SHARE, late_fields, lost_connection, path_delay, slow_start};
 
 use lfn_base::units::BitRate;
 use lfn_base::units::show_duration;

@@ -7,13 +7,20 @@ use serde_json::json;
 
 use super::{couple, found, show_seconds};
 use crate::diagnose::{Cause, Confidence, Finding, figures_map};
-use crate::evidence::couple::{CoupleComponent, CoupleEvidence};
+use crate::evidence::couple::{CoupleComponent, CoupleEvidence, CoupleVariable};
 use crate::evidence::figures::Figures;
 
 /// Minimum share of the difference that a cause explains.
 pub(in crate::diagnose) const MIN_PART_SHARE: f64 = 0.25;
 /// Minimum share of the difference that the named causes explain together: a smaller share leaves the difference unexplained.
 pub(in crate::diagnose) const MIN_EXPLAINED_SHARE: f64 = 0.5;
+
+/// Share of the waits on the path from which on the waits for a late partner are a consequence.
+const MIN_PATH_SHARE: f64 = 0.25;
+/// Late fields in one direction delay the puts of the other direction, too.
+const DIRECTIONS: f64 = 2.0;
+/// Initial window of a connection: 10 segments (RFC 6928), bytes.
+const INITIAL_WINDOW: f64 = 14_480.0;
 
 /// Parts of the difference of one component, seconds of a step. A negative part made the run faster than planned.
 pub(super) struct Parts<'a> {
@@ -26,6 +33,8 @@ pub(super) struct Parts<'a> {
     pub(super) delay: f64,
     /// The connection was lost.
     pub(super) disconnected: f64,
+    /// Slow start delayed the first fields.
+    pub(super) start: f64,
     /// Fields arrived later than the path explains, and puts waited.
     pub(super) late: f64,
     /// The partner had not yet put a field, beyond the waits of the plan with measured figures.
@@ -36,27 +45,34 @@ impl<'a> Parts<'a> {
     /// Returns the parts of the difference; none if the run matches its plan.
     pub(super) fn of(couple: &'a CoupleEvidence) -> Option<Self> {
         let component = couple.differing()?;
+        let partner = couple.partner_of(component);
         let seconds = |time: Duration| time.as_secs_f64();
         let rest = seconds(component.measured) - seconds(component.predicted_as_measured);
         let share = |time: f64| time.min(rest).max(0.0);
-        let disconnected = share(seconds(component.disconnected) / component.steps.max(1) as f64);
-        let waits = |of: fn(&crate::evidence::couple::CoupleVariable) -> Duration| -> f64 {
-            couple.received_by(component).map(|variable| seconds(of(variable))).sum()
-        };
-        let planned = waits(|variable| variable.predicted_wait_as_measured);
-        let (wait, partner_wait) = (waits(|variable| variable.wait), waits(|variable| variable.partner_wait));
+        let steps = component.steps.max(1) as f64;
+        let disconnected = share(seconds(component.disconnected) / steps);
+        let waits =
+            |component: &CoupleComponent| -> Vec<Excess> { couple.received_by(component).map(Excess::of).collect() };
+        let (own, all) = (waits(component), [waits(component), waits(partner)].concat());
+        // A component whose fields arrive late puts its own fields late, too: this is no second cause.
+        let total = |waits: &[Excess]| -> f64 { waits.iter().map(|wait| wait.on_path + wait.of_partner).sum() };
+        let on_path: f64 = all.iter().map(|wait| wait.on_path.max(0.0)).sum();
+        let is_path = on_path >= MIN_PATH_SHARE * total(&all);
+        let partner_late = if is_path { 0.0 } else { own.iter().map(|wait| wait.of_partner).sum() };
+        let on_path = total(&own) - partner_late;
         // The wait without a connection is part of the waits.
-        let on_path = (wait - partner_wait).max(0.0);
-        let late = share((on_path - planned).max(0.0) + seconds(component.put_wait) - disconnected);
+        let late = share(on_path + seconds(component.put_wait) - disconnected);
+        let is_start = late * steps <= slow_start(couple, component, partner);
         Some(Parts {
             component,
-            partner: couple.partner_of(component),
+            partner,
             difference: component.difference(),
             compute: seconds(component.predicted_with_compute) - seconds(component.predicted),
             delay: seconds(component.predicted_as_measured) - seconds(component.predicted_with_compute),
             disconnected,
-            late,
-            partner_late: share((wait - planned).min(partner_wait) - disconnected),
+            start: if is_start { late } else { 0.0 },
+            late: if is_start { 0.0 } else { late },
+            partner_late: share(partner_late - disconnected),
         })
     }
 
@@ -67,9 +83,42 @@ impl<'a> Parts<'a> {
 
     /// Returns the sum of the named parts, seconds of a step.
     fn explained(&self) -> f64 {
-        let parts = [self.compute, self.delay, self.disconnected, self.late, self.partner_late];
+        let parts = [self.compute, self.delay, self.disconnected, self.start, self.late, self.partner_late];
         parts.into_iter().filter(|part| self.is_named(*part)).sum()
     }
+}
+
+/// Wait for a variable beyond the plan with measured figures, seconds.
+#[derive(Clone)]
+struct Excess {
+    /// The field was on its way.
+    on_path: f64,
+    /// The partner had not yet put the field.
+    of_partner: f64,
+}
+
+impl Excess {
+    fn of(variable: &CoupleVariable) -> Self {
+        let excess = variable.wait.as_secs_f64() - variable.predicted_wait_as_measured.as_secs_f64();
+        let of_partner = partner_wait(variable).min(excess).max(0.0);
+        Excess { on_path: excess - of_partner, of_partner }
+    }
+}
+
+/// Returns the wait in which the partner had not yet put the field, seconds; zero if the lag is too small. With a small lag the
+/// two components run apart, and each waits in turn for the other: this part of the wait has no cause of its own.
+fn partner_wait(variable: &CoupleVariable) -> f64 {
+    let is_hidden = variable.needed_lag.is_some_and(|needed| variable.lag >= needed);
+    if is_hidden { variable.partner_wait.as_secs_f64() } else { 0.0 }
+}
+
+/// Returns the maximum time that slow start in both directions costs until it has reached the rate of the fields, seconds (RFC 5681 section 3.1).
+fn slow_start(couple: &CoupleEvidence, component: &CoupleComponent, partner: &CoupleComponent) -> f64 {
+    let rtt = couple.rtt.as_secs_f64();
+    let steps_in_flight = (rtt / component.measured.as_secs_f64().max(1e-9)).max(1.0);
+    let in_flight = partner.step_bytes.0 as f64 * steps_in_flight;
+    let rounds = (in_flight / INITIAL_WINDOW).log2().max(0.0).ceil();
+    DIRECTIONS * rounds * rtt
 }
 
 /// Finds a difference that the other rules explain too little.

@@ -69,20 +69,40 @@ pub(in crate::diagnose) fn late_fields(figures: &Figures) -> Option<Finding> {
     } else {
         format!("fields of {} ({} a step) arrive {late} later than {file}", partner.name, partner.step_bytes)
     };
-    let remedy = match couple.file_rate {
-        Some(_) => "measure the path with lfn test, and set rate in [path] to its capacity",
-        None => "add [path] with rate and rtt to the coupling file; lfn couple plan then shows the lags",
-    };
-    let mut finding = found(figures, Cause::PathRate, summary, remedy.to_owned(), parts.late);
+    let then = if couple.file_rate.is_some() { "set rate" } else { "set rate and rtt" };
+    let remedy =
+        format!("lfn doctor HOST   # HOST: the site of {}; then {then} in [path] of the coupling file", partner.name);
+    let mut finding = found(figures, Cause::LateFields, summary, remedy, parts.late);
     finding.confidence = Some(Confidence::Medium);
-    finding.confirmation =
-        Some("test the path in both directions between the two sites: lfn test HOST --bidir".to_owned());
+    finding.confirmation = Some("repeat the run with rate in [path] as measured".to_owned());
     finding.evidence.extend(figures_map([
         ("late_seconds", json!(parts.late)),
         ("put_wait_seconds", json!(waits)),
         ("bytes_per_step", json!(partner.step_bytes.0)),
         ("file_rate_bits_per_second", json!(couple.file_rate.map(|rate| rate.0))),
     ]));
+    Some(finding)
+}
+
+/// Finds the slow start of the connections, which delays the first fields.
+pub(in crate::diagnose) fn slow_start(figures: &Figures) -> Option<Finding> {
+    let couple = couple(figures)?;
+    let parts = Parts::of(couple)?;
+    if !parts.is_named(parts.start) {
+        return None;
+    }
+    let total = parts.start * parts.component.steps as f64;
+    let summary = format!(
+        "fields of {} ({} a step) arrive late until slow start has reached their rate: {} in the whole run",
+        parts.partner.name,
+        parts.partner.step_bytes,
+        show_seconds(total)
+    );
+    let remedy = "run more steps: slow start takes the same time in a longer run".to_owned();
+    let mut finding = found(figures, Cause::StartUp, summary, remedy, parts.start);
+    finding.confidence = Some(Confidence::Medium);
+    finding.confirmation = Some("double steps in [coupling]: the late time of the whole run stays the same".to_owned());
+    finding.evidence.extend(figures_map([("late_seconds", json!(total)), ("steps", json!(parts.component.steps))]));
     Some(finding)
 }
 

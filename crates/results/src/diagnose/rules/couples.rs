@@ -1,7 +1,7 @@
 //! Rules of runs of two coupled models.
 
-use super::rule::Bound::{MaxShare, MinCount, MinShare, MinTime};
-use super::rule::{ANY, COUPLES, Rule, Threshold, of};
+use super::rule::Bound::{MaxFactor, MaxShare, MinCount, MinShare, MinTime};
+use super::rule::{ANY, COUPLES, EQUAL, Rule, Threshold, of};
 use crate::diagnose::{Cause, Finding, couple};
 use crate::evidence::couple::{MAX_DIFFERENCE, MAX_DIFFERENCE_SHARE};
 use crate::evidence::figures::Figures;
@@ -38,7 +38,13 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(Cause::LoadImbalance, couple::load_imbalance, &[SHARE, TIME, PART], REPLAYED),
     rule(Cause::LostConnection, couple::lost_connection, &[SHARE, TIME, PART], "time without a connection"),
-    rule(Cause::PathRate, couple::late_fields, &[SHARE, TIME, PART], REPLAYED),
+    rule(Cause::LateFields, couple::late_fields, &[SHARE, TIME, PART], REPLAYED),
+    rule(
+        Cause::StartUp,
+        couple::slow_start,
+        &[SHARE, TIME, PART, of("late time of the run / round trips of slow start", MaxFactor(EQUAL))],
+        "RFC 5681 section 3.1; RFC 6928",
+    ),
     rule(Cause::ComputeTime, couple::compute_time, &[SHARE, TIME, PART], REPLAYED),
     rule(
         Cause::PathDelay,

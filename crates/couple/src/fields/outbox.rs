@@ -1,14 +1,14 @@
 //! Fields for the partner: the ones to send, the ones in flight, and the ones that a restarted partner may need again.
 //!
-//! Pure: the threads of the channel call it under one lock. The most urgent field is sent first: the one that the partner's
-//! earliest step needs. The window limits the bytes that are sent and that the partner's model has not got.
+//! Pure: the threads of the channel call it under one lock. The most urgent field is sent first: the
+//! partner's earliest step needs it. The window limits the bytes that are sent and that the partner's model has not got.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::report::SentVariable;
 use crate::coupling::{Coupling, DropPolicy, ElementType};
+use crate::report::SentVariable;
 use crate::wire::{CHUNK_BYTES, VariableState};
 
 /// Maximum size of a field that uses the stream of small fields.
@@ -299,7 +299,7 @@ impl Outbox {
         }
     }
 
-    /// Removes fields that nobody needs any more.
+    /// Removes fields that neither the partner nor its restart needs.
     fn forget(&mut self, variable: usize) {
         let own = &self.variables[variable];
         let needed = if self.keeps_history {
@@ -370,9 +370,12 @@ impl Outbox {
         Ok(())
     }
 
-    /// Reports whether a variable uses the stream of small fields.
-    pub fn has_small_fields(&self) -> bool {
-        self.variables.iter().any(|variable| variable.bytes <= SMALL_FIELD)
+    /// Returns the bytes of small fields that are in flight at the same time, if `steps` steps begin in one RTT. A component is at
+    /// most the lag and one step ahead of its partner.
+    pub fn small_bytes_in_flight(&self, steps: u64) -> u64 {
+        let small = self.variables.iter().filter(|variable| variable.bytes <= SMALL_FIELD);
+        let in_flight = small.map(|variable| variable.bytes.saturating_mul(steps.min(variable.lag + 2)));
+        in_flight.fold(0, u64::saturating_add)
     }
 
     /// Reports whether a variable uses the streams of large fields.

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::report::ReceivedVariable;
 use crate::coupling::{Coupling, DropPolicy, ElementType};
+use crate::report::ReceivedVariable;
 use crate::wire::{CHUNK_BYTES, Frame, VariableState, WireError};
 
 /// The variables that this component gets.
@@ -139,7 +139,7 @@ impl Inbox {
         let (window, steps) = (self.window, self.steps);
         let variable = self.variables.iter_mut().find(|variable| variable.number == frame.variable);
         let own = variable.ok_or(WireError::Variable(frame.variable))?;
-        let at_chunk = frame.offset % CHUNK_BYTES as u64 == 0;
+        let at_chunk = frame.offset.is_multiple_of(CHUNK_BYTES as u64);
         let expected = own.bytes.saturating_sub(frame.offset).min(CHUNK_BYTES as u64);
         if !at_chunk || expected == 0 || expected != data.len() as u64 {
             return Err(WireError::Chunk { offset: frame.offset, length: frame.length, bytes: own.bytes });

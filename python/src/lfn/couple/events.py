@@ -1,0 +1,30 @@
+"""Events of a channel."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of a channel."""
+
+    kind: str
+    """`listening`, `connected`, `lost`, `waiting`, `partner_resumed`, `refused`, `clock_differs`, `not_a_number`,
+    `history_full`, `partner_finished` or `result`."""
+    text: str
+    """The event as one line; `result` has several lines."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Values of the event, by name. Times are in seconds."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def print_event(event: Event) -> None:
+    """Prints an event on standard error."""
+    # One write for all lines: the model prints on another thread.
+    sys.stderr.write("".join(f"lfn: {line}\n" for line in event.text.splitlines()))
+    sys.stderr.flush()

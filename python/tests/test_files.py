@@ -1,0 +1,81 @@
+"""Coupling files, plans and arguments: everything that needs no partner."""
+
+from __future__ import annotations
+
+import unittest
+
+import lfn.couple
+from support import BOTH, CoupledTest, coupling, variable
+
+
+class Files(CoupledTest):
+    def test_plan_predicts_the_run(self) -> None:
+        planned = lfn.couple.plan(self.file(coupling(BOTH, steps=40)))
+        self.assertEqual(planned["predicted"]["steps"], 40)
+        self.assertEqual({it["name"] for it in planned["predicted"]["variables"]}, {"level", "wind"})
+        # Without a lag, each step waits for the one-way delay.
+        self.assertGreater(planned["predicted"]["run_seconds"], 40 * 0.2695)
+        self.assertLess(planned["predicted"]["run_without_waits_seconds"], 1)
+
+    def test_plan_without_a_path_has_a_hint(self) -> None:
+        text = coupling(BOTH).replace('[path]\nrate = "155Mb/s"\nrtt = "539ms"\n', "")
+        with self.assertRaisesRegex(lfn.couple.CoupleError, r"no \[path\]") as raised:
+            lfn.couple.plan(self.file(text))
+        self.assertIn("[path]", raised.exception.hint or "")
+        self.assertIn("\nhint: ", str(raised.exception))
+
+    def test_invalid_file_lists_every_problem(self) -> None:
+        text = coupling(variable("level", "lake", grid="surfaces"), steps=0)
+        for call in (
+            lambda file: lfn.couple.plan(file),
+            lambda file: lfn.couple.listen(file, "lake", port=0),
+            lambda file: lfn.couple.dial(file, "lake", "lfn://"),
+        ):
+            with self.assertRaises(lfn.couple.CouplingFileError) as raised:
+                call(self.file(text))
+            self.assertIn("steps = 0", raised.exception.message)
+            self.assertIn('grid = "surfaces"', raised.exception.message)
+            self.assertEqual(raised.exception.hint, 'did you mean "surface"?')
+
+    def test_missing_file_is_an_os_error(self) -> None:
+        with self.assertRaises(FileNotFoundError):
+            lfn.couple.listen(self.directory / "absent.toml", "lake")
+
+
+class Arguments(CoupledTest):
+    def test_unknown_component_is_named(self) -> None:
+        with self.assertRaisesRegex(lfn.couple.CoupleError, "no component ocean; it has .*lake"):
+            lfn.couple.listen(self.file(coupling(BOTH)), "ocean", address="127.0.0.1", port=0)
+
+    def test_damaged_ticket_is_named(self) -> None:
+        with self.assertRaisesRegex(lfn.couple.CoupleError, "'far1' is not a ticket"):
+            lfn.couple.dial(self.file(coupling(BOTH)), "lake", "far1")
+
+    def test_invalid_values_are_named(self) -> None:
+        file = self.file(coupling(BOTH))
+        with self.assertRaisesRegex(ValueError, "patience = -1"):
+            lfn.couple.listen(file, "lake", patience=-1)
+        with self.assertRaisesRegex(ValueError, "address = 'lake1'"):
+            lfn.couple.listen(file, "lake", address="lake1")
+
+    def test_declared_variable_that_differs_is_named(self) -> None:
+        file = self.file(coupling(BOTH))
+        cases = [
+            (lfn.couple.Declared(units="cm"), r"level: the model has units .*cm.*, the coupling file has .*m"),
+            (lfn.couple.Declared(shape=(4, 3)), r"level: the model has shape .*4, ?3.*, the coupling file has .*3, ?4"),
+            (lfn.couple.Declared(dtype="f4"), r"level: the model has \w+ .*float32.*, the coupling file has .*float64"),
+        ]
+        for declared, expected in cases:
+            with self.assertRaisesRegex(lfn.couple.ModelDiffers, expected) as raised:
+                lfn.couple.listen(file, "lake", address="127.0.0.1", port=0, declared={"level": declared})
+            self.assertIn("[variable.level]", raised.exception.hint or "")
+
+    def test_partner_that_never_dials_is_named(self) -> None:
+        file = self.file(coupling(BOTH))
+        with self.assertRaisesRegex(lfn.couple.PartnerLost, "atmosphere did not connect within") as raised:
+            lfn.couple.listen(file, "lake", address="127.0.0.1", port=0, patience=0.2)
+        self.assertTrue(raised.exception.is_resumable)
+
+
+if __name__ == "__main__":
+    unittest.main()
