@@ -16,7 +16,7 @@ const SCALE_WIDTH: f64 = 1.1;
 /// Distance of two labels of the scale, in font sizes.
 const LABEL_ROW: f64 = 1.5;
 /// Maximum number of bands.
-const MAX_BANDS: f64 = 16.0;
+const MAX_BANDS: f64 = 20.0;
 /// Side of the squares that are drawn, in pixels of a picture with the usual font.
 const SQUARE: f64 = 3.0;
 /// Overlap of neighbouring areas in pixels, so that a viewer shows no seam between them.
@@ -72,6 +72,8 @@ pub fn draw_arrow(page: &mut Page, [from, to]: [Pixel; 2]) {
 /// Bands of values with the same colour, around zero.
 struct Bands {
     scale: Scale,
+    /// Ticks from one label to the next.
+    stride: usize,
 }
 
 impl Bands {
@@ -79,7 +81,9 @@ impl Bands {
     fn new(map: &Map, labels: f64) -> Option<Self> {
         let largest = map.values.iter().filter(|value| value.is_finite()).map(|value| value.abs()).reduce(f64::max)?;
         let axis = Axis::between("", Unit::Count, -largest, largest);
-        Some(Bands { scale: Scale::new(&axis, labels.clamp(2.0, MAX_BANDS) as usize) })
+        let scale = Scale::new(&axis, (2.0 * labels).clamp(2.0, MAX_BANDS) as usize);
+        let stride = (scale.ticks.len() as f64 / labels.max(1.0)).ceil() as usize;
+        Some(Bands { scale, stride: stride.max(1) })
     }
 
     /// Returns the number of bands.
@@ -141,9 +145,13 @@ fn draw_scale(page: &mut Page, map: &Map, axes: &Axes, bands: &Bands) {
     let corners = [(bar.left, bar.top), (bar.right, bar.top), (bar.right, bar.bottom), (bar.left, bar.bottom)];
     let rim = corners.iter().chain(&corners[..1]).map(|(x, y)| pixel(*x, *y)).collect();
     page.line(rim, Stroke::solid(INK, 1.0));
-    for tick in &bands.scale.ticks {
+    let zero = bands.scale.ticks.iter().position(|tick| tick.value >= -f64::EPSILON).unwrap_or(0);
+    for (number, tick) in bands.scale.ticks.iter().enumerate() {
         let y = row(bands.scale.place(tick.value));
         page.line(vec![pixel(bar.right, y), pixel(bar.right + 4.0, y)], Stroke::solid(INK, 1.0));
+        if number.abs_diff(zero) % bands.stride > 0 {
+            continue;
+        }
         let label = page.text(&tick.label, bar.right + 7.0, y, Anchor::Start);
         page.write(label);
     }

@@ -7,18 +7,19 @@
 
 mod chart;
 mod coop3d;
+mod emulation;
 mod measured;
 mod report;
 mod stage;
+mod wrap;
 
 #[cfg(test)]
 #[allow(dead_code, reason = "the test checks whole documents only")]
 #[path = "../../../tests/support/schema.rs"]
 mod schema;
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -32,12 +33,14 @@ use lfn_campaign::published;
 use lfn_emulate::{AccuracyReport, CommandExit, EmulatedPath, RunOutcome, Setup};
 
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
-use crate::exit::{Exit, Failure, without_error_number};
+use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::pictures::PictureFiles;
 use chart::{Chart, MeasuredPoint};
+use emulation::{SEED, create_work_directory, exit_of_inner_process};
 use report::{compare_hosts, comparison_lines};
 use stage::DemoPaths;
+use wrap::wrap;
 
 /// Compare this host as it is and tuned on an emulated satellite link
 ///
@@ -67,9 +70,6 @@ enum Experiment {
 
 const EXIT_CODES: &str =
     "Exit codes: 0 measured, 1 failed, 2 usage, 4 measured but the emulation was not accurate, 130 interrupted.";
-
-/// Seed of the emulation, the same in every demo.
-const SEED: u64 = 1995;
 
 /// Picture of a demo without `--plot`.
 const PICTURE: &str = "lfn-demo.svg";
@@ -114,18 +114,6 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
     print::message("\n");
     pictures.write_picture("goodput", &chart(&plan, &report.windows, &report.accuracy_report).picture())?;
     Ok(if outcome.accuracy_report.is_accurate() { Exit::Ok } else { Exit::Unreliable })
-}
-
-/// Creates the directory of the copied file, which only this user can read.
-fn create_work_directory() -> Result<PathBuf, Failure> {
-    let work = std::env::temp_dir().join(format!("lfn-demo-{}", std::process::id()));
-    let created = DirBuilder::new().mode(0o700).create(&work);
-    created.map_err(|error| {
-        let cause = without_error_number(&error.to_string());
-        Failure::msg(format!("cannot create {}: {cause}", work.display()))
-            .hint("set TMPDIR to a directory with 700 MB of free space")
-    })?;
-    Ok(work)
 }
 
 /// Reads the results of the process inside, and compares the copied file with the source.
@@ -185,14 +173,6 @@ fn run_emulation(paths: &DemoPaths<'_>) -> Result<RunOutcome, Failure> {
     Ok(document.outcome)
 }
 
-/// Converts the exit status of the process inside. This process has already printed its error.
-fn exit_of_inner_process(ending: CommandExit) -> Exit {
-    match ending {
-        CommandExit::Killed(2 | 15) | CommandExit::Exited(130) => Exit::Interrupted,
-        _ => Exit::Failed,
-    }
-}
-
 /// Prints the result that matters most: this host as it is, and tuned.
 fn print_comparison(comparison: Option<&HostComparison>) -> Result<(), Failure> {
     let Some(comparison) = comparison else { return Ok(()) };
@@ -228,23 +208,6 @@ fn print_table(rows: &[DemoRow]) -> Result<(), Failure> {
         writeln!(out, "{}", wrap(&format!("{:>2}. {}: {}", number + 1, row.quantity, row.reason), 80))?;
     }
     Ok(())
-}
-
-/// Wraps text at spaces. Further lines are indented.
-fn wrap(text: &str, width: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().filter(|line| line.chars().count() + word.chars().count() < width);
-        match line {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            None => lines.push(format!("    {word}")),
-        }
-    }
-    lines.join("\n")
 }
 
 /// Returns the document of the demo.
@@ -325,13 +288,5 @@ mod tests {
             let fault = schema::check_document(&wrong).unwrap_err();
             assert!(fault.contains("lfn.demo.2") && fault.contains(place), "{fault}");
         }
-    }
-
-    #[test]
-    fn wrapped_lines_are_short_and_keep_every_word() {
-        let text = "1. goodput: the excess of half a BDP waits in the queue and no packet is lost";
-        let wrapped = wrap(text, 30);
-        assert!(wrapped.lines().all(|line| line.chars().count() <= 34));
-        assert_eq!(wrapped.split_whitespace().collect::<Vec<_>>(), text.split(' ').collect::<Vec<_>>());
     }
 }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::anuga::AnugaLake;
 use super::atmosphere::Atmosphere;
 use super::basin::Model;
-use super::exchange::{run_steps, variables_of};
+use super::exchange::{Component, run_steps, variables_of};
 use super::files::FileExchange;
 use super::lake::Lake;
 use super::plan::SYNTHETIC_STEP;
@@ -34,23 +34,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const HISTORY: Bytes = Bytes(64 << 20);
 /// Environment variable with the ticket of the far side.
 const TICKET_VARIABLE: &str = "LFN_FAR_TICKET";
-
-/// One of the two processes.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Component {
-    Atmosphere,
-    Lake,
-}
-
-impl Component {
-    /// Returns the name in the coupling file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Component::Atmosphere => "atmosphere",
-            Component::Lake => "lake",
-        }
-    }
-}
 
 /// Directory that the parent process and both processes inside share. All of them are on this machine.
 #[derive(Debug)]

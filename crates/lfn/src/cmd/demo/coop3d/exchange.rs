@@ -10,6 +10,25 @@ use lfn_couple::{Channel, Coupling};
 use super::basin::Model;
 use super::fields::{decode, encode};
 
+/// One of the two processes.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// Near side: the synthetic atmosphere, which dials
+    Atmosphere,
+    /// Far side: the lake, which listens
+    Lake,
+}
+
+impl Component {
+    /// Returns the name in the coupling file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Component::Atmosphere => "atmosphere",
+            Component::Lake => "lake",
+        }
+    }
+}
+
 /// Exchange of fields with the partner.
 pub trait Exchange {
     /// Begins the next step; none after the last step.

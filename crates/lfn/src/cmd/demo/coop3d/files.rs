@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::component::Component;
-use super::exchange::Exchange;
+use super::exchange::{Component, Exchange};
 use super::fields::{decode, encode};
 
 /// Number of steps, which are enough for a mean: each takes some round trips.

@@ -10,7 +10,7 @@ use super::basin::{
 /// Time steps of the lake in a coupling step: 100 s. Waves of √(gh) need less than 207 s in cells of 4 km.
 const SUBSTEPS: u32 = 6;
 
-/// The synthetic lake.
+/// State of the synthetic lake.
 #[derive(Debug)]
 pub struct Lake {
     surface: Surface,

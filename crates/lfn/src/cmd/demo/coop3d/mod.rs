@@ -28,13 +28,14 @@ use lfn_base::units::show_duration;
 use lfn_campaign::published;
 use lfn_emulate::{CommandExit, EmulatedPath, FarSide, RunOutcome, Setup};
 
-use super::{SEED, create_work_directory, exit_of_inner_process};
+use super::emulation::{SEED, create_work_directory, exit_of_inner_process};
 use crate::cli::output::{OutputArgs, PlotArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::pictures::PictureFiles;
 use anuga::{AnugaLake, AnugaVersion, INSTALL, is_installed};
-use component::{Component, ComponentSettings, RunSettings, WorkDirectory};
+use component::{ComponentSettings, RunSettings, WorkDirectory};
+use exchange::Component;
 use files::FILE_STEPS;
 use plan::{PlannedCoupling, STEPS, SYNTHETIC_STEP, couplings};
 use result::{FinishedRun, document, models, page};
@@ -116,7 +117,7 @@ pub fn run(args: &Coop3dArgs) -> Result<Exit, Failure> {
     Ok(if outcome.accuracy_report.is_accurate() { Exit::Ok } else { Exit::Unreliable })
 }
 
-/// A finished demo.
+/// Results of a finished demo.
 struct Finished {
     outcome: RunOutcome,
     runs: Vec<FinishedRun>,

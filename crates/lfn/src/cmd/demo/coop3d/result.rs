@@ -15,7 +15,7 @@ use super::anuga::{AnugaVersion, INSTALL};
 use super::basin::{MODEL_STEP, Surface};
 use super::files::FILE_STEPS;
 use super::plan::PlannedCoupling;
-use crate::cmd::demo::wrap;
+use crate::cmd::demo::wrap::wrap;
 use crate::print::counted;
 use crate::print::table::{Column, table};
 use crate::print::terminal::columns;
@@ -43,7 +43,7 @@ pub fn models(anuga: Option<&AnugaVersion>) -> Vec<CoupledModel> {
     };
     let lake = match anuga {
         Some(AnugaVersion { version, triangles }) => {
-            let mesh = format!("shallow water in a box, {triangles} triangles, corrected density of the air");
+            let mesh = format!("shallow water in a box, {triangles} triangles");
             model("lake", "far", Some(format!("ANUGA {version}")), mesh)
         }
         None => model("lake", "far", None, "linear shallow water in a box".to_owned()),
