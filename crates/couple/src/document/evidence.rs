@@ -2,7 +2,7 @@
 
 use lfn_results::evidence::couple::{CoupleComponent, CoupleEvidence, CoupleVariable};
 
-use super::run::{mean_compute, per_step, planned_step, steady_wait};
+use super::mean::{mean_compute, per_step, planned_step, steady_wait};
 use crate::channel::{ComponentReport, ReceivedVariable, RunReport};
 use crate::coupling::Coupling;
 use crate::plan::{PlannedRun, PlannedVariable};

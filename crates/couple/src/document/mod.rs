@@ -4,6 +4,7 @@
 //! coupling file and of the measured figures: nothing here reads a clock, a file or a socket.
 
 mod evidence;
+mod mean;
 mod plan;
 mod run;
 #[cfg(test)]

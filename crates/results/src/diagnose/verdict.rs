@@ -2,7 +2,7 @@
 
 use lfn_base::path::PathProfile;
 use lfn_base::tcp_model::{GoodputLimit, Prediction};
-use lfn_base::units::BitRate;
+use lfn_base::units::{BitRate, show_duration};
 use serde::{Deserialize, Serialize};
 
 use super::bottleneck::CopyBottleneck;
@@ -89,8 +89,26 @@ pub(super) fn verdict(
         LoadKind::Datagrams => datagram_verdict(figures, findings),
         LoadKind::Copy => copy_verdict(figures, findings),
         LoadKind::Capture => capture_verdict(figures, findings),
-        LoadKind::Couple => super::couple::verdict(figures, findings),
+        LoadKind::Couple => couple_verdict(figures, findings),
     }
+}
+
+fn couple_verdict(figures: &Figures, findings: &[Finding]) -> Verdict {
+    let Some(couple) = figures.couple.as_deref() else { return Verdict::default() };
+    let limit = findings.iter().find(|finding| finding.is_limit()).and_then(Finding::cause);
+    let component = couple.differing().unwrap_or(&couple.components[0]);
+    let (measured, predicted) = (show_duration(component.measured), show_duration(component.predicted));
+    let (limit, summary) = match (couple.differing(), limit) {
+        (None, _) => (VerdictLimit::Predicted, format!("a step takes {measured}, as predicted ({predicted})")),
+        (Some(component), _) if component.difference() < 0.0 => {
+            (VerdictLimit::AbovePrediction, format!("a step takes {measured}, less than predicted ({predicted})"))
+        }
+        (Some(_), cause) => {
+            let phrase = cause.unwrap_or(Cause::Unexplained).phrase();
+            (VerdictLimit::Finding, format!("a step takes {measured} instead of {predicted}: limited by {phrase}"))
+        }
+    };
+    Verdict { limit, summary, reliable: true }
 }
 
 fn capture_verdict(figures: &Figures, findings: &[Finding]) -> Verdict {

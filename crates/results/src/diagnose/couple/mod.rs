@@ -15,14 +15,13 @@ pub(super) use model::{compute_time, load_imbalance};
 pub(super) use parts::{MIN_EXPLAINED_SHARE, MIN_PART_SHARE, unexplained};
 pub(super) use path::{MIN_RTT_DIFFERENCE, MIN_RTT_SHARE, late_fields, lost_connection, path_delay, slow_start};
 
-use lfn_base::units::BitRate;
-use lfn_base::units::show_duration;
+use std::time::Duration;
 
-use super::verdict::{Verdict, VerdictLimit};
+use lfn_base::units::{BitRate, show_duration};
+
 use super::{Cause, Confidence, Finding, Remedy, finding};
 use crate::evidence::couple::CoupleEvidence;
 use crate::evidence::figures::Figures;
-use parts::time_of;
 
 /// Key in the evidence of a finding: the part of the difference that the cause explains.
 const PART: &str = "explained_seconds_per_step";
@@ -35,25 +34,6 @@ pub(super) fn sort(findings: &mut [Finding]) {
         let is_last = |finding: &Finding| finding.cause() == Some(Cause::Unexplained);
         (is_last(a), !a.is_limit()).cmp(&(is_last(b), !b.is_limit())).then_with(|| part(b).total_cmp(&part(a)))
     });
-}
-
-/// Returns the verdict of a coupled run.
-pub(super) fn verdict(figures: &Figures, findings: &[Finding]) -> Verdict {
-    let Some(couple) = figures.couple.as_deref() else { return Verdict::default() };
-    let limit = findings.iter().find(|finding| finding.is_limit()).and_then(Finding::cause);
-    let component = couple.differing().unwrap_or(&couple.components[0]);
-    let (measured, predicted) = (show_duration(component.measured), show_duration(component.predicted));
-    let (limit, summary) = match (couple.differing(), limit) {
-        (None, _) => (VerdictLimit::Predicted, format!("a step takes {measured}, as predicted ({predicted})")),
-        (Some(component), _) if component.difference() < 0.0 => {
-            (VerdictLimit::AbovePrediction, format!("a step takes {measured}, less than predicted ({predicted})"))
-        }
-        (Some(_), cause) => {
-            let phrase = cause.unwrap_or(Cause::Unexplained).phrase();
-            (VerdictLimit::Finding, format!("a step takes {measured} instead of {predicted}: limited by {phrase}"))
-        }
-    };
-    Verdict { limit, summary, reliable: true }
 }
 
 /// Creates a finding about `part` seconds of a step.
@@ -79,4 +59,9 @@ fn couple(figures: &Figures) -> Option<&CoupleEvidence> {
 /// Returns a time in seconds as text.
 fn show_seconds(seconds: f64) -> String {
     show_duration(time_of(seconds))
+}
+
+/// Returns a number of seconds as a time.
+fn time_of(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }

@@ -154,8 +154,3 @@ pub(in crate::diagnose) fn unexplained(figures: &Figures) -> Option<Finding> {
     ]));
     Some(finding)
 }
-
-/// Returns a number of seconds as a time.
-pub(super) fn time_of(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or_default()
-}

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -148,7 +148,7 @@ fn run_lake(
     let on_event = move |event: &ChannelEvent| match event {
         // The emulator reads one ticket, and both runs have the same.
         ChannelEvent::Listening { ticket } if number == 0 => {
-            let mut out = io::stdout();
+            let mut out = crate::print::out();
             // The emulator reports a missing ticket.
             let _ = writeln!(out, "{ticket}").and_then(|()| out.flush());
         }
