@@ -11,4 +11,4 @@ pub mod run;
 pub use error::CoupleError;
 pub use file::read_coupling;
 pub use lfn_couple::document::PathOverrides;
-pub use plan::{PlanOptions, plan};
+pub use plan::{CouplePlanOptions, plan};

@@ -8,7 +8,7 @@ use super::{CoupleError, read_coupling};
 
 /// Options of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlanOptions {
+pub struct CouplePlanOptions {
     /// Path of the coupling file.
     pub file: PathBuf,
     /// Figures of the path that replace those of the coupling file.
@@ -16,7 +16,7 @@ pub struct PlanOptions {
 }
 
 /// Reads and checks a coupling file, and predicts its run.
-pub fn plan(options: &PlanOptions) -> Result<CouplePlanDocument, CoupleError> {
+pub fn plan(options: &CouplePlanOptions) -> Result<CouplePlanDocument, CoupleError> {
     let coupling = read_coupling(&options.file)?;
     plan_document(&coupling, options.path).map_err(|source| CoupleError::Plan { path: options.file.clone(), source })
 }

@@ -16,11 +16,11 @@ use super::schema_name::schema_name;
 pub struct Coop3dDocument {
     /// Name and version of the schema.
     pub schema: Coop3dSchema,
-    /// The two models.
+    /// The two models of the run, by component.
     pub models: Vec<CoupledModel>,
     /// Command that installs ANUGA and runs the demo with it; null if ANUGA ran.
     pub install: Option<String>,
-    /// The emulated path.
+    /// The emulated path between the models.
     pub path: PathProfile,
     /// Time of one coupling step in the simulation, seconds.
     #[serde(rename = "model_step_seconds", with = "seconds")]
@@ -57,7 +57,7 @@ pub struct CoupledModel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FileCoupling {
-    /// Number of steps.
+    /// Number of coupling steps.
     pub steps: u64,
     /// Time of the run, seconds.
     #[serde(rename = "run_seconds", with = "seconds")]

@@ -1,4 +1,4 @@
-//! Pictures of coupled runs: the time of the run by the lag, and the figures of a run beside those of its plan.
+//! Pictures of coupled runs: the time of the run by the lag, and the figures of a run next to those of its plan.
 
 use lfn_base::units::show_duration;
 use lfn_couple::coupling::PathSettings;

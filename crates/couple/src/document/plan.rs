@@ -77,9 +77,9 @@ pub enum CouplePlanSchema {
 pub struct PathOverrides {
     /// Capacity of the bottleneck, counted with the headers of the link.
     pub rate: Option<BitRate>,
-    /// RTT without queueing.
+    /// RTT of the path without queueing.
     pub rtt: Option<Duration>,
-    /// IP MTU, bytes.
+    /// IP MTU of the narrowest link, bytes.
     pub mtu: Option<u32>,
 }
 

@@ -114,7 +114,7 @@ pub struct StepFigure {
     pub name: String,
     /// Predicted time; none without a prediction.
     pub predicted: Option<Duration>,
-    /// Measured mean.
+    /// Measured mean of all steps.
     pub measured: Duration,
 }
 
@@ -124,7 +124,7 @@ impl CoupleRunDocument {
         self.components.iter().find(|found| found.name == component)?.compute
     }
 
-    /// Returns the mean times of a step, predicted beside measured: the step and the compute time of each component, then the
+    /// Returns the mean times of a step, predicted next to measured: the step and the compute time of each component, then the
     /// wait for each variable.
     pub fn step_figures(&self) -> Vec<StepFigure> {
         let reports = [&self.measured.own, &self.measured.partner];

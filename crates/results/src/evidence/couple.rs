@@ -44,7 +44,7 @@ pub struct CoupleComponent {
     /// Measured time of a step.
     #[serde(with = "seconds")]
     pub measured: Duration,
-    /// Measured compute time.
+    /// Measured compute time of a step.
     #[serde(with = "seconds")]
     pub compute: Duration,
     /// Time for handing over fields to the channel.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lfn_api::couple::{PathOverrides, PlanOptions, plan};
+use lfn_api::couple::{CouplePlanOptions, PathOverrides, plan};
 use lfn_api::pictures::of_couple_plan;
 use lfn_base::units::{BitRate, parse_unit_duration};
 
@@ -20,7 +20,7 @@ use crate::print::couple::plan::page;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CouplePlanArgs {
-    /// Coupling file (TOML)
+    /// Coupling file of the run (TOML)
     file: PathBuf,
     /// Set the capacity of the bottleneck, such as 155mbit [default: rate in [path] of FILE]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = "Path")]
@@ -53,7 +53,7 @@ pub fn run(args: CouplePlanArgs) -> Result<Exit, Failure> {
     };
     let mut output = args.output.open()?;
     let pictures = args.plot.create()?;
-    let document = plan(&PlanOptions { file: args.file, path })?;
+    let document = plan(&CouplePlanOptions { file: args.file, path })?;
     output.set_album(|| of_couple_plan(&document));
     output.finish(&document, || print::result(&page(&document)))?;
     if let Some(pictures) = pictures {
