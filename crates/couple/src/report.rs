@@ -61,6 +61,7 @@ pub struct ComponentReport {
 pub struct ReceivedVariable {
     /// Number of fields that the model got, without initial values.
     pub fields: u64,
+    /// Bytes of these fields.
     pub bytes: Bytes,
     /// Sum of the waits for the field, seconds.
     #[serde(rename = "wait_seconds", with = "seconds")]
@@ -83,6 +84,7 @@ pub struct ReceivedVariable {
 pub struct SentVariable {
     /// Number of fields that the model put.
     pub fields: u64,
+    /// Bytes of these fields.
     pub bytes: Bytes,
     /// Number of fields that a newer one replaced before they were sent (`drop = "oldest"`).
     pub dropped: u64,

@@ -269,7 +269,7 @@ fn map_panel() -> Panel {
 fn map_has_equal_axes_bands_a_scale_and_a_legend() {
     let drawing = Picture { panels: vec![map_panel()], ..Picture::default() }.draw(DEFAULT_SIZE);
     let texts: Vec<&str> = drawing.texts().map(|text| text.text.as_str()).collect();
-    for text in ["level, m", "−1.0", "1.0", "wind, up to 12 m/s", "400"] {
+    for text in ["level, m", "−0.8", "0.8", "wind, up to 12 m/s", "400"] {
         assert!(texts.contains(&text), "{text} in {texts:?}");
     }
     let areas = |is_wanted: fn(&Color) -> bool| -> Vec<Rect> {

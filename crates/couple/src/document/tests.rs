@@ -57,7 +57,8 @@ fn component(real: &Coupling, plan: &PlannedRun, name: &str) -> ComponentReport 
                 fields: fields - variable.lag,
                 bytes: sent,
                 wait: wait.max(partner_wait),
-                steady_wait: wait.max(partner_wait),
+                // The steps after the first `lag` ones.
+                steady_wait: wait.max((plan.compute - own) * (steps - lag)),
                 partner_wait,
                 ..ReceivedVariable::default()
             };
@@ -295,7 +296,8 @@ fn many_lags_are_listed_in_part() {
     let document = plan_document(&fast, PathOverrides::default()).unwrap();
     let needed = document.predicted.variables[0].needed_lag.unwrap();
     let lags: Vec<u64> = document.lags.iter().map(|at| at.lag).collect();
-    assert!(lags.len() <= 25 && lags.contains(&0) && lags.contains(&needed), "{lags:?}");
+    // The needed lag and the lag of the file may be between the listed ones.
+    assert!(lags.len() <= 24 + 2 && lags.contains(&0) && lags.contains(&needed), "{lags:?}");
 }
 
 #[test]

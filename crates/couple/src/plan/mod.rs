@@ -47,7 +47,9 @@ pub struct PlannedRun {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct PlannedDirection {
+    /// Component that puts the fields.
     pub from: String,
+    /// Component that gets the fields.
     pub to: String,
     /// Size of the fields of one step.
     pub bytes_per_step: Bytes,
@@ -62,8 +64,11 @@ pub struct PlannedDirection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 pub struct PlannedVariable {
+    /// Name of the variable.
     pub name: String,
+    /// Component that puts the field.
     pub from: String,
+    /// Component that gets the field.
     pub to: String,
     /// Size of a field.
     pub bytes: Bytes,

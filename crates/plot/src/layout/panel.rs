@@ -52,6 +52,9 @@ pub fn draw(page: &mut Page, panel: &Panel, area: Rect, name: f64) {
     let right = if panel.map.is_some() { map::SCALE_ROOM } else { 2.2 };
     let mut plot = Rect { left, top: plot_top, right: area.right - right * font, bottom: plot_bottom };
     if panel.map.is_some() {
+        // A small picture has no room next to the scale.
+        plot.right = plot.right.max(plot.left);
+        plot.bottom = plot.bottom.max(plot.top);
         plot = map::with_equal_axes(panel, plot);
     }
     let x = fitting_scale(&panel.x, plot.width(), font);
