@@ -56,7 +56,8 @@ fn around_guide(axes: &Axes, guide: &Guide, font: f64) -> Vec<Text> {
 /// Returns the places around the point of a label.
 fn around_point(axes: &Axes, label: &Label, font: f64) -> Vec<Text> {
     let (at, plot) = (axes.at(label.at), axes.plot);
-    let inside = pixel(at.x.clamp(plot.left, plot.right), at.y.clamp(plot.top + CAPITAL * font, plot.bottom));
+    let top = (plot.top + CAPITAL * font).min(plot.bottom);
+    let inside = pixel(at.x.clamp(plot.left, plot.right), at.y.clamp(top, plot.bottom));
     let (dx, dy) = (0.65 * font, 0.9 * font);
     let around = [
         (dx, dy, Anchor::Start),

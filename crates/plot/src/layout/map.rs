@@ -24,14 +24,21 @@ const OVERLAP: f64 = 0.6;
 /// Length of the longest arrow, in font sizes. The legend shows an arrow of this length.
 pub const ARROW: f64 = 1.9;
 
-/// Returns the part of a plot in which both axes have the same scale, at the upper left corner.
-pub fn with_equal_axes(panel: &Panel, plot: Rect) -> Rect {
+/// Minimum width and height of a map with equal axes, in font sizes.
+const MIN_SIDE: f64 = 4.0;
+
+/// Returns the part of a plot in which both axes have the same scale, at the upper left corner. A map that would be very thin has
+/// the whole plot instead.
+pub fn with_equal_axes(panel: &Panel, plot: Rect, font: f64) -> Rect {
     let spans = [panel.x.high - panel.x.low, panel.y.high - panel.y.low];
     let ratio = spans[1] / spans[0];
     if !ratio.is_finite() || ratio <= 0.0 {
         return plot;
     }
     let width = plot.width().min(plot.height() / ratio);
+    if width.min(width * ratio) < MIN_SIDE * font {
+        return plot;
+    }
     Rect { right: plot.left + width, bottom: plot.top + (width * ratio).min(plot.height()), ..plot }
 }
 

@@ -55,7 +55,7 @@ pub fn draw(page: &mut Page, panel: &Panel, area: Rect, name: f64) {
         // A small picture has no room next to the scale.
         plot.right = plot.right.max(plot.left);
         plot.bottom = plot.bottom.max(plot.top);
-        plot = map::with_equal_axes(panel, plot);
+        plot = map::with_equal_axes(panel, plot, font);
     }
     let x = fitting_scale(&panel.x, plot.width(), font);
     let axes = Axes { plot, x, y };
