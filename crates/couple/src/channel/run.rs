@@ -287,7 +287,7 @@ impl Channel {
                 Taken::Nothing => break None,
                 Taken::Missing(missing) => {
                     if let Some(finished) = &state.partner.finished {
-                        let end = finished.first_step + finished.steps;
+                        let end = finished.first_step.saturating_add(finished.steps);
                         if end <= missing {
                             let (partner, variable) = (self.shared.partner.clone(), variable.to_owned());
                             return Err(ChannelError::PartnerEnded { partner, variable, step: missing, steps: end });

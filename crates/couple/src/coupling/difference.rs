@@ -11,6 +11,9 @@ use super::model::Coupling;
 /// Maximum number of differences that are listed.
 const MAX_LISTED: usize = 20;
 
+/// Maximum characters of a key or a value. The file of the partner may have any names.
+const MAX_SHOWN: usize = 200;
+
 /// A key with different values at the two sites.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
@@ -35,8 +38,11 @@ pub fn differences(here: &Coupling, there: &Coupling) -> Vec<Difference> {
     let (here, there) = (flatten(here), flatten(there));
     let keys: std::collections::BTreeSet<&String> = here.keys().chain(there.keys()).collect();
     let differing = keys.into_iter().filter(|key| here.get(*key) != there.get(*key));
+    let text = |value: &String| -> String {
+        value.chars().filter(|character| !character.is_control()).take(MAX_SHOWN).collect()
+    };
     let difference =
-        |key: &String| Difference { key: key.clone(), here: here.get(key).cloned(), there: there.get(key).cloned() };
+        |key: &String| Difference { key: text(key), here: here.get(key).map(text), there: there.get(key).map(text) };
     differing.map(difference).take(MAX_LISTED).collect()
 }
 

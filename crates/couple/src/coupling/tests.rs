@@ -52,6 +52,14 @@ fn differences_name_key_and_both_values() {
         "variable.wind.lag: 4 here, 2 at the partner",
     ];
     assert_eq!(found, expected);
+    let mut hostile = here.clone();
+    hostile.name = "x".repeat(1000);
+    hostile.variables.insert("\u{1b}[2J".into(), here.variables["wind"].clone());
+    let found = differences(&here, &hostile);
+    assert!(
+        found.iter().all(|found| !found.to_string().contains('\u{1b}') && found.to_string().len() < 500),
+        "{found:?}"
+    );
     let other_plan = Coupling::parse(&LAG.replace("100ms", "2s").replace("155Mb/s", "10Mb/s")).unwrap();
     assert_eq!(differences(&here, &other_plan), []);
 }

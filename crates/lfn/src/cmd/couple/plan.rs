@@ -22,13 +22,13 @@ use crate::print::couple::plan::page;
 pub struct CouplePlanArgs {
     /// Coupling file of the run (TOML)
     file: PathBuf,
-    /// Set the capacity of the bottleneck, such as 155mbit [default: rate in [path] of FILE]
+    /// Set the capacity of the bottleneck, such as 155mbit [default: rate of the path in FILE]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = "Path")]
     rate: Option<String>,
-    /// Set the round-trip time, such as 539ms [default: rtt in [path] of FILE]
+    /// Set the round-trip time, such as 539ms [default: rtt of the path in FILE]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Path")]
     rtt: Option<String>,
-    /// Set the IP MTU in bytes [default: mtu in [path] of FILE, or 1500]
+    /// Set the IP MTU in bytes [default: mtu of the path in FILE, or 1500]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_535), help_heading = "Path")]
     mtu: Option<u32>,
     #[command(flatten)]
