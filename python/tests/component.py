@@ -18,7 +18,7 @@ import numpy
 import lfn.couple
 
 TIMEOUT = 60.0
-"""Seconds."""
+"""Maximum time of a process, seconds."""
 
 
 def main() -> None:

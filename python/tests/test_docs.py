@@ -13,7 +13,7 @@ from support import CoupledTest
 ROOT = Path(__file__).parents[2]
 HOW_TO = "doc/how-to/couple-python.md"
 TIMEOUT = 60.0
-"""Seconds."""
+"""Maximum time of an example, seconds."""
 
 MODEL = """
 import numpy

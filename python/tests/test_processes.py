@@ -15,7 +15,7 @@ from pathlib import Path
 from support import CoupledTest, coupling, variable
 
 TIMEOUT = 90.0
-"""Seconds."""
+"""Maximum time of a process, seconds."""
 
 STEPS = 40
 LAGGED = variable("level", "lake", lag=2) + variable("wind", "atmosphere", units="m s-1", lag=1)

@@ -338,7 +338,7 @@ impl Connection<'_> {
         }
         self.shared.wake();
         events.iter().for_each(|event| self.shared.emit(event));
-        // The first event of a connection is the window.
+        // The window is among the first events of a connection.
         if frame.kind == FrameKind::Window && self.role == Role::Dials {
             self.note_half(|link| link.is_partner_ready = true);
         }

@@ -173,7 +173,7 @@ class Channel:
     component: str
     """The component that this program runs."""
     partner: str
-    """The other component."""
+    """The component at the other end of the channel."""
     steps: int
     """Number of steps in the coupling file."""
     model_step: float | None
