@@ -98,7 +98,7 @@ impl Served {
         panic!("the server did not end")
     }
 
-    /// Returns a figure of `/proc/PID/status`, for example `VmRSS:` in KiB.
+    /// Returns a figure of `/proc/PID/status`, for example `RssAnon:` in KiB.
     pub fn status(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
