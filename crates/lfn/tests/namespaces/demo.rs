@@ -1,12 +1,13 @@
 //! `lfn demo coop3d`: both runs are measured and compared with their plan, and every synthetic model has its label.
 
 use std::fs;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
 use crate::support;
 use crate::support::harness::{Needs, Test, Weight, tests_of};
+use crate::support::python::python_with;
 use crate::support::rate::TWO_OF_THREE;
 use crate::support::schema::check_document;
 use crate::support::server::text;
@@ -22,6 +23,7 @@ pub fn tests() -> Vec<Test> {
             ("coop3d_labels_synthetic_models", Needs::Namespaces, coop3d_labels_synthetic_models),
             ("planned_lag_makes_coop3d_faster", Needs::Namespaces, planned_lag_makes_coop3d_faster),
             ("coop3d_names_the_missing_anuga", Needs::Nothing, coop3d_names_the_missing_anuga),
+            ("coop3d_couples_anuga", Needs::Namespaces, coop3d_couples_anuga),
         ],
     )
 }
@@ -84,6 +86,34 @@ fn planned_lag_makes_coop3d_faster() {
     // The first fields of a connection arrive later than planned, and other tests need the processors too.
     TWO_OF_THREE.require_serial("lag hides the path", measure, |(ratio, late)| *ratio > 1.8 && *late < 1.5);
     assert!(fs::read(&png).unwrap().starts_with(b"\x89PNG"));
+}
+
+/// ANUGA from PyPI has the set-up of theory, and is coupled over the emulated path.
+fn coop3d_couples_anuga() {
+    let python = python_with(&["anuga==4.2.0", "numpy==2.4.6"]);
+    let directory = tempfile::tempdir().unwrap();
+    let [script, svg] = ["anuga_lake.py", "map.svg"].map(|name| directory.path().join(name));
+    fs::write(&script, include_str!("../../src/cmd/demo/coop3d/anuga_lake.py")).unwrap();
+    let mut check = Command::new(&python.program);
+    let check = check.arg(&script).arg("--check").current_dir(directory.path()).output().unwrap();
+    let result = text(&check.stdout);
+    assert!(check.status.success(), "{result}{}", text(&check.stderr));
+    let result: Value = serde_json::from_str(&result).unwrap();
+    assert_eq!((&result["anuga"], &result["ok"]), (&"4.2.0".into(), &true.into()), "{result}");
+
+    let flags = ["--lake", "anuga", "--steps", "6", "--json", "--plot", svg.to_str().unwrap(), "--python"];
+    let output = support::lfn().args(["demo", "coop3d"]).args(flags).arg(&python.program).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    check_document(&document).unwrap();
+    let is_synthetic: Vec<&Value> = document["models"].as_array().unwrap().iter().map(|it| &it["synthetic"]).collect();
+    assert_eq!(is_synthetic, [true, false], "{document}");
+    for run in document["runs"].as_array().unwrap() {
+        assert_eq!(run["result"]["measured"]["own"]["steps"], 6);
+        assert_eq!(run["result"]["measured"]["partner"]["compute_seconds"].as_f64().map(|it| it > 0.0), Some(true));
+    }
+    let map = fs::read_to_string(&svg).unwrap();
+    assert!(map.contains("level, m (ANUGA"), "{map}");
 }
 
 fn coop3d_names_the_missing_anuga() {

@@ -5,6 +5,7 @@
 pub mod examples;
 pub mod harness;
 pub mod nats;
+pub mod python;
 pub mod rate;
 pub mod sandbox;
 pub mod schema;

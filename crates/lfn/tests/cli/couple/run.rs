@@ -8,6 +8,7 @@ use lfn_couple::coupling::ElementType;
 use lfn_couple::netcdf::{FieldFile, NetcdfFile};
 use tempfile::TempDir;
 
+use crate::support::python::python_with;
 use crate::support::{eventually, lfn, stderr, stdout};
 
 /// Two components with a variable each. The atmosphere has checkpoints.
@@ -302,4 +303,34 @@ fn a_coupling_needs_one_way_to_meet() {
     }
     let output = lake.command(&["--listen=127.0.0.1:0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
+#[test]
+fn python_models_exchange_compressed_netcdf4_files() {
+    let python = python_with(&["netCDF4==1.7.5.1.post1", "numpy==2.4.6"]);
+    let (lake, atmosphere) = (Component::new("lake"), Component::new("atmosphere"));
+    let start = |component: &Component, flags: &[&str], model: &[&str]| {
+        let mut command = component.command(flags);
+        fs::write(component.path().join("model.py"), include_str!("netcdf4_model.py")).unwrap();
+        command.arg("--").arg(&python.program).arg("model.py").args(model);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let listening =
+        start(&lake, &["--listen=127.0.0.1:0", "--ticket-file", "ticket"], &["level", "m", "f4", "200", "wind"]);
+    let ticket = lake.path().join("ticket");
+    assert!(eventually(|| ticket.exists()));
+    let ticket = fs::read_to_string(ticket).unwrap();
+    let dialling = start(&atmosphere, &["--dial", ticket.trim()], &["wind", "m s-1", "f8", "100", "level"]);
+    for (child, component, units, lag) in [(dialling, &atmosphere, "m", 0), (listening, &lake, "m s-1", 1)] {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let received = fs::read(component.path().join("received.json")).unwrap();
+        let received: Vec<(String, Vec<f64>)> = serde_json::from_slice(&received).unwrap();
+        let first = if component.name == "lake" { 100.0 } else { 200.0 };
+        let expected = (0..5).map(|step: u32| {
+            let field = |put: u32| (0..6).map(|n| first + f64::from(10 * put + n)).collect();
+            (units.to_owned(), step.checked_sub(lag).map_or(vec![-1.0; 6], field))
+        });
+        assert_eq!(received, expected.collect::<Vec<_>>());
+    }
 }
