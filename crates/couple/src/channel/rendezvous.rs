@@ -163,7 +163,13 @@ fn refuse(shared: &Shared, address: SocketAddr, error: ChannelError) -> SessionE
     };
     let is_first = shared.state.lock().link.count == 0;
     match error {
-        ChannelError::FilesDiffer { .. } | ChannelError::SameComponent { .. } if is_first => shared.fail(error),
+        ChannelError::FilesDiffer { .. }
+        | ChannelError::SameComponent { .. }
+        | ChannelError::NothingToResume { .. }
+            if is_first =>
+        {
+            shared.fail(error);
+        }
         error => shared.emit(&ChannelEvent::Refused { address, reason: error.to_string() }),
     }
     refused

@@ -14,7 +14,7 @@ use super::window::WindowMeter;
 use super::{ChannelOptions, DeclaredVariable, Field, Rendezvous};
 use crate::coupling::{Coupling, Variable};
 use crate::fields::Outbox;
-use crate::fields::{Inbox, Taken};
+use crate::fields::{Inbox, Taken, WaitTime};
 use crate::report::{ComponentReport, RunReport};
 
 /// Interval at which a wait checks for an interrupt.
@@ -137,7 +137,8 @@ impl Channel {
             }
             if start.elapsed() >= self.shared.patience {
                 let (partner, reason) = (self.shared.partner.clone(), state.link.reason.clone());
-                return Err(ChannelError::NoPartner { partner, patience: self.shared.patience, reason });
+                let (patience, resume) = (self.shared.patience, self.shared.resume);
+                return Err(ChannelError::NoPartner { partner, patience, reason, resume });
             }
             self.shared.changed.wait_for(&mut state, POLL_INTERVAL);
         }
@@ -191,13 +192,14 @@ impl Channel {
         if next >= self.shared.coupling.steps {
             return Ok(None);
         }
-        state.step = Some(next);
+        let now = Instant::now();
+        state.step = Some((next, now));
         drop(state);
         self.shared.work.notify_all();
         if self.step.is_some() {
             self.times.steps += 1;
         }
-        self.times.start.get_or_insert_with(Instant::now);
+        self.times.start.get_or_insert(now);
         self.step = Some(next);
         Ok(Some(next))
     }
@@ -242,6 +244,7 @@ impl Channel {
 
     /// Puts the field of a variable in this step.
     pub fn put(&mut self, variable: &str, data: &[u8]) -> Result<(), ChannelError> {
+        self.step.ok_or(ChannelError::NoStep)?;
         let expected = {
             let state = self.shared.state.lock();
             let place =
@@ -285,6 +288,7 @@ impl Channel {
             match state.inbox.take(place, step) {
                 Taken::Field { step, bytes } => break Some(Field { step, bytes }),
                 Taken::Nothing => break None,
+                Taken::Again => return Err(ChannelError::GotTwice { variable: variable.to_owned(), step }),
                 Taken::Missing(missing) => {
                     if let Some(finished) = &state.partner.finished {
                         let end = finished.first_step.saturating_add(finished.steps);
@@ -300,9 +304,10 @@ impl Channel {
             self.shared.changed.wait_for(&mut state, POLL_INTERVAL);
         };
         let waited = wait.elapsed();
-        // The rest of the wait is the delay of the path.
-        let partner = waited.saturating_sub(state.link.rtt / 2);
-        state.inbox.add_wait(place, step, self.first_step, waited, partner);
+        // The partner puts its fields at the beginning of a step. The rest of the wait is that of the path.
+        let begun = field.as_ref().and_then(|field| state.partner.step_time(field.step?));
+        let partner = begun.map_or(Duration::ZERO, |begun| begun.saturating_duration_since(wait.start)).min(waited);
+        state.inbox.add_wait(place, step, self.first_step, WaitTime { wait: waited, partner });
         drop(state);
         self.shared.work.notify_all();
         self.times.get += waited;
@@ -471,7 +476,9 @@ impl<'a> Wait<'a> {
             let (patience, variable, step) = (self.shared.patience, self.variable.to_owned(), self.step);
             return Err(if state.link.current.is_none() {
                 let reason = state.link.reason.clone().unwrap_or_else(|| "not connected".to_owned());
-                ChannelError::PartnerLost { partner, step, patience, reason }
+                let own = self.shared.coupling.components.get(&self.shared.component);
+                let checkpoint = state.checkpoint.filter(|_| own.is_some_and(|component| component.checkpoints));
+                ChannelError::PartnerLost { partner, step, patience, reason, checkpoint }
             } else {
                 let partner_step = state.partner.step.unwrap_or(0);
                 ChannelError::NoField { variable, step, partner, partner_step, patience }
