@@ -18,7 +18,7 @@ pub struct RunReport {
     /// Minimum RTT of the connections, seconds.
     #[serde(rename = "rtt_seconds", with = "seconds")]
     pub rtt: Duration,
-    /// Number of data streams in each direction.
+    /// Number of data streams in each direction: one for small fields and events, and those for large fields.
     pub streams: u16,
 }
 

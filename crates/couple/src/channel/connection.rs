@@ -152,7 +152,7 @@ impl Connection<'_> {
         let mut buffer = Vec::with_capacity(64 * 1024 + 1024);
         let mut last = Instant::now();
         let rtt = self.shared.state.lock().link.rtt;
-        let (interval, keep_alive) = keep_alive(padding::is_worth(self.shared, rtt), rtt);
+        let (interval, keep_alive) = keep_alive(padding::is_needed(self.shared, rtt), rtt);
         let rest = padding::bytes(self.shared, rtt).saturating_sub(padding::FIRST_BYTES);
         stream.write_all(&padding::frames(rest)).and_then(|()| stream.flush())?;
         self.wait_for_padding(&stream);
@@ -329,7 +329,8 @@ impl Connection<'_> {
                 FrameKind::KeepAlive => {}
                 FrameKind::Ended => state.partner.end = Some(frame.step),
                 FrameKind::Finished => {
-                    let report = serde_json::from_slice(payload).map_err(|_| EndReason::Invalid(WireError::Text))?;
+                    let report =
+                        serde_json::from_slice(payload).map_err(|_| EndReason::Invalid(WireError::InvalidText))?;
                     state.partner.finished = Some(report);
                     events.push(ChannelEvent::PartnerFinished { partner: self.shared.partner.clone() });
                 }

@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::error::ChannelError;
 use super::event::ChannelEvent;
-use super::rendezvous::{self, Meeting};
+use super::rendezvous::{self, RendezvousThread};
 use super::shared::{LinkState, PartnerState, Shared, State};
 use super::window::WindowMeter;
 use super::{ChannelOptions, DeclaredVariable, Field, Rendezvous};
@@ -32,7 +32,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Channel {
     shared: Arc<Shared>,
     /// Ends the threads when the channel is dropped.
-    meeting: Option<Meeting>,
+    rendezvous_thread: Option<RendezvousThread>,
     ticket: Option<String>,
     first_step: u64,
     step: Option<u64>,
@@ -106,17 +106,17 @@ impl Channel {
             on_event: Box::new(on_event),
             interrupted: Box::new(interrupted),
         });
-        let (meeting, ticket) = match rendezvous {
+        let (rendezvous_thread, ticket) = match rendezvous {
             Rendezvous::Listen(listen) => {
-                let (meeting, ticket) = rendezvous::listen(&shared, &listen)?;
+                let (rendezvous_thread, ticket) = rendezvous::listen(&shared, &listen)?;
                 shared.emit(&ChannelEvent::Listening { ticket: ticket.clone() });
-                (meeting, Some(ticket))
+                (rendezvous_thread, Some(ticket))
             }
             Rendezvous::Dial(target) => (rendezvous::dial(&shared, *target, streams)?, None),
         };
         let mut channel = Channel {
             shared,
-            meeting: Some(meeting),
+            rendezvous_thread: Some(rendezvous_thread),
             ticket,
             first_step: 0,
             step: None,
@@ -153,6 +153,12 @@ impl Channel {
             return Err(failure);
         }
         if (self.shared.interrupted)() { Err(ChannelError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Returns the error that ends the run, if there is one: the partner has stopped, or the run is interrupted. A model that
+    /// computes for long calls it between its puts and gets.
+    pub fn check_run(&self) -> Result<(), ChannelError> {
+        self.check(&mut self.shared.state.lock())
     }
 
     /// Returns the ticket for the partner, if this end listens.
@@ -289,7 +295,7 @@ impl Channel {
                 Taken::Field { step, bytes } => break Some(Field { step, bytes }),
                 Taken::Nothing => break None,
                 Taken::Again => return Err(ChannelError::GotTwice { variable: variable.to_owned(), step }),
-                Taken::Missing(missing) => {
+                Taken::NotArrived(missing) => {
                     if let Some(finished) = &state.partner.finished {
                         let end = finished.first_step.saturating_add(finished.steps);
                         if end <= missing {
@@ -375,7 +381,7 @@ impl Channel {
 
     /// Stops the run at both ends, with a reason for the partner.
     pub fn stop(mut self, reason: &str) {
-        self.tell_stop(reason);
+        self.send_stop(reason);
     }
 
     /// Breaks the connection without a message, as a killed process does. The partner waits for this component.
@@ -386,7 +392,7 @@ impl Channel {
         state.abort_connection();
     }
 
-    fn tell_stop(&mut self, reason: &str) {
+    fn send_stop(&mut self, reason: &str) {
         self.is_finished = true;
         let deadline = Instant::now() + STOP_TIMEOUT;
         let mut state = self.shared.state.lock();
@@ -410,9 +416,9 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.tell_stop("the model ended before its last step");
+            self.send_stop("the model ended before its last step");
         }
-        self.meeting = None;
+        self.rendezvous_thread = None;
     }
 }
 

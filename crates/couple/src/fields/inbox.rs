@@ -65,8 +65,8 @@ pub enum Taken {
         step: Option<u64>,
         bytes: Arc<Vec<u8>>,
     },
-    /// The field has not arrived; the number is its step.
-    Missing(u64),
+    /// The field of this step has not arrived.
+    NotArrived(u64),
     /// A variable that drops fields has none.
     Nothing,
     /// The model has got the field before.
@@ -175,9 +175,9 @@ impl Inbox {
         }
         let Some(partial) = own.partial.get_mut(&step) else { return Err(WireError::Step { step }) };
         let start = frame.offset as usize;
-        let arrived = partial.chunks.get_mut(start / CHUNK_BYTES).ok_or(WireError::Twice)?;
+        let arrived = partial.chunks.get_mut(start / CHUNK_BYTES).ok_or(WireError::DuplicateChunk)?;
         if std::mem::replace(arrived, true) {
-            return Err(WireError::Twice);
+            return Err(WireError::DuplicateChunk);
         }
         partial.buffer[start..start + data.len()].copy_from_slice(data);
         partial.nan += own.element.count_nan(data);
@@ -210,7 +210,7 @@ impl Inbox {
             return match own.drop {
                 DropPolicy::Oldest => Taken::Nothing,
                 DropPolicy::Never if used < own.unread => Taken::Again,
-                DropPolicy::Never => Taken::Missing(used),
+                DropPolicy::Never => Taken::NotArrived(used),
             };
         };
         own.unread = own.unread.max(used + 1);

@@ -54,7 +54,7 @@ fn get_one(inbox: &mut Inbox, outbox: &mut Outbox, name: &str, step: u64) -> boo
             assert!(bytes.iter().all(|byte| *byte == used as u8), "{name} {step}");
         }
         Taken::Field { step: None, bytes } => assert!(bytes.iter().all(|byte| *byte == 0)),
-        Taken::Missing(_) | Taken::Again => return false,
+        Taken::NotArrived(_) | Taken::Again => return false,
         Taken::Nothing => panic!("no variable may be dropped"),
     }
     for (number, unread) in inbox.unread().into_iter().filter(|(_, unread)| *unread > 0) {
