@@ -44,11 +44,15 @@ pub struct ComponentReport {
     /// Time for which a put waited, because the partner did not take fields, seconds.
     #[serde(rename = "put_wait_seconds", with = "seconds")]
     pub put_wait: Duration,
-    /// Time without a connection to the partner, after the first one, seconds.
+    /// Time without a connection to the partner, after the first one, and in which a restarted partner repeated its steps,
+    /// seconds.
     #[serde(rename = "disconnected_seconds", with = "seconds")]
     pub disconnected: Duration,
     /// Connections after the first one.
     pub reconnects: u64,
+    /// Processes of the partner after the first one.
+    #[serde(default)]
+    pub partner_restarts: u64,
     /// Variables that the component gets, by name.
     pub received: BTreeMap<String, ReceivedVariable>,
     /// Variables that the component puts, by name.

@@ -44,6 +44,9 @@ const PADDING_POLL: Duration = Duration::from_millis(2);
 /// Interval at which the control connection is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Maximum characters of a text from the partner.
+const MAX_SHOWN: usize = 500;
+
 /// Maximum time for the end of a connection after the last message.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -309,6 +312,7 @@ impl Connection<'_> {
             if state.link.current != Some(self.number) {
                 return Ok(());
             }
+            state.link.last_arrival = Some(arrival);
             match frame.kind {
                 FrameKind::Chunk => self.accept_chunk(&mut state, frame, payload, &mut events)?,
                 FrameKind::Consumed => {
@@ -317,14 +321,26 @@ impl Connection<'_> {
                     }
                 }
                 FrameKind::Step => {
-                    let time =
-                        state.link.epoch.and_then(|epoch| epoch.checked_add(Duration::from_micros(frame.offset)));
+                    // Steps that began before the connection have the time 0.
+                    let since = (frame.offset > 0).then(|| Duration::from_micros(frame.offset));
+                    let time = state.link.epoch.zip(since).and_then(|(epoch, since)| epoch.checked_add(since));
                     state.partner.begin_step(frame.step, time);
+                    if state.partner.lost_at_step.is_none() {
+                        state.link.end_outage();
+                    }
                 }
                 FrameKind::Checkpoint => {
-                    state.partner.checkpoint = state.partner.checkpoint.max(Some(frame.step));
-                    state.outbox.partner_checkpoint(frame.step);
+                    state.partner.announce(frame.step);
+                    state.accept_checkpoints();
                 }
+                FrameKind::Confirmed => {
+                    let confirmed = state.confirmed.max(Some(frame.step)).min(state.checkpoint);
+                    if confirmed > state.confirmed {
+                        state.confirmed = confirmed;
+                        events.extend(confirmed.map(|step| ChannelEvent::CheckpointConfirmed { step }));
+                    }
+                }
+                FrameKind::Leaving => state.partner.leaving = Some(text_of(payload)),
                 FrameKind::Window => state.outbox.set_window(frame.offset),
                 FrameKind::KeepAlive => {}
                 FrameKind::Ended => state.partner.end = Some(frame.step),
@@ -335,8 +351,7 @@ impl Connection<'_> {
                     events.push(ChannelEvent::PartnerFinished { partner: self.shared.partner.clone() });
                 }
                 FrameKind::Stop => {
-                    let text = String::from_utf8_lossy(payload);
-                    let reason = text.chars().filter(|c| !c.is_control()).take(500).collect();
+                    let reason = text_of(payload);
                     let partner = self.shared.partner.clone();
                     state.failure.get_or_insert(ChannelError::StoppedByPartner { partner, reason });
                 }
@@ -366,6 +381,9 @@ impl Connection<'_> {
             state.inbox.set_window(window);
         }
         let arrived = state.inbox.accept(frame, payload).map_err(EndReason::Invalid)?;
+        if arrived.is_some() {
+            state.accept_checkpoints();
+        }
         let nan = arrived.and_then(|arrived| arrived.first_nan.map(|count| (arrived, count)));
         events.extend(nan.map(|(arrived, count)| ChannelEvent::NotANumber {
             variable: arrived.variable,
@@ -381,6 +399,7 @@ impl Connection<'_> {
 struct SentEvents {
     step: Option<u64>,
     checkpoint: Option<u64>,
+    confirmed: Option<u64>,
     unread: Vec<(u16, u64)>,
     window: u64,
     has_ended: bool,
@@ -394,6 +413,10 @@ impl SentEvents {
         if state.checkpoint != self.checkpoint {
             self.checkpoint = state.checkpoint;
             push(Frame::event(FrameKind::Checkpoint, 0, state.checkpoint.unwrap_or(0)));
+        }
+        if state.partner.checkpoint != self.confirmed {
+            self.confirmed = state.partner.checkpoint;
+            push(Frame::event(FrameKind::Confirmed, 0, self.confirmed.unwrap_or(0)));
         }
         if let Some((step, time)) = state.step.filter(|(step, _)| self.step != Some(*step)) {
             self.step = Some(step);
@@ -414,8 +437,9 @@ impl SentEvents {
             self.window = window;
             push(Frame { offset: window, ..Frame::event(FrameKind::Window, 0, 0) });
         }
-        if let Some(reason) = &state.stop {
-            append_text(FrameKind::Stop, reason.as_bytes(), buffer);
+        let end = [(FrameKind::Stop, &state.stop), (FrameKind::Leaving, &state.leaving)];
+        if let Some((kind, reason)) = end.into_iter().find_map(|(kind, reason)| Some((kind, reason.as_ref()?))) {
+            append_text(kind, reason.as_bytes(), buffer);
             return true;
         }
         match &state.failure {
@@ -443,6 +467,7 @@ impl SentEvents {
         report.received = state.inbox.tallies();
         report.disconnected = state.link.disconnected;
         report.reconnects = state.link.count - 1;
+        report.partner_restarts = state.link.partner_restarts;
         append_text(FrameKind::Finished, &serde_json::to_vec(&report).unwrap_or_default(), buffer);
         state.finished = Some(report);
         self.is_finished = true;
@@ -458,6 +483,11 @@ fn keep_alive(is_padded: bool, rtt: Duration) -> (Duration, Vec<u8>) {
         return (interval, padding::frame(PADDING_BYTES));
     }
     (KEEP_ALIVE_INTERVAL, padding::frame(0))
+}
+
+/// Returns the text of a message in one line.
+fn text_of(payload: &[u8]) -> String {
+    String::from_utf8_lossy(payload).chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect()
 }
 
 fn append_text(kind: FrameKind, text: &[u8], buffer: &mut Vec<u8>) {

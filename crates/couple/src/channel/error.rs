@@ -6,8 +6,12 @@ use lfn_base::units::show_duration;
 use lfn_session::SessionError;
 use lfn_session::identity::IdentityError;
 use lfn_session::server::ServeError;
+use lfn_session::wire::RefusalCode;
 
 use crate::coupling::Difference;
+
+/// Maximum number of differences in a message.
+const MAX_LISTED: usize = 20;
 
 /// Reason why a channel could not be opened, or a run cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +35,9 @@ pub enum ChannelError {
     /// The files of the two sites differ.
     #[error("the coupling files of {own} and {partner} differ: {}", list(.differences))]
     FilesDiffer { own: String, partner: String, differences: Vec<Difference> },
+    /// The versions of lfn do not understand each other.
+    #[error("{partner} has lfn {partner_version}, and this host has lfn {own_version}: they cannot be coupled")]
+    OtherVersion { partner: String, partner_version: String, own_version: &'static str },
     #[error("both sites run the component {component}")]
     SameComponent { component: String },
     #[error("{partner} did not connect within {}{}", show_duration(*.patience), because(.reason))]
@@ -91,6 +98,7 @@ impl ChannelError {
     pub fn hint(&self) -> Option<String> {
         match self {
             ChannelError::FilesDiffer { .. } => Some("use the same coupling file at both sites".into()),
+            ChannelError::OtherVersion { .. } => Some("install the same version of lfn at both sites".into()),
             ChannelError::SameComponent { .. } => Some("start the other component at one of the sites".into()),
             ChannelError::ModelDiffers { variable, .. } => {
                 Some(format!("change [variable.{variable}] at both sites, or convert the field in the model"))
@@ -117,6 +125,12 @@ impl ChannelError {
             ChannelError::PartnerLost { .. } => Some(
                 "start both components again; a longer outage needs --patience 1h, or patience=3600 in Python".into(),
             ),
+            ChannelError::Session(SessionError::Refused(refusal)) if refusal.code == RefusalCode::WrongToken => {
+                Some("use the ticket that the partner prints now".into())
+            }
+            ChannelError::Session(SessionError::WrongFingerprint { .. }) => {
+                Some("use the ticket that the partner prints now; if it is this one, another host answers".into())
+            }
             ChannelError::Session(error) => error.hint(),
             _ => None,
         }
@@ -136,5 +150,8 @@ fn because(reason: &Option<String>) -> String {
 }
 
 fn list(differences: &[Difference]) -> String {
-    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    let shown: Vec<String> = differences.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    let more = differences.len().saturating_sub(MAX_LISTED);
+    let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
+    shown.join("; ") + &rest
 }

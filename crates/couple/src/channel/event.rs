@@ -23,6 +23,8 @@ pub enum ChannelEvent {
         waited: Duration,
         partner_step: Option<u64>,
         connected: bool,
+        /// A variable of this component that was not put in the step; its partner may wait for it.
+        not_put: Option<String>,
     },
     /// The partner was started again, and resumes from this step.
     PartnerResumed { partner: String, step: u64 },
@@ -36,6 +38,10 @@ pub enum ChannelEvent {
     HistoryFull { partner: String, limit: u64 },
     /// The partner has finished its last step.
     PartnerFinished { partner: String },
+    /// This component can resume from this checkpoint; the model no longer needs earlier ones.
+    CheckpointConfirmed { step: u64 },
+    /// There is no connection to the partner yet, for this reason. Reported for each new reason.
+    NotConnected { partner: String, reason: String },
 }
 
 /// One line for a person.
@@ -50,13 +56,14 @@ impl fmt::Display for ChannelEvent {
             ChannelEvent::Lost { partner, reason, patience } => {
                 write!(f, "lost {partner}, waiting up to {} for {partner}: {reason}", show_duration(*patience))
             }
-            ChannelEvent::Waiting { partner, variable, step, waited, partner_step, connected } => {
+            ChannelEvent::Waiting { partner, variable, step, waited, partner_step, connected, not_put } => {
                 write!(f, "step {step} has waited {} for {variable}: {partner} ", show_duration(*waited))?;
                 match partner_step {
-                    _ if !connected => f.write_str("is not connected"),
-                    Some(at) => write!(f, "is at step {at}"),
-                    None => f.write_str("has not begun"),
+                    _ if !connected => f.write_str("is not connected")?,
+                    Some(at) => write!(f, "is at step {at}")?,
+                    None => f.write_str("has begun no step")?,
                 }
+                not_put.as_ref().map_or(Ok(()), |variable| write!(f, ", and {variable} is not put in this step"))
             }
             ChannelEvent::PartnerResumed { partner, step } => {
                 write!(f, "{partner} was started again, and resumes from step {step}")
@@ -79,6 +86,8 @@ impl fmt::Display for ChannelEvent {
                 )
             }
             ChannelEvent::PartnerFinished { partner } => write!(f, "{partner} has finished its last step"),
+            ChannelEvent::CheckpointConfirmed { step } => write!(f, "checkpoint of step {step} is confirmed"),
+            ChannelEvent::NotConnected { partner, reason } => write!(f, "not connected to {partner}: {reason}"),
         }
     }
 }

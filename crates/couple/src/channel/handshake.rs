@@ -21,6 +21,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Difference of the clocks that is not worth a message.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
+/// Version of lfn in the introduction.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Maximum length of a name from the partner in a message.
 const MAX_SHOWN: usize = 64;
 
@@ -34,13 +37,13 @@ pub fn agree(
 ) -> Result<Introduction, ChannelError> {
     let own = introduction(shared, since_1970());
     control.send(&own)?;
-    let theirs: Introduction = control.recv(HANDSHAKE_TIMEOUT, "before its introduction")?;
-    let compared = compare(shared, &theirs);
-    if let Err(error @ ChannelError::NothingToResume { .. }) = &compared {
-        // Only this side knows that it wants to resume.
+    let theirs = parse_introduction(&shared.partner, control.recv(HANDSHAKE_TIMEOUT, "before its introduction")?);
+    let compared = theirs.and_then(|theirs| compare(shared, &theirs).map(|()| theirs));
+    if let Err(error @ (ChannelError::NothingToResume { .. } | ChannelError::OtherVersion { .. })) = &compared {
+        // The other side cannot find out.
         let _ = control.refuse(&refusal(error));
     }
-    compared?;
+    let theirs = compared?;
     prepare(&theirs);
     report_clock(shared, &theirs, since_1970(), control.handle().min_rtt());
     let position = {
@@ -81,7 +84,7 @@ fn introduction(shared: &Shared, time: Duration) -> Introduction {
         (state.first_step.is_some(), state.partner.checkpoint)
     };
     Introduction {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: VERSION.to_owned(),
         component: shared.component.clone(),
         coupling: shared.coupling.clone(),
         instance: shared.instance,
@@ -91,9 +94,24 @@ fn introduction(shared: &Shared, time: Duration) -> Introduction {
     }
 }
 
+/// Reads the introduction of the partner. One that this version cannot read is an error that names both versions.
+pub(super) fn parse_introduction(partner: &str, message: serde_json::Value) -> Result<Introduction, ChannelError> {
+    let version = message.get("version").and_then(|version| version.as_str()).map(shown);
+    serde_json::from_value(message).map_err(|error| match version {
+        Some(partner_version) if partner_version != VERSION => {
+            ChannelError::OtherVersion { partner: partner.to_owned(), partner_version, own_version: VERSION }
+        }
+        _ => ChannelError::Protocol { partner: partner.to_owned(), problem: shown(&error.to_string()) },
+    })
+}
+
+/// Returns a text from the partner for a message.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect()
+}
+
 /// Compares the partner's file with the own one.
 fn compare(shared: &Shared, theirs: &Introduction) -> Result<(), ChannelError> {
-    let shown = |text: &str| text.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect::<String>();
     let differences = differences(&shared.coupling, &theirs.coupling);
     if !differences.is_empty() {
         let (own, partner) = (shared.component.clone(), shown(&theirs.component));
@@ -125,6 +143,7 @@ fn start(shared: &Shared, state: &mut State, theirs: &Introduction) {
     let first = checkpoint.min(shared.coupling.steps - 1);
     state.first_step = Some(first);
     state.checkpoint = (first > 0).then_some(first);
+    state.confirmed = state.checkpoint;
     state.outbox = Outbox::new(&shared.coupling, &shared.component, first, shared.history);
     state.inbox = Inbox::new(&shared.coupling, &shared.component, first);
 }
@@ -136,7 +155,8 @@ fn apply(shared: &Shared, position: &Position) -> Result<(), ChannelError> {
     let mut state = shared.state.lock();
     state.outbox.set_window(position.window);
     if let Some(checkpoint) = position.checkpoint {
-        state.partner.checkpoint = state.partner.checkpoint.max(Some(checkpoint));
+        state.partner.announce(checkpoint);
+        state.accept_checkpoints();
     }
     state.outbox.rewind(&states).map_err(|GoneField { variable, step }| ChannelError::HistoryGone {
         partner: shared.component.clone(),

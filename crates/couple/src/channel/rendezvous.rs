@@ -21,7 +21,6 @@ use lfn_sys::{clock, sysctl, tcp};
 
 use super::connection::{self, Role};
 use super::error::ChannelError;
-use super::event::ChannelEvent;
 use super::handshake::{agree, refusal};
 use super::shared::Shared;
 use super::{ListenOptions, padding, streams};
@@ -113,7 +112,7 @@ fn log_refusal(shared: &Shared, event: &ServerEvent<'_>) {
     if let ServerEvent::Refused(address, reason, text) = event {
         // Port scans are not worth a message.
         if *reason == lfn_session::server::event::RefusedReason::Token {
-            shared.emit(&ChannelEvent::Refused { address: *address, reason: (*text).to_owned() });
+            shared.refused(*address, (*text).to_owned());
         }
     }
 }
@@ -166,11 +165,12 @@ fn refuse(shared: &Shared, address: SocketAddr, error: ChannelError) -> SessionE
         ChannelError::FilesDiffer { .. }
         | ChannelError::SameComponent { .. }
         | ChannelError::NothingToResume { .. }
+        | ChannelError::OtherVersion { .. }
             if is_first =>
         {
             shared.fail(error);
         }
-        error => shared.emit(&ChannelEvent::Refused { address, reason: error.to_string() }),
+        error => shared.refused(address, error.to_string()),
     }
     refused
 }

@@ -81,9 +81,11 @@ impl Channel {
             first_step: None,
             step: None,
             checkpoint: None,
+            confirmed: None,
             finishing: None,
             finished: None,
             stop: None,
+            leaving: None,
             partner: PartnerState::default(),
             link: LinkState::default(),
             failure: None,
@@ -184,6 +186,12 @@ impl Channel {
     /// Returns the number of steps in the coupling file.
     pub fn steps(&self) -> u64 {
         self.shared.coupling.steps
+    }
+
+    /// Returns the checkpoint from which this component can resume: the partner knows it and has all earlier fields. The model
+    /// keeps the state of this step, and of all later checkpoints.
+    pub fn confirmed_checkpoint(&self) -> Option<u64> {
+        self.shared.state.lock().confirmed
     }
 
     /// Begins the next step, and ends the step before. The first call begins [`first_step`](Self::first_step). Returns the step;
@@ -328,7 +336,8 @@ impl Channel {
         }
     }
 
-    /// Reports that the state of the model at the start of this step is on disk: a later process can resume from this step.
+    /// Reports that the state of the model at the start of this step is on disk: a later process can resume from this step, once
+    /// the checkpoint is [confirmed](Self::confirmed_checkpoint).
     /// Call it before the first put of the step.
     pub fn checkpoint(&mut self) -> Result<(), ChannelError> {
         let step = self.step.ok_or(ChannelError::NoStep)?;
@@ -384,6 +393,12 @@ impl Channel {
         self.send_stop(reason);
     }
 
+    /// Leaves the run with a reason. The partner waits for another process of this component, which resumes.
+    pub fn leave(mut self, reason: &str) {
+        self.shared.state.lock().leaving.get_or_insert_with(|| reason.to_owned());
+        self.close();
+    }
+
     /// Breaks the connection without a message, as a killed process does. The partner waits for this component.
     pub fn abandon(mut self) {
         self.is_finished = true;
@@ -393,10 +408,15 @@ impl Channel {
     }
 
     fn send_stop(&mut self, reason: &str) {
+        self.shared.state.lock().stop.get_or_insert_with(|| reason.to_owned());
+        self.close();
+    }
+
+    /// Waits until the partner has the reason for the end.
+    fn close(&mut self) {
         self.is_finished = true;
         let deadline = Instant::now() + STOP_TIMEOUT;
         let mut state = self.shared.state.lock();
-        state.stop.get_or_insert_with(|| reason.chars().take(500).collect());
         self.shared.wake();
         while state.link.current.is_some() {
             if self.shared.changed.wait_until(&mut state, deadline).timed_out() {
@@ -416,7 +436,8 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.send_stop("the model ended before its last step");
+            let is_interrupted = (self.shared.interrupted)();
+            self.send_stop(if is_interrupted { "interrupted" } else { "the model ended before its last step" });
         }
         self.rendezvous_thread = None;
     }
@@ -499,6 +520,7 @@ impl<'a> Wait<'a> {
                 waited,
                 partner_step: state.partner.step,
                 connected: state.link.current.is_some(),
+                not_put: state.step.and_then(|(step, _)| state.outbox.first_not_put(step)).map(str::to_owned),
             };
             MutexGuard::unlocked(state, || self.shared.emit(&event));
         }

@@ -1,7 +1,7 @@
 //! State of a channel that the model and the threads of the connection share, under one lock.
 
-use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,9 @@ use crate::wire::Introduction;
 
 /// Maximum number of steps of the partner whose times are known.
 const MAX_STEP_TIMES: usize = 4096;
+
+/// Maximum number of checkpoints of the partner whose fields have not arrived.
+const MAX_ANNOUNCED: usize = 64;
 
 /// Settings and state of a channel.
 pub struct Shared {
@@ -48,12 +51,16 @@ pub struct State {
     pub step: Option<(u64, Instant)>,
     /// Last checkpoint of this component.
     pub checkpoint: Option<u64>,
+    /// Checkpoint of this component from which the partner lets it resume.
+    pub confirmed: Option<u64>,
     /// Figures of this component after its last step, without those of its variables.
     pub finishing: Option<ComponentReport>,
     /// Figures that the partner has received or will receive.
     pub finished: Option<ComponentReport>,
     /// Reason for which this component stops the run.
     pub stop: Option<String>,
+    /// Reason for which this process ends, while another one may resume.
+    pub leaving: Option<String>,
     pub partner: PartnerState,
     pub link: LinkState,
     /// Error that ends the run at this end.
@@ -68,10 +75,17 @@ pub struct PartnerState {
     pub step: Option<u64>,
     /// Times at which the partner began its last steps, on the clock of this host.
     step_times: VecDeque<(u64, Instant)>,
+    /// Last checkpoint of the partner of which all earlier fields have arrived.
     pub checkpoint: Option<u64>,
+    /// Later checkpoints, of which earlier fields are on the path.
+    announced: BTreeSet<u64>,
     /// First step of which the partner puts no field.
     pub end: Option<u64>,
     pub finished: Option<ComponentReport>,
+    /// Step at which the process before the restart was. The partner computes the steps before it once more.
+    pub lost_at_step: Option<u64>,
+    /// Reason for which the process of the partner has left the run.
+    pub leaving: Option<String>,
 }
 
 /// State of the connection to the partner.
@@ -88,10 +102,16 @@ pub struct LinkState {
     /// Moment at both ends from which the times of steps count: when the models may begin.
     pub epoch: Option<Instant>,
     pub address: Option<SocketAddr>,
+    /// Host and reason of the last refused client since the last connection.
+    refused: Option<(IpAddr, String)>,
+    /// Time of the last message of the connection.
+    pub last_arrival: Option<Instant>,
     /// The partner on the connection in use is another process than before.
     pub is_partner_restarted: bool,
     /// Number of connections so far.
     pub count: u64,
+    /// Number of other processes of the partner after the first one.
+    pub partner_restarts: u64,
     /// Time of the loss of the last connection, while there is none.
     pub lost_at: Option<Instant>,
     pub disconnected: Duration,
@@ -124,9 +144,21 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Notes the reason for which there is no connection.
+    /// Notes the reason for which there is no connection, and reports a new reason.
     pub fn note_reason(&self, reason: String) {
-        self.state.lock().link.reason = Some(reason);
+        let before = self.state.lock().link.reason.replace(reason.clone());
+        if before.as_ref() != Some(&reason) {
+            self.emit(&ChannelEvent::NotConnected { partner: self.partner.clone(), reason });
+        }
+    }
+
+    /// Reports a client that was refused, once for the same reason and host.
+    pub fn refused(&self, address: SocketAddr, reason: String) {
+        let refused = Some((address.ip(), reason.clone()));
+        let before = std::mem::replace(&mut self.state.lock().link.refused, refused.clone());
+        if before != refused {
+            self.emit(&ChannelEvent::Refused { address, reason });
+        }
     }
 
     /// Notes an agreed connection, and returns its number. Its threads may use the fields from now on.
@@ -145,6 +177,8 @@ impl Shared {
         link.is_padded = false;
         link.is_partner_ready = false;
         link.is_ready = false;
+        link.refused = None;
+        link.last_arrival = Some(Instant::now());
         link.epoch = None;
         link.address = Some(address);
         link.handles = handles;
@@ -152,7 +186,9 @@ impl Shared {
         link.rtt = if link.rtt.is_zero() { rtt } else { link.rtt.min(rtt) };
         let is_restarted = partner.instance.is_some_and(|instance| instance != introduction.instance);
         if is_restarted {
-            *partner = PartnerState { checkpoint: partner.checkpoint, ..PartnerState::default() };
+            link.partner_restarts += 1;
+            let lost_at_step = partner.lost_at_step.max(partner.step);
+            *partner = PartnerState { checkpoint: partner.checkpoint, lost_at_step, ..PartnerState::default() };
         }
         link.is_partner_restarted = is_restarted;
         partner.instance = Some(introduction.instance);
@@ -164,11 +200,13 @@ impl Shared {
         let (address, rtt, streams, resumed_from) = {
             let mut state = self.state.lock();
             let resumed_from = state.partner.checkpoint.unwrap_or(0);
+            if state.partner.lost_at_step.is_none() {
+                state.link.end_outage();
+            }
             let link = &mut state.link;
             let Some(address) = link.address.filter(|_| link.current == Some(number)) else { return };
             link.is_ready = true;
             link.reason = None;
-            link.disconnected += link.lost_at.take().map_or(Duration::ZERO, |lost| lost.elapsed());
             (address, link.rtt, link.streams, link.is_partner_restarted.then_some(resumed_from))
         };
         let partner = self.partner.clone();
@@ -181,23 +219,26 @@ impl Shared {
 
     /// Notes the end of a connection.
     pub fn disconnected(&self, number: u64, reason: &str) {
-        let is_lost = {
+        let (is_lost, reason) = {
             let mut state = self.state.lock();
             let is_over = state.is_over();
-            let link = &mut state.link;
-            if link.current != Some(number) {
+            if state.link.current != Some(number) {
                 return;
             }
+            let reason = state.partner.leaving.take().unwrap_or_else(|| reason.to_owned());
+            let link = &mut state.link;
             link.current = None;
             link.is_ready = false;
             link.handles.clear();
             link.is_closed = is_over;
-            link.lost_at.get_or_insert_with(Instant::now);
-            link.reason = Some(reason.to_owned());
-            !is_over
+            // The silence before the loss is noticed is part of the outage.
+            let lost = link.last_arrival.unwrap_or_else(Instant::now);
+            link.lost_at.get_or_insert(lost);
+            link.reason = Some(reason.clone());
+            (!is_over, reason)
         };
         if is_lost {
-            let (partner, reason) = (self.partner.clone(), reason.to_owned());
+            let partner = self.partner.clone();
             self.emit(&ChannelEvent::Lost { partner, reason, patience: self.patience });
         }
         self.wake();
@@ -210,9 +251,33 @@ impl Shared {
 }
 
 impl PartnerState {
+    /// Notes a checkpoint. It counts as soon as all earlier fields have arrived.
+    pub fn announce(&mut self, checkpoint: u64) {
+        if self.announced.len() >= MAX_ANNOUNCED {
+            // The earlier ones count first.
+            self.announced.pop_last();
+        }
+        self.announced.insert(checkpoint);
+    }
+
+    /// Accepts the checkpoints of which all earlier fields have arrived. Returns the last one if it is new.
+    pub fn accept_checkpoints(&mut self, inbox: &Inbox) -> Option<u64> {
+        let mut accepted = None;
+        while let Some(first) = self.announced.first().copied().filter(|first| inbox.has_all_before(*first)) {
+            self.announced.pop_first();
+            accepted = accepted.max(Some(first));
+        }
+        let is_new = accepted > self.checkpoint;
+        self.checkpoint = self.checkpoint.max(accepted);
+        accepted.filter(|_| is_new)
+    }
+
     /// Notes that the partner has begun a step at this time.
     pub fn begin_step(&mut self, step: u64, time: Option<Instant>) {
         self.step = Some(step);
+        if self.lost_at_step.is_some_and(|lost| step >= lost) {
+            self.lost_at_step = None;
+        }
         if let Some(time) = time {
             self.step_times.push_back((step, time));
             if self.step_times.len() > MAX_STEP_TIMES {
@@ -221,18 +286,31 @@ impl PartnerState {
         }
     }
 
-    /// Returns the latest time at which the partner can have begun this step; none if it is unknown.
+    /// Returns the time at which the partner began this step; none if it is unknown.
     pub fn step_time(&self, step: u64) -> Option<Instant> {
-        let place = self.step_times.partition_point(|(begun, _)| *begun < step);
-        self.step_times.get(place).map(|(_, time)| *time)
+        self.step_times.iter().rev().find(|(begun, _)| *begun == step).map(|(_, time)| *time)
+    }
+}
+
+impl LinkState {
+    /// Ends the time without a partner.
+    pub fn end_outage(&mut self) {
+        self.disconnected += self.lost_at.take().map_or(Duration::ZERO, |lost| lost.elapsed());
     }
 }
 
 impl State {
+    /// Accepts the checkpoints of the partner of which all earlier fields have arrived.
+    pub fn accept_checkpoints(&mut self) {
+        if let Some(checkpoint) = self.partner.accept_checkpoints(&self.inbox) {
+            self.outbox.partner_checkpoint(checkpoint);
+        }
+    }
+
     /// Reports whether both ends have finished, or one has stopped the run.
     pub fn is_over(&self) -> bool {
         let both = self.finished.is_some() && self.partner.finished.is_some();
-        both || self.stop.is_some() || self.failure.is_some()
+        both || self.stop.is_some() || self.leaving.is_some() || self.failure.is_some()
     }
 
     /// Ends the connection in use at once.

@@ -302,8 +302,9 @@ fn newest_field_of_a_viewer_is_kept() {
         while let Some(step) = channel.begin_step().unwrap() {
             channel.put("level", &field(step, 65_536)).unwrap();
             let got = channel.get("wind").unwrap().and_then(|field| field.step);
-            assert!(got.is_none() || got > last, "{got:?} after {last:?}");
-            last = got.or(last);
+            // The newest field stays until a newer one arrives.
+            assert!(got >= last, "{got:?} after {last:?}");
+            last = got;
         }
         channel.finish().unwrap()
     });
@@ -362,4 +363,54 @@ fn wait_for_a_late_partner_is_told_from_the_path() {
     assert!(of_near.partner_wait >= Duration::from_millis(300), "{of_near:?}");
     assert!(of_near.partner_wait <= of_near.steady_wait, "{of_near:?}");
     assert!(of_far.partner_wait < Duration::from_millis(300), "{of_far:?}");
+}
+
+#[test]
+fn another_version_is_named() {
+    let older = serde_json::json!({ "version": "9.9.9\u{1b}", "component": "lake" });
+    let error = handshake::parse_introduction("lake", older).unwrap_err();
+    assert!(error.to_string().starts_with("lake has lfn 9.9.9, and this host has lfn "), "{error}");
+    assert!(error.hint().unwrap().contains("same version"));
+    let damaged = serde_json::json!({ "version": env!("CARGO_PKG_VERSION") });
+    let error = handshake::parse_introduction("lake", damaged).unwrap_err();
+    assert!(matches!(error, ChannelError::Protocol { .. }), "{error}");
+}
+
+#[test]
+fn missing_partner_is_reported_once() {
+    let coupling = coupling(|text| text);
+    let mut lake = options(&coupling, "lake", listen_on(0, None));
+    lake.patience = Duration::from_millis(1);
+    let (ticket, thread, _) = listening(lake, |channel| channel.err());
+    thread.join().unwrap();
+    let mut atmosphere = options(&coupling, "atmosphere", dial_to(&ticket));
+    atmosphere.patience = Duration::from_secs(2);
+    let events = Events::default();
+    let seen = events.clone();
+    let error = Channel::open(atmosphere, move |event| seen.lock().unwrap().push(event.clone()), || false).unwrap_err();
+    assert!(matches!(error, ChannelError::NoPartner { resume: false, .. }) && !error.is_resumable(), "{error}");
+    let events = events.lock().unwrap();
+    assert!(matches!(&events[..], [ChannelEvent::NotConnected { partner, .. }] if partner == "lake"), "{events:?}");
+}
+
+/// The partner may announce a checkpoint before its earlier fields arrive. It would resume without them.
+#[test]
+fn checkpoint_counts_when_earlier_fields_have_arrived() {
+    let coupling = coupling(|text| text);
+    let mut inbox = crate::fields::Inbox::new(&coupling, "lake", 0);
+    let mut partner = shared::PartnerState::default();
+    let mut arrive = |inbox: &mut crate::fields::Inbox, step| {
+        let frame =
+            crate::wire::Frame { kind: crate::wire::FrameKind::Chunk, variable: 1, step, offset: 0, length: 65_536 };
+        inbox.accept(&frame, &[0; 65_536]).unwrap();
+    };
+    arrive(&mut inbox, 0);
+    partner.announce(1);
+    partner.announce(3);
+    partner.announce(2);
+    assert_eq!(partner.accept_checkpoints(&inbox), Some(1));
+    arrive(&mut inbox, 2);
+    assert_eq!(partner.accept_checkpoints(&inbox), None);
+    arrive(&mut inbox, 1);
+    assert_eq!((partner.accept_checkpoints(&inbox), partner.checkpoint), (Some(3), Some(3)));
 }

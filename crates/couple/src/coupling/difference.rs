@@ -8,9 +8,6 @@ use serde_json::Value;
 
 use super::model::Coupling;
 
-/// Maximum number of differences that are listed.
-const MAX_LISTED: usize = 20;
-
 /// Maximum characters of a key or a value. The file of the partner may have any names.
 const MAX_SHOWN: usize = 200;
 
@@ -33,7 +30,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Returns the keys with different values, at most 20. The path and the compute times serve only the plan, and may differ.
+/// Returns the keys with different values. The path and the compute times serve only the plan, and may differ.
 pub fn differences(here: &Coupling, there: &Coupling) -> Vec<Difference> {
     let (here, there) = (flatten(here), flatten(there));
     let keys: std::collections::BTreeSet<&String> = here.keys().chain(there.keys()).collect();
@@ -43,7 +40,7 @@ pub fn differences(here: &Coupling, there: &Coupling) -> Vec<Difference> {
     };
     let difference =
         |key: &String| Difference { key: text(key), here: here.get(key).map(text), there: there.get(key).map(text) };
-    differing.map(difference).take(MAX_LISTED).collect()
+    differing.map(difference).collect()
 }
 
 /// Returns the values of the file by their keys.

@@ -32,6 +32,7 @@ pub(super) fn evidence(coupling: &Coupling, report: &RunReport, plans: &Plans) -
         step_bytes: coupling.step_bytes(&report.component),
         disconnected: report.disconnected,
         reconnects: report.reconnects,
+        partner_restarts: report.partner_restarts,
     };
     let variables = plans.file.variables.iter().zip(&plans.as_measured.variables);
     CoupleEvidence {

@@ -199,7 +199,7 @@ fn partner_with_uneven_steps_is_named() {
     }
     let (names, texts) = findings(&file, &report);
     assert_eq!(names, ["load imbalance"]);
-    assert!(texts[0].contains("single steps take longer"), "{texts:?}");
+    assert!(texts[0].contains("single steps of atmosphere take longer"), "{texts:?}");
 }
 
 #[test]

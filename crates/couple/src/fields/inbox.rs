@@ -36,6 +36,8 @@ struct Incoming {
     next: u64,
     /// First step that the model has not got.
     unread: u64,
+    /// Newest field that the model has got, of a variable that may be dropped.
+    newest: Option<(u64, Arc<Vec<u8>>)>,
     spare: Vec<Vec<u8>>,
     tally: ReceivedVariable,
 }
@@ -67,7 +69,7 @@ pub enum Taken {
     },
     /// The field of this step has not arrived.
     NotArrived(u64),
-    /// A variable that drops fields has none.
+    /// No field has arrived of a variable that may be dropped.
     Nothing,
     /// The model has got the field before.
     Again,
@@ -107,6 +109,7 @@ impl Inbox {
                 partial: BTreeMap::new(),
                 next: first,
                 unread: first,
+                newest: None,
                 spare: Vec::new(),
                 tally: ReceivedVariable::default(),
             }
@@ -208,12 +211,17 @@ impl Inbox {
         };
         let Some((used, bytes)) = found else {
             return match own.drop {
-                DropPolicy::Oldest => Taken::Nothing,
+                DropPolicy::Oldest => {
+                    own.newest.clone().map_or(Taken::Nothing, |(step, bytes)| Taken::Field { step: Some(step), bytes })
+                }
                 DropPolicy::Never if used < own.unread => Taken::Again,
                 DropPolicy::Never => Taken::NotArrived(used),
             };
         };
         own.unread = own.unread.max(used + 1);
+        if own.drop == DropPolicy::Oldest {
+            own.newest = Some((used, bytes.clone()));
+        }
         own.tally.fields += 1;
         own.tally.bytes.0 += own.bytes;
         self.held -= own.bytes;

@@ -76,7 +76,8 @@ pub struct PlannedVariable {
     pub lag: u64,
     /// Minimum lag with which no step waits for the variable; null if the path is too slow for every lag.
     pub needed_lag: Option<u64>,
-    /// Mean wait of a step for the variable, after the first `lag` steps, seconds.
+    /// Mean wait of a step for the variable, after the first `lag` steps and after the waits for the variables before it in the
+    /// order of the names, seconds.
     #[serde(rename = "wait_seconds", with = "seconds")]
     pub wait: Duration,
 }

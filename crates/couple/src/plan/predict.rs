@@ -178,22 +178,16 @@ impl<'a> Simulation<'a> {
             flow.arrivals[at] = side.free + self.delay;
         }
         for receiver in [0, 1] {
-            let start = self.models[receiver].now;
-            let mut last: Option<(usize, Duration)> = None;
+            // The model gets its variables in the order of their names.
+            let mut now = self.models[receiver].now;
             for (number, flow) in self.variables.iter().enumerate() {
                 let waits = flow.from != receiver && flow.variable.drop == DropPolicy::Never;
                 let Some(used) = step.checked_sub(flow.variable.lag).filter(|_| waits) else { continue };
                 let arrival = flow.arrivals[place(flow, used)];
-                if arrival > start && last.is_none_or(|(_, latest)| arrival > latest) {
-                    last = Some((number, arrival));
-                }
+                self.waits[number] += arrival.saturating_sub(now);
+                now = now.max(arrival);
             }
-            // A step waits for the field that arrives last.
-            let ready = last.map_or(start, |(number, arrival)| {
-                self.waits[number] += arrival - start;
-                arrival
-            });
-            self.models[receiver].now = ready + self.models[receiver].compute;
+            self.models[receiver].now = now + self.models[receiver].compute;
         }
     }
 }

@@ -35,8 +35,10 @@ pub enum FrameKind {
     Consumed,
     /// The component has begun this step, this many microseconds after the start of the models on the connection.
     Step,
-    /// The component can resume from this step.
+    /// The component can resume from this step, if its partner has all its fields of earlier steps.
     Checkpoint,
+    /// The partner can resume from this step: its checkpoint and its fields of all earlier steps have arrived.
+    Confirmed,
     /// The sender may have this many bytes in flight and unread.
     Window,
     /// The connection is alive. The payload has no meaning.
@@ -47,6 +49,8 @@ pub enum FrameKind {
     Finished,
     /// The component stops the run. The payload is the reason, UTF-8.
     Stop,
+    /// The process ends, and another one may resume. The payload is the reason, UTF-8.
+    Leaving,
 }
 
 /// Reason why bytes are not a valid frame, or the frame does not fit the coupling.
@@ -70,7 +74,7 @@ pub enum WireError {
     InvalidText,
 }
 
-const KINDS: [FrameKind; 9] = [
+const KINDS: [FrameKind; 11] = [
     FrameKind::Chunk,
     FrameKind::Consumed,
     FrameKind::Step,
@@ -80,6 +84,8 @@ const KINDS: [FrameKind; 9] = [
     FrameKind::Ended,
     FrameKind::Finished,
     FrameKind::Stop,
+    FrameKind::Confirmed,
+    FrameKind::Leaving,
 ];
 
 impl Frame {
@@ -107,7 +113,7 @@ impl Frame {
         let max = match kind {
             FrameKind::Chunk => CHUNK_BYTES,
             FrameKind::KeepAlive => PADDING_BYTES,
-            FrameKind::Finished | FrameKind::Stop => MAX_TEXT,
+            FrameKind::Finished | FrameKind::Stop | FrameKind::Leaving => MAX_TEXT,
             _ => 0,
         };
         if length as usize > max {

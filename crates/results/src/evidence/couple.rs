@@ -60,6 +60,8 @@ pub struct CoupleComponent {
     pub disconnected: Duration,
     /// Connections after the first one.
     pub reconnects: u64,
+    /// Processes of the partner after the first one.
+    pub partner_restarts: u64,
 }
 
 /// Figures of a variable.

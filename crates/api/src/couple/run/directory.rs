@@ -6,21 +6,26 @@
 //! - `out/step.N`: the model begins step N. A model without variables of its own creates it.
 //! - `in/VARIABLE.N.nc`: the partner's field for step N.
 //! - `in/step.N`: all fields of the partner for step N are there.
+//! - `in/checkpoint.N`: the model can resume from step N, and no longer needs earlier checkpoints.
 //!
 //! lfn deletes the files in `out` when it has read them. lfn deletes those in `in` when the model has written its files of the
 //! next step, or when the model of one step has ended.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 use lfn_couple::coupling::Coupling;
 use lfn_couple::netcdf::{ByteSource, FieldFile, NetcdfFile};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 
 use super::error::CoupleRunError;
 
+/// Name of the file that is locked during a run.
+const LOCK: &str = ".lock";
 /// Name of the file that reports a checkpoint, before the step.
 const CHECKPOINT: &str = "checkpoint";
 /// Name of the file that marks a step, before the step.
@@ -30,6 +35,8 @@ const STEP: &str = "step";
 #[derive(Debug)]
 pub(super) struct ExchangeDirectory {
     path: PathBuf,
+    /// Locked until the end of the run.
+    _lock: File,
     is_temporary: bool,
     keep: bool,
 }
@@ -46,7 +53,7 @@ impl ExchangeDirectory {
             }
             None => create_temporary()?,
         };
-        let directory = ExchangeDirectory { path, is_temporary, keep };
+        let directory = ExchangeDirectory { _lock: lock(&path)?, path, is_temporary, keep };
         for part in [directory.input(), directory.output()] {
             fs::create_dir_all(&part).map_err(write_error(&part))?;
             delete_files(&part, coupling).map_err(write_error(&part))?;
@@ -93,9 +100,14 @@ impl ExchangeDirectory {
     pub(super) fn take_field(&self, coupling: &Coupling, variable: &str, step: u64) -> Result<Vec<u8>, CoupleRunError> {
         let path = self.own_field(variable, step);
         let read_error = |source| CoupleRunError::Read { path: path.clone(), source };
-        let file = File::open(&path).map_err(read_error)?;
-        let length = file.metadata().map_err(read_error)?.len();
-        let source = FieldSource { file, length };
+        // A pipe would block.
+        let file =
+            File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path).map_err(read_error)?;
+        let metadata = file.metadata().map_err(read_error)?;
+        if !metadata.is_file() {
+            return Err(read_error(io::Error::other("not a regular file")));
+        }
+        let source = FieldSource { file, length: metadata.len() };
         let settings = &coupling.variables[variable];
         let shape = coupling.grids.get(&settings.grid).map_or(&[][..], |grid| &grid.shape);
         let field = NetcdfFile::open(&source)
@@ -115,6 +127,16 @@ impl ExchangeDirectory {
     /// Marks the end of the fields of a step.
     pub(super) fn finish_input(&self, step: u64) -> Result<(), CoupleRunError> {
         self.place(&format!("{STEP}.{step}"), b"")
+    }
+
+    /// Tells the model from which checkpoint it can resume.
+    pub(super) fn confirm_checkpoint(&self, before: Option<u64>, step: u64) -> Result<(), CoupleRunError> {
+        self.place(&format!("{CHECKPOINT}.{step}"), b"")?;
+        if let Some(before) = before.filter(|_| !self.keep) {
+            // The model may have removed it.
+            let _ = fs::remove_file(self.input().join(format!("{CHECKPOINT}.{before}")));
+        }
+        Ok(())
     }
 
     /// Deletes the partner's fields of a step that the model has read, and the checkpoint report of this step.
@@ -172,6 +194,19 @@ impl ByteSource for FieldSource {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
+    }
+}
+
+/// Locks the directory, so that a second run does not delete the files of the first one.
+fn lock(directory: &Path) -> Result<File, CoupleRunError> {
+    let path = directory.join(LOCK);
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(write_error(&path))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(CoupleRunError::InUse { directory: directory.to_owned() }),
+        // A file system without locks.
+        Err(Errno::NOTSUP | Errno::NOLCK | Errno::NOSYS) => Ok(file),
+        Err(error) => Err(write_error(&path)(error.into())),
     }
 }
 

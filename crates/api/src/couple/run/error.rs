@@ -1,12 +1,10 @@
 //! Reasons why a run ends early.
 
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 use lfn_couple::channel::ChannelError;
 use lfn_couple::netcdf::NetcdfError;
-use lfn_session::SessionError;
-use lfn_session::wire::RefusalCode;
 
 use super::model_end::ModelEnd;
 use crate::error_kind::ErrorKind;
@@ -27,25 +25,40 @@ pub enum CoupleRunError {
     Write { path: PathBuf, source: io::Error },
     #[error("cannot read {}: {source}", .path.display())]
     Read { path: PathBuf, source: io::Error },
+    #[error("another run uses the directory {}", .directory.display())]
+    InUse { directory: PathBuf },
     #[error("cannot start {command}: {source}")]
     Start { command: String, source: io::Error },
-    #[error("{command} {end} in step {step}")]
-    ModelEnded { command: String, end: ModelEnd, step: u64, is_resumable: bool },
+    #[error("{command} {end} {phase} {step}")]
+    ModelEnded { command: String, end: ModelEnd, phase: ModelPhase, step: u64, is_resumable: bool },
     #[error("{command} ended without {}", .file.display())]
     NotWritten { command: String, file: PathBuf },
     #[error("interrupted")]
     Interrupted,
 }
 
+/// Part of a step in which a model ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelPhase {
+    /// It computed the step before, and had not written its files of the step.
+    BeforeFiles,
+    /// It had written its files of the step, or it was started for this step.
+    Step,
+}
+
+impl fmt::Display for ModelPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ModelPhase::BeforeFiles => "before it wrote the files of step",
+            ModelPhase::Step => "in step",
+        })
+    }
+}
+
 impl CoupleRunError {
     /// Returns one action that may fix the error, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
-            CoupleRunError::Channel(ChannelError::Session(SessionError::Refused(refusal)))
-                if refusal.code == RefusalCode::WrongToken =>
-            {
-                Some("use the ticket that the partner prints now".to_owned())
-            }
             CoupleRunError::Channel(error) => error.hint(),
             CoupleRunError::Serve(error) => error.hint(),
             CoupleRunError::Field { source, .. } => source.hint(),
@@ -57,6 +70,9 @@ impl CoupleRunError {
             }
             CoupleRunError::ModelEnded { is_resumable: true, .. } => {
                 Some("the partner waits: run the same command with --resume".to_owned())
+            }
+            CoupleRunError::InUse { .. } => {
+                Some("wait for the end of the other run, or use another --directory".to_owned())
             }
             CoupleRunError::NotWritten { file, .. } => {
                 Some(format!("the command must write {} and exit with 0", file.display()))
@@ -90,7 +106,7 @@ impl CoupleRunError {
                 let name = file.file_name().unwrap_or_default();
                 format!("{} is not a file of a variable that {component} puts", name.display())
             }
-            CoupleRunError::ModelEnded { end, step, .. } => format!("the model {end} in step {step}"),
+            CoupleRunError::ModelEnded { end, phase, step, .. } => format!("the model {end} {phase} {step}"),
             CoupleRunError::NotWritten { file, .. } => {
                 format!("the model ended without {}", file.file_name().unwrap_or_default().display())
             }

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lfn_couple::channel::{Channel, ChannelError, RunReport};
 
-pub use error::CoupleRunError;
+pub use error::{CoupleRunError, ModelPhase};
 pub use event::{CoupleRunEvent, OnRunEvent};
 pub use model_end::ModelEnd;
 pub use options::{CoupleRunOptions, Exchange, listen_options};
@@ -58,6 +58,7 @@ pub fn run(
         on_event: &on_event,
         interrupted: &interrupted,
         has_checkpoint: first_step > 0,
+        confirmed: None,
     };
     let done = steps.run(&mut channel);
     let has_checkpoint = steps.has_checkpoint && coupling.components.get(&component).is_some_and(|it| it.checkpoints);
@@ -66,7 +67,7 @@ pub fn run(
         Err(error) => {
             let error = cause(error, &model, &interrupted, has_checkpoint);
             if error.keeps_partner() {
-                channel.abandon();
+                channel.leave(&error.reason());
             } else {
                 channel.stop(&error.reason());
             }
@@ -78,19 +79,20 @@ pub fn run(
 
 /// Returns the cause of the end of a run. The end of the model and a signal also end the waits of the channel.
 fn cause(error: StepsError, model: &ModelProcess, interrupted: &AtomicBool, has_checkpoint: bool) -> CoupleRunError {
-    let ended = |end: ModelEnd, step| CoupleRunError::ModelEnded {
+    let ended = |end: ModelEnd, phase, step| CoupleRunError::ModelEnded {
         command: model.name(),
         end,
+        phase,
         step,
         is_resumable: has_checkpoint,
     };
     match error.cause {
         _ if interrupted.load(Ordering::Relaxed) => CoupleRunError::Interrupted,
         CoupleRunError::Channel(ChannelError::Interrupted) => match model.end() {
-            Some(end) => ended(end, error.step),
+            Some(end) => ended(end, ModelPhase::Step, error.step),
             None => CoupleRunError::Interrupted,
         },
-        CoupleRunError::ModelEnded { end, .. } => ended(end, error.step),
+        CoupleRunError::ModelEnded { end, phase, .. } => ended(end, phase, error.step),
         other => other,
     }
 }

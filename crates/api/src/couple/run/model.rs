@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lfn_sys::process;
 use parking_lot::Mutex;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use super::error::CoupleRunError;
 use super::model_end::ModelEnd;
@@ -31,6 +31,8 @@ pub(super) struct ModelProcess {
 struct Running {
     child: Child,
     end: Option<ModelEnd>,
+    /// The process and those that it started were ended, or have ended with success.
+    is_group_ended: bool,
 }
 
 impl Running {
@@ -38,6 +40,8 @@ impl Running {
         if self.end.is_none() {
             // An error means that there is no such child.
             self.end = self.child.try_wait().unwrap_or_default().map(ModelEnd::new);
+            // Processes that a successful model leaves are meant to stay.
+            self.is_group_ended = self.end.is_some_and(|end| end.is_success());
         }
         self.end
     }
@@ -69,7 +73,7 @@ impl ModelProcess {
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         process::end_with_parent(&mut command);
         let child = command.spawn().map_err(failed)?;
-        *self.running.lock() = Some(Running { child, end: None });
+        *self.running.lock() = Some(Running { child, end: None, is_group_ended: false });
         Ok(())
     }
 
@@ -102,21 +106,26 @@ impl ModelProcess {
         }
     }
 
-    /// Ends the process and the processes that it started: SIGTERM, then SIGKILL.
+    /// Ends the process and the processes that it started: SIGTERM, then SIGKILL. A process that has ended may have left others.
     pub(super) fn stop(&self) {
         let mut running = self.running.lock();
-        let Some(running) = running.as_mut().filter(|running| running.end.is_none()) else { return };
-        let group = -i32::try_from(running.child.id()).unwrap_or_default();
-        let deadline = Instant::now() + TERMINATION_TIMEOUT;
-        // The group exists until the child is waited for.
-        let _ = process::send_signal(group, Signal::TERM.as_raw());
-        while running.poll().is_none() && Instant::now() < deadline {
+        let Some(running) = running.as_mut().filter(|running| !running.is_group_ended) else { return };
+        let (group, deadline) = (Pid::from_child(&running.child), Instant::now() + TERMINATION_TIMEOUT);
+        // An error means that the group has no process. The kernel gives its number to nobody else before.
+        let mut has_processes = kill_process_group(group, Signal::TERM).is_ok();
+        while has_processes && Instant::now() < deadline {
             thread::sleep(POLL_INTERVAL);
+            // A process that is not waited for counts as one of the group.
+            running.poll();
+            has_processes = test_kill_process_group(group).is_ok();
+        }
+        if has_processes {
+            let _ = kill_process_group(group, Signal::KILL);
         }
         if running.end.is_none() {
-            let _ = process::send_signal(group, Signal::KILL.as_raw());
             running.end = running.child.wait().ok().map(ModelEnd::new);
         }
+        running.is_group_ended = true;
     }
 }
 

@@ -11,7 +11,7 @@ use lfn_couple::coupling::Coupling;
 use lfn_couple::netcdf::FieldFile;
 
 use super::directory::{ExchangeDirectory, parse_field_name};
-use super::error::CoupleRunError;
+use super::error::{CoupleRunError, ModelPhase};
 use super::event::{CoupleRunEvent, OnRunEvent};
 use super::model::ModelProcess;
 use super::model_end::ModelEnd;
@@ -60,8 +60,10 @@ pub(super) struct StepLoop<'a> {
     pub exchange: Exchange,
     pub on_event: &'a OnRunEvent,
     pub interrupted: &'a AtomicBool,
-    /// The model can resume from a checkpoint.
+    /// The model has reported a checkpoint.
     pub has_checkpoint: bool,
+    /// Checkpoint that the model knows to be confirmed.
+    pub confirmed: Option<u64>,
 }
 
 /// Reason for the end of the steps, with the step.
@@ -90,7 +92,7 @@ impl StepLoop<'_> {
         if self.exchange == Exchange::Files {
             let end = self.model.wait(|| self.check(channel)).map_err(at(steps - 1))?;
             if !end.is_success() {
-                return Err(at(steps - 1)(self.ended(end, steps - 1)));
+                return Err(at(steps - 1)(self.ended(end, ModelPhase::Step, steps - 1)));
             }
         }
         Ok(())
@@ -107,6 +109,10 @@ impl StepLoop<'_> {
         self.put(channel, watch, step)?;
         if step > first {
             self.directory.delete_step(self.coupling, self.component, step - 1);
+        }
+        if let Some(confirmed) = channel.confirmed_checkpoint().filter(|step| self.confirmed != Some(*step)) {
+            self.directory.confirm_checkpoint(self.confirmed, confirmed)?;
+            self.confirmed = Some(confirmed);
         }
         self.get(channel, step)?;
         match self.exchange {
@@ -149,7 +155,7 @@ impl StepLoop<'_> {
             let Some(file) = missing.first().map(|awaited| awaited.file(directory, step)) else { return Ok(()) };
             self.check(channel)?;
             match (self.exchange, end) {
-                (Exchange::Files, Some(end)) => return Err(self.ended(end, step)),
+                (Exchange::Files, Some(end)) => return Err(self.ended(end, ModelPhase::BeforeFiles, step)),
                 (Exchange::EachStep, _) => {
                     return Err(CoupleRunError::NotWritten { command: self.model.name(), file });
                 }
@@ -222,11 +228,11 @@ impl StepLoop<'_> {
         self.model.permit_end();
         self.model.start(&variables)?;
         let end = self.model.wait(|| self.check(channel))?;
-        if end.is_success() { Ok(()) } else { Err(self.ended(end, step.unwrap_or(first))) }
+        if end.is_success() { Ok(()) } else { Err(self.ended(end, ModelPhase::Step, step.unwrap_or(first))) }
     }
 
-    fn ended(&self, end: ModelEnd, step: u64) -> CoupleRunError {
-        CoupleRunError::ModelEnded { command: self.model.name(), end, step, is_resumable: false }
+    fn ended(&self, end: ModelEnd, phase: ModelPhase, step: u64) -> CoupleRunError {
+        CoupleRunError::ModelEnded { command: self.model.name(), end, phase, step, is_resumable: false }
     }
 
     fn variables(&self, first: u64) -> Vec<(&'static str, OsString)> {

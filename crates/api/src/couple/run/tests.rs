@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,40 @@ fn files_of_an_earlier_run_are_deleted_and_others_stay() {
 }
 
 #[test]
+fn a_directory_has_one_run_at_a_time() {
+    let home = tempfile::tempdir().unwrap();
+    let create = || ExchangeDirectory::create(Some(home.path().to_owned()), &coupling(), false);
+    let first = create().unwrap();
+    let waiting = home.path().join("in/heat.1.nc");
+    fs::write(&waiting, "").unwrap();
+    assert!(matches!(create(), Err(CoupleRunError::InUse { .. })));
+    assert!(waiting.exists());
+    drop(first);
+    create().unwrap();
+    assert!(!waiting.exists());
+}
+
+#[test]
+fn a_confirmed_checkpoint_replaces_the_one_before() {
+    let directory = ExchangeDirectory::create(None, &coupling(), false).unwrap();
+    let exists = |step| directory.path().join(format!("in/checkpoint.{step}")).exists();
+    directory.confirm_checkpoint(None, 1).unwrap();
+    assert!(exists(1));
+    directory.confirm_checkpoint(Some(1), 2).unwrap();
+    assert!(exists(2) && !exists(1));
+}
+
+#[test]
+fn a_pipe_is_not_read_as_a_field() {
+    let coupling = coupling();
+    let directory = ExchangeDirectory::create(None, &coupling, false).unwrap();
+    let pipe = directory.own_field("heat", 0);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    let error = directory.take_field(&coupling, "heat", 0).unwrap_err().to_string();
+    assert!(error.ends_with("heat.0.nc: not a regular file"), "{error}");
+}
+
+#[test]
 fn fields_are_read_once_and_checked() {
     let coupling = coupling();
     let directory = ExchangeDirectory::create(None, &coupling, false).unwrap();
@@ -105,24 +140,51 @@ fn the_kernel_gives_notice_of_a_new_file() {
     });
 }
 
-#[test]
-fn a_stopped_model_ends_with_its_children() {
-    let home = tempfile::tempdir().unwrap();
-    let file = home.path().join("child");
-    let script = format!("sleep 600 & echo $! > {}; wait", file.display());
-    let model = ModelProcess::new(["sh", "-c", &script].map(Into::into).to_vec());
-    model.start(&[]).unwrap();
+/// Starts a shell script that writes the process number of a child to `$CHILD`, and returns the model with the number.
+fn model_with_child(home: &Path, script: &str) -> (ModelProcess, String) {
+    let file = home.join("child");
+    let model = ModelProcess::new(["sh", "-c", script].map(Into::into).to_vec());
+    model.start(&[("CHILD", file.clone().into())]).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let child = loop {
+    loop {
         match fs::read_to_string(&file).unwrap_or_default().strip_suffix('\n') {
-            Some(child) => break child.to_owned(),
+            Some(child) => return (model, child.to_owned()),
             None => assert!(Instant::now() < deadline),
         }
         thread::sleep(Duration::from_millis(5));
-    };
+    }
+}
+
+#[test]
+fn a_failed_model_leaves_no_children() {
+    let home = tempfile::tempdir().unwrap();
+    let (model, child) = model_with_child(home.path(), "sleep 600 & echo $! > $CHILD; exit 7");
+    assert!(!model.wait(|| Ok(())).unwrap().is_success());
+    model.stop();
+    assert_ended(&child);
+}
+
+#[test]
+fn a_child_that_ignores_the_signal_is_killed() {
+    let home = tempfile::tempdir().unwrap();
+    let script = "sh -c 'trap \"\" TERM; echo $$ > $CHILD; while :; do sleep 1; done' & wait";
+    let (model, child) = model_with_child(home.path(), script);
+    model.stop();
+    assert_ended(&child);
+}
+
+#[test]
+fn a_stopped_model_ends_with_its_children() {
+    let home = tempfile::tempdir().unwrap();
+    let (model, child) = model_with_child(home.path(), "sleep 600 & echo $! > $CHILD; wait");
     assert!(model.end().is_none() && !model.has_ended_early());
     model.stop();
     assert_eq!(model.end().unwrap().to_string(), "was killed by signal 15");
+    assert_ended(&child);
+}
+
+fn assert_ended(child: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
     // The child may be a zombie until its new parent waits for it.
     let state = || fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
     while !(state().is_empty() || state().contains(") Z ")) {

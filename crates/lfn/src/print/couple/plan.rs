@@ -93,16 +93,23 @@ fn run(plan: &PlannedRun) -> String {
 
 /// Returns a line for each variable whose lag is too small, with the lag to write.
 pub(super) fn advice(plan: &PlannedRun) -> Vec<String> {
-    let least = plan.step.mul_f64(MIN_WAIT_SHARE);
-    let waiting = plan.variables.iter().filter(|variable| variable.wait > least);
+    let min_wait = plan.step.mul_f64(MIN_WAIT_SHARE);
+    let wait_of = |component: &str| -> Duration {
+        plan.variables.iter().filter(|variable| variable.to == component).map(|variable| variable.wait).sum()
+    };
+    let waiting = plan.variables.iter().filter(|variable| wait_of(&variable.to) > min_wait);
     let line = |variable: &PlannedVariable| {
         let PlannedVariable { name, lag, .. } = variable;
         let wait = show_duration(variable.wait);
         match variable.needed_lag {
-            Some(needed) if needed > *lag => {
+            Some(needed) if needed > *lag && variable.wait > min_wait => {
                 Some(format!("lag {lag} of `{name}` waits {wait} a step: set lag = {needed} in [variable.{name}]"))
             }
+            Some(needed) if needed > *lag => {
+                Some(format!("lag {lag} of `{name}` is too small, too: set lag = {needed} in [variable.{name}]"))
+            }
             Some(_) => None,
+            None if variable.wait <= min_wait => None,
             None => Some(format!(
                 "`{name}` waits {wait} a step with any lag: the path needs more time for the fields of {} than a step has",
                 variable.from

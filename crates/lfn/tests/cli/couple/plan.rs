@@ -130,3 +130,23 @@ fn couple_without_a_command_prints_its_help() {
     assert_eq!(output.status.code(), Some(2));
     assert!(format!("{}{}", stdout(&output), stderr(&output)).contains("plan"), "{}", stderr(&output));
 }
+
+#[test]
+fn every_lag_that_is_too_small_has_a_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(example()).unwrap();
+    let wind = text[text.find("[variable.wind]").unwrap()..].to_owned();
+    let wind = wind.split("\n\n").next().unwrap();
+    let heat = wind.replace("variable.wind", "variable.heat").replace("m s-1", "W m-2");
+    let file = directory.path().join("two.toml");
+    fs::write(&file, format!("{text}\n{heat}\n")).unwrap();
+    let page = unwrapped(&plan(&file, &[]));
+    for variable in ["heat", "level", "wind"] {
+        assert!(page.contains(&format!("in [variable.{variable}]")), "{variable}: {page}");
+    }
+    let document = document(&plan(&file, &["--json"]), 0);
+    let variables = document["predicted"]["variables"].as_array().unwrap();
+    let waits: Vec<f64> = variables.iter().map(|variable| variable["wait_seconds"].as_f64().unwrap()).collect();
+    // The wait for heat is over before that for wind begins.
+    assert!(waits[0] > 10.0 * waits[2], "{waits:?}");
+}

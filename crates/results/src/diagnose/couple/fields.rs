@@ -1,5 +1,7 @@
 //! Lags that are too small, dropped fields, and elements that are not a number.
 
+use std::time::Duration;
+
 use lfn_base::units::show_duration;
 use serde_json::json;
 
@@ -22,7 +24,10 @@ pub(in crate::diagnose) fn short_lag(figures: &Figures) -> Option<Finding> {
     let (first, needed) = *short.first()?;
     let text = |(variable, needed): &(&CoupleVariable, u64)| {
         let CoupleVariable { name, lag, wait, .. } = variable;
-        format!("lag {lag} of `{name}` waits {} a step; lag {needed} would not", show_duration(*wait))
+        match wait.is_zero() {
+            true => format!("lag {lag} of `{name}` is below {needed}, too"),
+            false => format!("lag {lag} of `{name}` waits {} a step; lag {needed} would not", show_duration(*wait)),
+        }
     };
     let edit = |(variable, needed): &(&CoupleVariable, u64)| format!("lag = {needed} in [variable.{}]", variable.name);
     let summary = short.iter().map(text).collect::<Vec<_>>().join("; ");
@@ -39,11 +44,14 @@ pub(in crate::diagnose) fn short_lag(figures: &Figures) -> Option<Finding> {
     Some(finding)
 }
 
-/// Returns the lag without waits, if the variable waits longer than planned and its lag is smaller.
+/// Returns the lag without waits, if its component waits longer than planned and the lag of the variable is smaller. The waits of
+/// the component count together: a model that gets its variables in another order waits for another one.
 fn better_lag(couple: &CoupleEvidence, variable: &CoupleVariable) -> Option<u64> {
     let receiver = couple.components.iter().find(|component| component.name == variable.to)?;
-    let excess = variable.wait.saturating_sub(variable.predicted_wait.max(variable.partner_wait));
     let needed = variable.needed_lag.filter(|needed| *needed > variable.lag)?;
+    let sum = |wait: fn(&CoupleVariable) -> Duration| -> Duration { couple.received_by(receiver).map(wait).sum() };
+    let planned = sum(|variable| variable.predicted_wait).max(sum(|variable| variable.partner_wait));
+    let excess = sum(|variable| variable.wait).saturating_sub(planned);
     (excess.as_secs_f64() >= receiver.permitted_difference()).then_some(needed)
 }
 

@@ -119,9 +119,19 @@ pub(in crate::diagnose) fn lost_connection(figures: &Figures) -> Option<Finding>
         count => format!("{count} times"),
     };
     let lost = show_duration(component.disconnected);
-    let summary =
-        format!("{} was without a connection to {} for {lost}, and reconnected {times}", component.name, partner.name);
-    let remedy = format!("ping -D HOST   # HOST: the site of {}; losses show when the path was down", partner.name);
+    let (name, partner) = (&component.name, &partner.name);
+    let (summary, remedy) = match component.partner_restarts {
+        0 => (
+            format!("{name} was without a connection to {partner} for {lost}, and reconnected {times}"),
+            format!("ping -D HOST   # HOST: the site of {partner}; losses show when the path was down"),
+        ),
+        _ => (
+            format!(
+                "{name} was without {partner} for {lost}: {partner} was started again, and repeated the steps since its checkpoint"
+            ),
+            format!("write checkpoints of {partner} more often, if it may end again"),
+        ),
+    };
     let mut finding = found(figures, Cause::LostConnection, summary, remedy, parts.disconnected);
     finding.evidence.extend(figures_map([
         ("disconnected_seconds", json!(component.disconnected.as_secs_f64())),
