@@ -248,6 +248,21 @@ fn nan_is_counted_at_both_ends() {
 }
 
 #[test]
+fn long_wait_names_the_field_or_the_end() {
+    let waiting = |variable: Option<&str>| ChannelEvent::Waiting {
+        partner: "lake".to_owned(),
+        variable: variable.map(str::to_owned),
+        step: 39,
+        waited: Duration::from_secs(5),
+        partner_step: Some(38),
+        connected: variable.is_some(),
+    };
+    assert_eq!(waiting(Some("level")).to_string(), "step 39 has waited 5 s for level: lake is at step 38");
+    let end = "waited 5 s after the last step for lake to finish: lake is not connected";
+    assert_eq!(waiting(None).to_string(), end);
+}
+
+#[test]
 fn misuse_is_named() {
     let coupling = coupling(|text| text);
     let (end, ended) = channel::<()>();
