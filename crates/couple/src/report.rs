@@ -18,7 +18,7 @@ pub struct RunReport {
     /// Minimum RTT of the connections, seconds.
     #[serde(rename = "rtt_seconds", with = "seconds")]
     pub rtt: Duration,
-    /// Number of data streams in each direction.
+    /// Number of data streams in each direction: one for small fields and events, and those for large fields.
     pub streams: u16,
 }
 
@@ -69,11 +69,14 @@ pub struct ReceivedVariable {
     /// Sum of the waits after the first `lag` steps, seconds.
     #[serde(rename = "steady_wait_seconds", with = "seconds")]
     pub steady_wait: Duration,
-    /// Part of the waits in which the partner had not yet put the field, seconds.
+    /// Part of `steady_wait_seconds` in which the partner had not begun the step that puts the field, seconds.
     #[serde(rename = "partner_wait_seconds", with = "seconds")]
     pub partner_wait: Duration,
     /// Number of fields that a newer one replaced before the model got them (`drop = "oldest"`).
     pub dropped: u64,
+    /// Number of fields that arrived, and that the model had not got at the end of its last step.
+    #[serde(default)]
+    pub unread: u64,
     /// Number of elements that are not a number.
     pub nan: u64,
 }

@@ -152,18 +152,19 @@ impl Connection<'_> {
         let mut buffer = Vec::with_capacity(64 * 1024 + 1024);
         let mut last = Instant::now();
         let rtt = self.shared.state.lock().link.rtt;
-        let (interval, keep_alive) = keep_alive(padding::is_worth(self.shared, rtt), rtt);
+        let (interval, keep_alive) = keep_alive(padding::is_needed(self.shared, rtt), rtt);
         let rest = padding::bytes(self.shared, rtt).saturating_sub(padding::FIRST_BYTES);
         stream.write_all(&padding::frames(rest)).and_then(|()| stream.flush())?;
         self.wait_for_padding(&stream);
         if self.role == Role::Listens {
             sent.collect(self.shared, &mut self.shared.state.lock(), &mut buffer);
-            stream.write_all(&buffer).and_then(|()| stream.flush())?;
             // The partner starts when it has these events. Both models then start at the same time.
-            thread::sleep(self.shared.state.lock().link.rtt / 2);
+            self.shared.state.lock().link.epoch = Some(Instant::now() + rtt / 2);
+            stream.write_all(&buffer).and_then(|()| stream.flush())?;
+            thread::sleep(rtt / 2);
             self.shared.ready(self.number);
         } else {
-            self.note_half(|link| link.is_padded = true);
+            self.note_start_condition(|link| link.is_padded = true);
         }
         loop {
             buffer.clear();
@@ -211,7 +212,7 @@ impl Connection<'_> {
     }
 
     /// Notes one of the two conditions under which the side that dials starts: its padding has arrived, and the partner is ready.
-    fn note_half(&self, note: impl FnOnce(&mut LinkState)) {
+    fn note_start_condition(&self, note: impl FnOnce(&mut LinkState)) {
         let is_ready = {
             let mut state = self.shared.state.lock();
             note(&mut state.link);
@@ -302,7 +303,7 @@ impl Connection<'_> {
     }
 
     fn accept(&self, frame: &Frame, payload: &[u8]) -> Result<(), EndReason> {
-        let mut events = Vec::new();
+        let (mut events, arrival) = (Vec::new(), Instant::now());
         {
             let mut state = self.shared.state.lock();
             if state.link.current != Some(self.number) {
@@ -315,7 +316,11 @@ impl Connection<'_> {
                         return Err(EndReason::Invalid(WireError::Step { step: frame.step }));
                     }
                 }
-                FrameKind::Step => state.partner.step = Some(frame.step),
+                FrameKind::Step => {
+                    let time =
+                        state.link.epoch.and_then(|epoch| epoch.checked_add(Duration::from_micros(frame.offset)));
+                    state.partner.begin_step(frame.step, time);
+                }
                 FrameKind::Checkpoint => {
                     state.partner.checkpoint = state.partner.checkpoint.max(Some(frame.step));
                     state.outbox.partner_checkpoint(frame.step);
@@ -324,7 +329,8 @@ impl Connection<'_> {
                 FrameKind::KeepAlive => {}
                 FrameKind::Ended => state.partner.end = Some(frame.step),
                 FrameKind::Finished => {
-                    let report = serde_json::from_slice(payload).map_err(|_| EndReason::Invalid(WireError::Text))?;
+                    let report =
+                        serde_json::from_slice(payload).map_err(|_| EndReason::Invalid(WireError::InvalidText))?;
                     state.partner.finished = Some(report);
                     events.push(ChannelEvent::PartnerFinished { partner: self.shared.partner.clone() });
                 }
@@ -340,7 +346,10 @@ impl Connection<'_> {
         events.iter().for_each(|event| self.shared.emit(event));
         // The window is among the first events of a connection.
         if frame.kind == FrameKind::Window && self.role == Role::Dials {
-            self.note_half(|link| link.is_partner_ready = true);
+            self.note_start_condition(|link| {
+                link.is_partner_ready = true;
+                link.epoch.get_or_insert(arrival);
+            });
         }
         Ok(())
     }
@@ -386,9 +395,11 @@ impl SentEvents {
             self.checkpoint = state.checkpoint;
             push(Frame::event(FrameKind::Checkpoint, 0, state.checkpoint.unwrap_or(0)));
         }
-        if state.step != self.step {
-            self.step = state.step;
-            push(Frame::event(FrameKind::Step, 0, state.step.unwrap_or(0)));
+        if let Some((step, time)) = state.step.filter(|(step, _)| self.step != Some(*step)) {
+            self.step = Some(step);
+            let since = state.link.epoch.map_or(Duration::ZERO, |epoch| time.saturating_duration_since(epoch));
+            let offset = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+            push(Frame { offset, ..Frame::event(FrameKind::Step, 0, step) });
         }
         let unread = state.inbox.unread();
         for (place, (number, next)) in unread.iter().enumerate() {

@@ -24,10 +24,8 @@ pub enum ChannelError {
     PutTwice { variable: String, step: u64 },
     #[error("step {step} ended without a put of {variable}")]
     NotPut { variable: String, step: u64 },
-    #[error("step {found} follows step {last}; expected step {expected}")]
-    StepOrder { found: u64, last: u64, expected: u64 },
-    #[error("step {step} is after the last step {last} of the coupling file")]
-    AfterTheEnd { step: u64, last: u64 },
+    #[error("{variable} was got twice in step {step}")]
+    GotTwice { variable: String, step: u64 },
     #[error("no step has begun")]
     NoStep,
     /// The files of the two sites differ.
@@ -36,9 +34,22 @@ pub enum ChannelError {
     #[error("both sites run the component {component}")]
     SameComponent { component: String },
     #[error("{partner} did not connect within {}{}", show_duration(*.patience), because(.reason))]
-    NoPartner { partner: String, patience: Duration, reason: Option<String> },
+    NoPartner {
+        partner: String,
+        patience: Duration,
+        reason: Option<String>,
+        /// This process wants to resume a run.
+        resume: bool,
+    },
     #[error("lost {partner} at step {step}, and it did not return within {}: {reason}", show_duration(*.patience))]
-    PartnerLost { partner: String, step: u64, patience: Duration, reason: String },
+    PartnerLost {
+        partner: String,
+        step: u64,
+        patience: Duration,
+        reason: String,
+        /// Last checkpoint that this component has reported.
+        checkpoint: Option<u64>,
+    },
     #[error("{variable} of step {step} did not arrive within {}: {partner} is at step {partner_step}", show_duration(*.patience))]
     NoField { variable: String, step: u64, partner: String, partner_step: u64, patience: Duration },
     #[error("{partner} ended after {steps} steps; {variable} of step {step} does not exist")]
@@ -46,10 +57,22 @@ pub enum ChannelError {
     /// The partner stopped the run, with its reason.
     #[error("{partner} stopped the run: {reason}")]
     StoppedByPartner { partner: String, reason: String },
-    #[error("{component} starts at step {step}, but the run is at step {reached}")]
-    StartsBehind { component: String, step: u64, reached: u64 },
-    #[error("{partner} no longer has {variable} of step {step}, which {component} needs to resume from step {resume}")]
-    HistoryGone { partner: String, component: String, variable: String, step: u64, resume: u64 },
+    #[error(
+        "{partner} no longer has {variable} of step {step}, which {component} needs to begin with step {first_step}"
+    )]
+    HistoryGone {
+        partner: String,
+        component: String,
+        variable: String,
+        step: u64,
+        first_step: u64,
+        /// The coupling file permits checkpoints of the component.
+        checkpoints: bool,
+    },
+    #[error(
+        "{component} cannot resume: the process of {partner} does not know the run, because it was started again, too"
+    )]
+    NothingToResume { component: String, partner: String },
     /// The partner's messages break the protocol.
     #[error("{partner} sent an invalid message: {problem}")]
     Protocol { partner: String, problem: String },
@@ -72,28 +95,38 @@ impl ChannelError {
             ChannelError::ModelDiffers { variable, .. } => {
                 Some(format!("change [variable.{variable}] at both sites, or convert the field in the model"))
             }
-            ChannelError::StartsBehind { .. } => {
-                Some("resume from the last checkpoint: --resume, or resume=True in Python".into())
-            }
-            ChannelError::HistoryGone { component, .. } => {
+            ChannelError::HistoryGone { component, checkpoints: false, .. } => {
                 Some(format!("set checkpoints = true in [component.{component}], and start both components again"))
             }
-            ChannelError::NoPartner { .. } | ChannelError::PartnerLost { .. } => {
+            ChannelError::HistoryGone { first_step: 0, .. } => {
+                Some("resume from the last checkpoint: --resume, or resume=True in Python".into())
+            }
+            ChannelError::HistoryGone { partner, .. } => Some(format!(
+                "use a larger --history at {partner}, or write checkpoints more often; then start both components again"
+            )),
+            ChannelError::NothingToResume { .. } => Some(
+                "start both components without --resume, or resume=True in Python: the run begins with step 0".into(),
+            ),
+            ChannelError::NoPartner { .. } => {
                 Some("start the partner, or wait longer: --patience 1h, or patience=3600 in Python".into())
             }
+            ChannelError::PartnerLost { partner, checkpoint: Some(step), .. } => Some(format!(
+                "if the process of {partner} still runs, resume from step {step} with --resume, or resume=True in Python; \
+                 otherwise start both components again"
+            )),
+            ChannelError::PartnerLost { .. } => Some(
+                "start both components again; a longer outage needs --patience 1h, or patience=3600 in Python".into(),
+            ),
             ChannelError::Session(error) => error.hint(),
             _ => None,
         }
     }
 
-    /// Reports whether the same command can resume the run.
+    /// Reports whether a new process of this component can resume the run, if the process of the partner still waits.
     pub fn is_resumable(&self) -> bool {
         matches!(
             self,
-            ChannelError::NoPartner { .. }
-                | ChannelError::PartnerLost { .. }
-                | ChannelError::NoField { .. }
-                | ChannelError::Interrupted
+            ChannelError::NoPartner { resume: true, .. } | ChannelError::PartnerLost { checkpoint: Some(_), .. }
         )
     }
 }

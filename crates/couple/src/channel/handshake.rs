@@ -35,7 +35,12 @@ pub fn agree(
     let own = introduction(shared, since_1970());
     control.send(&own)?;
     let theirs: Introduction = control.recv(HANDSHAKE_TIMEOUT, "before its introduction")?;
-    compare(shared, &theirs)?;
+    let compared = compare(shared, &theirs);
+    if let Err(error @ ChannelError::NothingToResume { .. }) = &compared {
+        // Only this side knows that it wants to resume.
+        let _ = control.refuse(&refusal(error));
+    }
+    compared?;
     prepare(&theirs);
     report_clock(shared, &theirs, since_1970(), control.handle().min_rtt());
     let position = {
@@ -71,13 +76,18 @@ pub fn refusal(error: &ChannelError) -> Refusal {
 }
 
 fn introduction(shared: &Shared, time: Duration) -> Introduction {
+    let (has_begun, partner_checkpoint) = {
+        let state = shared.state.lock();
+        (state.first_step.is_some(), state.partner.checkpoint)
+    };
     Introduction {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         component: shared.component.clone(),
         coupling: shared.coupling.clone(),
         instance: shared.instance,
         time,
-        partner_checkpoint: shared.state.lock().partner.checkpoint,
+        has_begun,
+        partner_checkpoint,
     }
 }
 
@@ -97,6 +107,10 @@ fn compare(shared: &Shared, theirs: &Introduction) -> Result<(), ChannelError> {
         return Err(ChannelError::Protocol { partner: shared.partner.clone(), problem });
     }
     let state = shared.state.lock();
+    if shared.resume && state.first_step.is_none() && !theirs.has_begun {
+        let (component, partner) = (shared.component.clone(), shared.partner.clone());
+        return Err(ChannelError::NothingToResume { component, partner });
+    }
     let is_other_process = state.partner.instance.is_some_and(|instance| instance != theirs.instance);
     if is_other_process && state.link.current.is_some() {
         let message = format!("another process of {} is connected", shared.partner);
@@ -129,7 +143,8 @@ fn apply(shared: &Shared, position: &Position) -> Result<(), ChannelError> {
         component: shared.partner.clone(),
         variable,
         step,
-        resume: position.first_step,
+        first_step: position.first_step,
+        checkpoints: shared.coupling.components.get(&shared.partner).is_some_and(|component| component.checkpoints),
     })
 }
 

@@ -52,9 +52,9 @@ pub struct ChannelOptions {
     pub resume: bool,
     /// Properties of the model's own fields, which must agree with the coupling file.
     pub declared: BTreeMap<String, DeclaredVariable>,
-    /// Maximum memory for fields since the partner's last checkpoint.
+    /// Maximum memory for fields since the partner's last checkpoint. Fields on the path are kept in any case.
     pub history: Bytes,
-    /// Data streams for large fields in each direction; `None` derives the number from the BDP.
+    /// Data streams for large fields in each direction, if this end dials; `None` derives the number from the BDP.
     pub streams: Option<u16>,
 }
 

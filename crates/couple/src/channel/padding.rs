@@ -29,7 +29,7 @@ pub fn bytes(shared: &Shared, rtt: Duration) -> u64 {
 }
 
 /// Reports whether keep-alives need a payload on a path with this RTT.
-pub fn is_worth(shared: &Shared, rtt: Duration) -> bool {
+pub fn is_needed(shared: &Shared, rtt: Duration) -> bool {
     bytes(shared, rtt) > 0
 }
 

@@ -1,4 +1,4 @@
-//! The meeting of the two sides: one listens, the other dials until the partner answers.
+//! The rendezvous of the two sides: one listens, the other dials until the partner answers.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -46,12 +46,12 @@ const TOKEN_FILE: &str = "couple-token";
 const SMALL_FIELD_CONGESTION: &str = "reno";
 
 /// The threads that listen or dial. They end when this value is dropped.
-pub struct Meeting {
+pub struct RendezvousThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Meeting {
+impl Drop for RendezvousThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -62,7 +62,7 @@ impl Drop for Meeting {
 }
 
 /// Listens for the partner. Returns the ticket.
-pub fn listen(shared: &Arc<Shared>, options: &ListenOptions) -> Result<(Meeting, String), ChannelError> {
+pub fn listen(shared: &Arc<Shared>, options: &ListenOptions) -> Result<(RendezvousThread, String), ChannelError> {
     let (identity, token) = match &options.state {
         Some(state) => (ServerIdentity::load_or_create(state)?, load_token(state)?),
         None => (ServerIdentity::ephemeral()?, identity::new_token()?),
@@ -95,7 +95,7 @@ pub fn listen(shared: &Arc<Shared>, options: &ListenOptions) -> Result<(Meeting,
     let stop = Arc::new(AtomicBool::new(false));
     let is_stopped = stop.clone();
     let thread = spawn("couple listen", move || server.run(&is_stopped, &is_stopped))?;
-    Ok((Meeting { stop, thread: Some(thread) }, ticket.to_string()))
+    Ok((RendezvousThread { stop, thread: Some(thread) }, ticket.to_string()))
 }
 
 fn load_token(state: &Path) -> Result<Token, ChannelError> {
@@ -163,14 +163,20 @@ fn refuse(shared: &Shared, address: SocketAddr, error: ChannelError) -> SessionE
     };
     let is_first = shared.state.lock().link.count == 0;
     match error {
-        ChannelError::FilesDiffer { .. } | ChannelError::SameComponent { .. } if is_first => shared.fail(error),
+        ChannelError::FilesDiffer { .. }
+        | ChannelError::SameComponent { .. }
+        | ChannelError::NothingToResume { .. }
+            if is_first =>
+        {
+            shared.fail(error);
+        }
         error => shared.emit(&ChannelEvent::Refused { address, reason: error.to_string() }),
     }
     refused
 }
 
 /// Dials the partner until the run is over.
-pub fn dial(shared: &Arc<Shared>, target: Target, streams: Option<u16>) -> Result<Meeting, ChannelError> {
+pub fn dial(shared: &Arc<Shared>, target: Target, streams: Option<u16>) -> Result<RendezvousThread, ChannelError> {
     let stop = Arc::new(AtomicBool::new(false));
     let (is_stopped, shared) = (stop.clone(), shared.clone());
     let thread = spawn("couple dial", move || {
@@ -185,7 +191,7 @@ pub fn dial(shared: &Arc<Shared>, target: Target, streams: Option<u16>) -> Resul
             wait(&shared, &is_stopped);
         }
     })?;
-    Ok(Meeting { stop, thread: Some(thread) })
+    Ok(RendezvousThread { stop, thread: Some(thread) })
 }
 
 /// Waits before the next try.

@@ -8,13 +8,13 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::error::ChannelError;
 use super::event::ChannelEvent;
-use super::rendezvous::{self, Meeting};
+use super::rendezvous::{self, RendezvousThread};
 use super::shared::{LinkState, PartnerState, Shared, State};
 use super::window::WindowMeter;
 use super::{ChannelOptions, DeclaredVariable, Field, Rendezvous};
 use crate::coupling::{Coupling, Variable};
 use crate::fields::Outbox;
-use crate::fields::{Inbox, Taken};
+use crate::fields::{Inbox, Taken, WaitTime};
 use crate::report::{ComponentReport, RunReport};
 
 /// Interval at which a wait checks for an interrupt.
@@ -32,7 +32,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Channel {
     shared: Arc<Shared>,
     /// Ends the threads when the channel is dropped.
-    meeting: Option<Meeting>,
+    rendezvous_thread: Option<RendezvousThread>,
     ticket: Option<String>,
     first_step: u64,
     step: Option<u64>,
@@ -106,17 +106,17 @@ impl Channel {
             on_event: Box::new(on_event),
             interrupted: Box::new(interrupted),
         });
-        let (meeting, ticket) = match rendezvous {
+        let (rendezvous_thread, ticket) = match rendezvous {
             Rendezvous::Listen(listen) => {
-                let (meeting, ticket) = rendezvous::listen(&shared, &listen)?;
+                let (rendezvous_thread, ticket) = rendezvous::listen(&shared, &listen)?;
                 shared.emit(&ChannelEvent::Listening { ticket: ticket.clone() });
-                (meeting, Some(ticket))
+                (rendezvous_thread, Some(ticket))
             }
             Rendezvous::Dial(target) => (rendezvous::dial(&shared, *target, streams)?, None),
         };
         let mut channel = Channel {
             shared,
-            meeting: Some(meeting),
+            rendezvous_thread: Some(rendezvous_thread),
             ticket,
             first_step: 0,
             step: None,
@@ -137,7 +137,8 @@ impl Channel {
             }
             if start.elapsed() >= self.shared.patience {
                 let (partner, reason) = (self.shared.partner.clone(), state.link.reason.clone());
-                return Err(ChannelError::NoPartner { partner, patience: self.shared.patience, reason });
+                let (patience, resume) = (self.shared.patience, self.shared.resume);
+                return Err(ChannelError::NoPartner { partner, patience, reason, resume });
             }
             self.shared.changed.wait_for(&mut state, POLL_INTERVAL);
         }
@@ -152,6 +153,12 @@ impl Channel {
             return Err(failure);
         }
         if (self.shared.interrupted)() { Err(ChannelError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Returns the error that ends the run, if there is one: the partner has stopped, or the run is interrupted. A model that
+    /// computes for long calls it between its puts and gets.
+    pub fn check_run(&self) -> Result<(), ChannelError> {
+        self.check(&mut self.shared.state.lock())
     }
 
     /// Returns the ticket for the partner, if this end listens.
@@ -191,13 +198,14 @@ impl Channel {
         if next >= self.shared.coupling.steps {
             return Ok(None);
         }
-        state.step = Some(next);
+        let now = Instant::now();
+        state.step = Some((next, now));
         drop(state);
         self.shared.work.notify_all();
         if self.step.is_some() {
             self.times.steps += 1;
         }
-        self.times.start.get_or_insert_with(Instant::now);
+        self.times.start.get_or_insert(now);
         self.step = Some(next);
         Ok(Some(next))
     }
@@ -242,6 +250,7 @@ impl Channel {
 
     /// Puts the field of a variable in this step.
     pub fn put(&mut self, variable: &str, data: &[u8]) -> Result<(), ChannelError> {
+        self.step.ok_or(ChannelError::NoStep)?;
         let expected = {
             let state = self.shared.state.lock();
             let place =
@@ -285,7 +294,8 @@ impl Channel {
             match state.inbox.take(place, step) {
                 Taken::Field { step, bytes } => break Some(Field { step, bytes }),
                 Taken::Nothing => break None,
-                Taken::Missing(missing) => {
+                Taken::Again => return Err(ChannelError::GotTwice { variable: variable.to_owned(), step }),
+                Taken::NotArrived(missing) => {
                     if let Some(finished) = &state.partner.finished {
                         let end = finished.first_step.saturating_add(finished.steps);
                         if end <= missing {
@@ -300,9 +310,10 @@ impl Channel {
             self.shared.changed.wait_for(&mut state, POLL_INTERVAL);
         };
         let waited = wait.elapsed();
-        // The rest of the wait is the delay of the path.
-        let partner = waited.saturating_sub(state.link.rtt / 2);
-        state.inbox.add_wait(place, step, self.first_step, waited, partner);
+        // The partner puts its fields at the beginning of a step. The rest of the wait is that of the path.
+        let begun = field.as_ref().and_then(|field| state.partner.step_time(field.step?));
+        let partner = begun.map_or(Duration::ZERO, |begun| begun.saturating_duration_since(wait.start)).min(waited);
+        state.inbox.add_wait(place, step, self.first_step, WaitTime { wait: waited, partner });
         drop(state);
         self.shared.work.notify_all();
         self.times.get += waited;
@@ -370,7 +381,7 @@ impl Channel {
 
     /// Stops the run at both ends, with a reason for the partner.
     pub fn stop(mut self, reason: &str) {
-        self.tell_stop(reason);
+        self.send_stop(reason);
     }
 
     /// Breaks the connection without a message, as a killed process does. The partner waits for this component.
@@ -381,7 +392,7 @@ impl Channel {
         state.abort_connection();
     }
 
-    fn tell_stop(&mut self, reason: &str) {
+    fn send_stop(&mut self, reason: &str) {
         self.is_finished = true;
         let deadline = Instant::now() + STOP_TIMEOUT;
         let mut state = self.shared.state.lock();
@@ -405,9 +416,9 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.tell_stop("the model ended before its last step");
+            self.send_stop("the model ended before its last step");
         }
-        self.meeting = None;
+        self.rendezvous_thread = None;
     }
 }
 
@@ -478,7 +489,9 @@ impl<'a> Wait<'a> {
                 // Only a lost partner ends the wait for the end of the run.
                 None => {
                     let reason = state.link.reason.clone().unwrap_or_else(|| "not connected".to_owned());
-                    ChannelError::PartnerLost { partner, step, patience, reason }
+                    let own = self.shared.coupling.components.get(&self.shared.component);
+                    let checkpoint = state.checkpoint.filter(|_| own.is_some_and(|component| component.checkpoints));
+                    ChannelError::PartnerLost { partner, step, patience, reason, checkpoint }
                 }
             });
         }

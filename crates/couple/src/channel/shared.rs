@@ -1,5 +1,6 @@
 //! State of a channel that the model and the threads of the connection share, under one lock.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +16,9 @@ use crate::fields::Inbox;
 use crate::fields::Outbox;
 use crate::report::ComponentReport;
 use crate::wire::Introduction;
+
+/// Maximum number of steps of the partner whose times are known.
+const MAX_STEP_TIMES: usize = 4096;
 
 /// Settings and state of a channel.
 pub struct Shared {
@@ -40,8 +44,8 @@ pub struct State {
     pub inbox: Inbox,
     /// First step of this process; none before the first connection.
     pub first_step: Option<u64>,
-    /// Step that has begun.
-    pub step: Option<u64>,
+    /// Step that has begun, with its time.
+    pub step: Option<(u64, Instant)>,
     /// Last checkpoint of this component.
     pub checkpoint: Option<u64>,
     /// Figures of this component after its last step, without those of its variables.
@@ -62,6 +66,8 @@ pub struct State {
 pub struct PartnerState {
     pub instance: Option<u64>,
     pub step: Option<u64>,
+    /// Times at which the partner began its last steps, on the clock of this host.
+    step_times: VecDeque<(u64, Instant)>,
     pub checkpoint: Option<u64>,
     /// First step of which the partner puts no field.
     pub end: Option<u64>,
@@ -79,6 +85,8 @@ pub struct LinkState {
     pub is_partner_ready: bool,
     /// The connection in use is announced.
     pub is_ready: bool,
+    /// Moment at both ends from which the times of steps count: when the models may begin.
+    pub epoch: Option<Instant>,
     pub address: Option<SocketAddr>,
     /// The partner on the connection in use is another process than before.
     pub is_partner_restarted: bool,
@@ -137,6 +145,7 @@ impl Shared {
         link.is_padded = false;
         link.is_partner_ready = false;
         link.is_ready = false;
+        link.epoch = None;
         link.address = Some(address);
         link.handles = handles;
         link.streams = streams;
@@ -197,6 +206,25 @@ impl Shared {
     /// Reports whether no further connection is necessary.
     pub fn is_over(&self) -> bool {
         self.state.lock().is_over()
+    }
+}
+
+impl PartnerState {
+    /// Notes that the partner has begun a step at this time.
+    pub fn begin_step(&mut self, step: u64, time: Option<Instant>) {
+        self.step = Some(step);
+        if let Some(time) = time {
+            self.step_times.push_back((step, time));
+            if self.step_times.len() > MAX_STEP_TIMES {
+                self.step_times.pop_front();
+            }
+        }
+    }
+
+    /// Returns the latest time at which the partner can have begun this step; none if it is unknown.
+    pub fn step_time(&self, step: u64) -> Option<Instant> {
+        let place = self.step_times.partition_point(|(begun, _)| *begun < step);
+        self.step_times.get(place).map(|(_, time)| *time)
     }
 }
 

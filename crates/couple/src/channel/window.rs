@@ -28,8 +28,9 @@ impl WindowMeter {
     /// Starts with the bytes that the variables of a component need. A rate in the coupling file counts until a higher rate is
     /// measured.
     pub fn new(coupling: &Coupling, component: &str) -> Self {
-        let received = coupling.variables.values().filter(|variable| variable.to == component);
-        let needed = received.map(|variable| (variable.lag + 2).saturating_mul(coupling.field_bytes(variable).0));
+        let needed = coupling
+            .received_by(component)
+            .map(|(_, variable)| (variable.lag + 2).saturating_mul(coupling.field_bytes(variable).0));
         let waiting = needed.fold(0, u64::saturating_add);
         let expected = coupling.path.map_or(0, |path| path.rate.times(path.rtt).0);
         let path = (2 * expected).clamp(MIN_PATH_WINDOW, MAX_PATH_WINDOW);

@@ -14,8 +14,10 @@ pub enum CouplingProblem {
     ComponentCount { found: usize },
     #[error("[{table}.{name}]: the name has characters other than letters, digits, '_' and '-', or is longer than 64")]
     Name { table: &'static str, name: String },
-    #[error("[{table}.{name}] {key} = {value}: {expected}")]
-    Value { table: &'static str, name: String, key: &'static str, value: String, expected: &'static str },
+    #[error("[{table}] {key} = {value}: {expected}")]
+    Value { table: String, key: &'static str, value: String, expected: &'static str },
+    #[error("the file has {found} variables; the maximum is {max}")]
+    VariableCount { found: usize, max: usize },
     #[error("[variable.{variable}] {key} = \"{value}\": there is no such {what}")]
     Unknown { variable: String, key: &'static str, value: String, what: &'static str, similar: Option<String> },
     #[error("[variable.{variable}]: from and to are the same component, {component}")]

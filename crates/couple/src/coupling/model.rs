@@ -137,6 +137,19 @@ impl ElementType {
         }
     }
 
+    /// Reports whether an element can have this value: a finite number in the range of the type, and a whole one for integers.
+    /// The range of `int64` is that in which float64 has every whole number.
+    pub fn can_have(self, value: f64) -> bool {
+        let max = match self {
+            ElementType::Float32 => f64::from(f32::MAX),
+            ElementType::Float64 => f64::MAX,
+            ElementType::Int32 => f64::from(i32::MAX),
+            ElementType::Int64 => (1_u64 << 53) as f64,
+        };
+        let is_integer = matches!(self, ElementType::Int32 | ElementType::Int64);
+        value.abs() <= max && (!is_integer || value.fract() == 0.0)
+    }
+
     /// Returns the bytes of an element with this value, little-endian.
     pub fn encode(self, value: f64) -> Vec<u8> {
         match self {
@@ -181,9 +194,14 @@ impl Coupling {
         self.variables.iter().filter(move |(_, variable)| variable.from == component)
     }
 
+    /// Returns the variables that a component gets.
+    pub fn received_by<'a>(&'a self, component: &'a str) -> impl Iterator<Item = (&'a String, &'a Variable)> {
+        self.variables.iter().filter(move |(_, variable)| variable.to == component)
+    }
+
     /// Returns the bytes of the fields that a component puts in one step.
     pub fn step_bytes(&self, component: &str) -> Bytes {
-        Bytes(self.sent_by(component).map(|(_, variable)| self.field_bytes(variable).0).sum())
+        Bytes(self.sent_by(component).map(|(_, variable)| self.field_bytes(variable).0).fold(0, u64::saturating_add))
     }
 }
 

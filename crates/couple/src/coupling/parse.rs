@@ -23,6 +23,10 @@ const MAX_DIMENSIONS: usize = 8;
 const MAX_VARIABLES: usize = 1000;
 /// MTU of a path without `mtu`.
 const ETHERNET_MTU: u32 = 1500;
+/// MTUs that a path may have: IPv4 hosts accept at least 576 bytes, and a packet has at most 65,535.
+const MTUS: std::ops::RangeInclusive<u32> = 576..=65_535;
+/// Maximum number of different characters of three, in names that are taken for a misspelt name.
+const MISSPELT: usize = 3;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -103,7 +107,7 @@ impl Coupling {
         if problems.is_empty() { Ok(coupling) } else { Err(CouplingErrors(problems)) }
     }
 
-    /// Returns every problem of the contents. Contents from a peer are checked, too.
+    /// Returns every problem of the contents.
     pub fn problems(&self) -> Vec<CouplingProblem> {
         let mut problems = Vec::new();
         self.check_names(&mut problems);
@@ -113,47 +117,53 @@ impl Coupling {
         if self.variables.is_empty() {
             problems.push(CouplingProblem::NoVariable);
         }
-        let mut check = |ok: bool, table, name: &str, key, value: String, expected| {
+        if self.variables.len() > MAX_VARIABLES {
+            problems.push(CouplingProblem::VariableCount { found: self.variables.len(), max: MAX_VARIABLES });
+        }
+        self.check_values(&mut problems);
+        self.check_variables(&mut problems);
+        problems
+    }
+
+    fn check_values(&self, problems: &mut Vec<CouplingProblem>) {
+        let mut check = |ok: bool, table: String, key, value: String, expected| {
             if !ok {
-                problems.push(CouplingProblem::Value { table, name: name.to_owned(), key, value, expected });
+                problems.push(CouplingProblem::Value { table, key, value, expected });
             }
         };
         let steps = (1..=MAX_STEPS).contains(&self.steps);
-        check(steps, "coupling", &self.name, "steps", self.steps.to_string(), "expected 1 to 1,000,000,000");
-        check(
-            self.variables.len() <= MAX_VARIABLES,
-            "coupling",
-            &self.name,
-            "variables",
-            self.variables.len().to_string(),
-            "expected at most 1,000",
-        );
+        check(steps, "coupling".into(), "steps", self.steps.to_string(), "expected 1 to 1,000,000,000");
+        if let Some(path) = self.path {
+            check(MTUS.contains(&path.mtu), "path".into(), "mtu", path.mtu.to_string(), "expected 576 to 65,535 bytes");
+            check(path.rate.0 > 0, "path".into(), "rate", format!("\"{}\"", path.rate), "expected a rate above 0");
+        }
+        for (name, component) in &self.components {
+            let is_zero = component.compute == Some(Duration::ZERO);
+            check(!is_zero, format!("component.{name}"), "compute", "\"0s\"".into(), "expected a time above 0");
+        }
         for (name, grid) in &self.grids {
-            let shape = &grid.shape;
+            let (shape, table) = (&grid.shape, || format!("grid.{name}"));
             let ok = (1..=MAX_DIMENSIONS).contains(&shape.len()) && shape.iter().all(|length| *length > 0);
-            check(ok, "grid", name, "shape", format!("{shape:?}"), "expected 1 to 8 lengths above 0");
+            check(ok, table(), "shape", format!("{shape:?}"), "expected 1 to 8 lengths above 0");
             let fits = |values: &[f64]| {
                 values.is_empty() || (values.len() == shape.len() && values.iter().all(|value| value.is_finite()))
             };
             let expected = "expected one number for each dimension";
-            check(fits(&grid.spacing), "grid", name, "spacing", format!("{:?}", grid.spacing), expected);
-            check(fits(&grid.origin), "grid", name, "origin", format!("{:?}", grid.origin), expected);
+            check(fits(&grid.spacing), table(), "spacing", format!("{:?}", grid.spacing), expected);
+            check(fits(&grid.origin), table(), "origin", format!("{:?}", grid.origin), expected);
         }
         for (name, variable) in &self.variables {
-            let value = variable.lag.to_string();
-            check(variable.lag < self.steps, "variable", name, "lag", value, "expected less than the number of steps");
-            let printable = variable.units.len() <= MAX_NAME && !variable.units.chars().any(char::is_control);
-            check(
-                printable,
-                "variable",
-                name,
-                "units",
-                format!("{:?}", variable.units),
-                "expected at most 64 characters",
-            );
+            let Variable { lag, units, element, initial, .. } = variable;
+            let table = || format!("variable.{name}");
+            check(*lag < self.steps, table(), "lag", lag.to_string(), "expected less than the number of steps");
+            let is_printable = units.len() <= MAX_NAME && !units.chars().any(char::is_control);
+            let expected = "expected at most 64 bytes without control characters";
+            check(is_printable, table(), "units", format!("{units:?}"), expected);
+            if let Some(value) = *initial {
+                let expected = "expected a finite number that the type can have";
+                check(element.can_have(value), table(), "initial", value.to_string(), expected);
+            }
         }
-        self.check_variables(&mut problems);
-        problems
     }
 
     fn check_names(&self, problems: &mut Vec<CouplingProblem>) {
@@ -180,7 +190,9 @@ impl Coupling {
                 if !exists {
                     let known: Vec<&String> =
                         if what == "grid" { self.grids.keys().collect() } else { self.components.keys().collect() };
-                    let similar = known.into_iter().min_by_key(|known| distance(known, value)).cloned();
+                    let distance = |known: &String| strsim::osa_distance(known, value);
+                    let similar = known.into_iter().min_by_key(|known| distance(known));
+                    let similar = similar.filter(|known| distance(known) * MISSPELT <= known.len()).cloned();
                     let (variable, value) = (name.clone(), value.clone());
                     problems.push(CouplingProblem::Unknown { variable, key, value, what, similar });
                 }
@@ -198,12 +210,6 @@ impl Coupling {
             }
         }
     }
-}
-
-/// Returns a rough distance of two names: the number of characters that they do not share at the same place.
-fn distance(known: &str, typed: &str) -> usize {
-    let same = known.chars().zip(typed.chars()).filter(|(a, b)| a == b).count();
-    known.chars().count().max(typed.chars().count()) - same
 }
 
 impl File {

@@ -22,14 +22,22 @@ fn every_problem_is_named() {
             "[variable.level]: from and to are the same component, atmosphere",
         ),
         ("initial = 0.0", "", "[variable.level]: lag 4 needs `initial`"),
-        ("steps = 40", "steps = 0", "expected 1 to 1,000,000,000"),
+        ("steps = 40", "steps = 0", "[coupling] steps = 0: expected 1 to 1,000,000,000"),
+        ("rtt = \"539ms\"", "rtt = \"539ms\"\nmtu = 60", "[path] mtu = 60: expected 576 to 65,535 bytes"),
+        ("rate = \"155Mb/s\"", "rate = \"0Mb/s\"", "[path] rate ="),
+        (
+            "compute = \"100ms\"",
+            "compute = \"0ms\"",
+            "[component.atmosphere] compute = \"0s\": expected a time above 0",
+        ),
+        ("initial = 0.0", "initial = nan", "[variable.level] initial = NaN: expected a finite number"),
         ("shape = [64, 128]", "shape = [64, 0]", "expected 1 to 8 lengths above 0"),
         ("lag = 4", "lag = 40", "expected less than the number of steps"),
         ("lag = 4", "leg = 4", "unknown field `leg`"),
         ("rtt = \"539ms\"", "rtt = \"539\"", "539"),
         ("[component.lake]", "[component.\"the lake\"]", "the name has characters other than"),
         ("shape = [64, 128]", "shape = [900000, 900000]", "a field has 6480000000000 bytes"),
-        ("units = \"m\"", "units = \"m\\u0007\"", "at most 64 characters"),
+        ("units = \"m\"", "units = \"m\\u0007\"", "at most 64 bytes without control characters"),
     ];
     for (from, to, expected) in cases {
         assert!(LAG.contains(from), "{from}");

@@ -3,9 +3,9 @@
 use lfn_results::evidence::couple::{CoupleComponent, CoupleEvidence, CoupleVariable};
 
 use super::mean::{mean_compute, per_step, planned_step, steady_wait};
-use crate::channel::{ComponentReport, ReceivedVariable, RunReport};
 use crate::coupling::Coupling;
 use crate::plan::{PlannedRun, PlannedVariable};
+use crate::report::{ComponentReport, ReceivedVariable, RunReport};
 
 /// The plan of a run, and the same plan with measured figures in place of those of the coupling file.
 pub(super) struct Plans {

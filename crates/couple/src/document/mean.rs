@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::channel::{ComponentReport, ReceivedVariable};
 use crate::plan::PlannedRun;
+use crate::report::{ComponentReport, ReceivedVariable};
 
 /// Returns the mean time that a model computes in one step; zero without a step.
 pub(super) fn mean_compute(report: &ComponentReport) -> Duration {

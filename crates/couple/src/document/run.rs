@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::evidence::{Plans, evidence};
 use super::mean::{mean_compute, per_step, planned_step, steady_wait};
 use super::plan::PlannedComponent;
-use crate::channel::{ComponentReport, RunReport};
 use crate::coupling::{Coupling, PathSettings};
 use crate::plan::{PlannedRun, predict};
+use crate::report::{ComponentReport, RunReport};
 
 /// Rate of a path that the coupling file does not describe: the transfer of a field takes no time in the plan.
 const UNKNOWN_RATE: BitRate = BitRate(1_000_000_000_000_000);

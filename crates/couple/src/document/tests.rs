@@ -8,9 +8,9 @@ use lfn_base::units::{BitRate, Bytes};
 use lfn_results::diagnose::VerdictLimit;
 
 use super::*;
-use crate::channel::{ComponentReport, ReceivedVariable, RunReport, SentVariable};
 use crate::coupling::Coupling;
 use crate::plan::{PlannedRun, predict};
+use crate::report::{ComponentReport, ReceivedVariable, RunReport, SentVariable};
 
 const LAG: &str = include_str!("../../tests/lag.toml");
 
@@ -138,7 +138,7 @@ fn slower_model_is_named_with_its_compute_time() {
     let swapped = RunReport { own: report.partner.clone(), partner: report.own, ..report };
     let (names, texts) = findings(&file, &swapped);
     assert_eq!(names, ["load imbalance", "compute time"]);
-    assert!(texts[0].starts_with("atmosphere waits 400 ms a step until lake has put its fields"), "{texts:?}");
+    assert!(texts[0].starts_with("atmosphere waits 400 ms a step until lake begins its step"), "{texts:?}");
     assert!(texts[0].ends_with("no lag changes this"), "{texts:?}");
 }
 

@@ -65,10 +65,20 @@ pub enum Taken {
         step: Option<u64>,
         bytes: Arc<Vec<u8>>,
     },
-    /// The field has not arrived; the number is its step.
-    Missing(u64),
+    /// The field of this step has not arrived.
+    NotArrived(u64),
     /// A variable that drops fields has none.
     Nothing,
+    /// The model has got the field before.
+    Again,
+}
+
+/// Wait of a get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitTime {
+    pub wait: Duration,
+    /// Part of the wait in which the partner had not put the field.
+    pub partner: Duration,
 }
 
 impl Inbox {
@@ -165,9 +175,9 @@ impl Inbox {
         }
         let Some(partial) = own.partial.get_mut(&step) else { return Err(WireError::Step { step }) };
         let start = frame.offset as usize;
-        let arrived = partial.chunks.get_mut(start / CHUNK_BYTES).ok_or(WireError::Twice)?;
+        let arrived = partial.chunks.get_mut(start / CHUNK_BYTES).ok_or(WireError::DuplicateChunk)?;
         if std::mem::replace(arrived, true) {
-            return Err(WireError::Twice);
+            return Err(WireError::DuplicateChunk);
         }
         partial.buffer[start..start + data.len()].copy_from_slice(data);
         partial.nan += own.element.count_nan(data);
@@ -197,7 +207,11 @@ impl Inbox {
             DropPolicy::Oldest => own.complete.pop_last(),
         };
         let Some((used, bytes)) = found else {
-            return if own.drop == DropPolicy::Oldest { Taken::Nothing } else { Taken::Missing(used) };
+            return match own.drop {
+                DropPolicy::Oldest => Taken::Nothing,
+                DropPolicy::Never if used < own.unread => Taken::Again,
+                DropPolicy::Never => Taken::NotArrived(used),
+            };
         };
         own.unread = own.unread.max(used + 1);
         own.tally.fields += 1;
@@ -206,9 +220,14 @@ impl Inbox {
         Taken::Field { step: Some(used), bytes }
     }
 
-    /// Reports whether every field before this step has arrived. Fields that may be dropped do not count.
+    /// Reports whether every field before this step has arrived, or was replaced by a newer one.
     pub fn has_all_before(&self, end: u64) -> bool {
-        self.variables.iter().all(|variable| variable.drop == DropPolicy::Oldest || variable.next >= end)
+        self.variables.iter().all(|variable| variable.next >= end)
+    }
+
+    /// Returns the bytes of complete and partial fields that the model has not got.
+    pub fn held_bytes(&self) -> u64 {
+        self.held
     }
 
     /// Keeps the buffer of a field that the model no longer uses.
@@ -219,19 +238,21 @@ impl Inbox {
         }
     }
 
-    /// Adds the wait of a get, and its part in which the partner had not put the field.
-    pub fn add_wait(&mut self, variable: usize, step: u64, first_step: u64, wait: Duration, partner: Duration) {
+    /// Adds the wait of a get in this step of a run that began with `first_step`.
+    pub fn add_wait(&mut self, variable: usize, step: u64, first_step: u64, time: WaitTime) {
         let own = &mut self.variables[variable];
-        own.tally.wait += wait;
+        own.tally.wait += time.wait;
         if step >= first_step + own.lag {
-            own.tally.steady_wait += wait;
+            own.tally.steady_wait += time.wait;
+            own.tally.partner_wait += time.partner;
         }
-        own.tally.partner_wait += partner;
     }
 
     /// Returns the figures of the variables by name.
     pub fn tallies(&self) -> BTreeMap<String, ReceivedVariable> {
-        self.variables.iter().map(|variable| (variable.name.clone(), variable.tally.clone())).collect()
+        let tally =
+            |variable: &Incoming| ReceivedVariable { unread: variable.complete.len() as u64, ..variable.tally.clone() };
+        self.variables.iter().map(|variable| (variable.name.clone(), tally(variable))).collect()
     }
 }
 

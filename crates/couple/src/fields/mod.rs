@@ -8,5 +8,5 @@ mod outbox;
 #[cfg(test)]
 mod tests;
 
-pub use inbox::{Arrived, Inbox, Taken};
+pub use inbox::{Arrived, Inbox, Taken, WaitTime};
 pub use outbox::{Chunk, FieldClass, GoneField, Outbox, SMALL_FIELD};

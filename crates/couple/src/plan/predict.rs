@@ -10,8 +10,10 @@ use crate::coupling::{Component, Coupling, DropPolicy, Variable};
 
 /// Maximum number of simulated steps. The mean time of the later steps stands for the rest of a longer run.
 const MAX_SIMULATED: u64 = 20_000;
+/// Maximum number of simulated fields. A coupling with many variables has fewer simulated steps.
+const MAX_FIELDS: u64 = 4_000_000;
 
-/// Delay that no measurement reaches: scheduling of the threads at both ends and jitter of the path, as share of the delay.
+/// Share that is added to the delay and the transfer, for jitter of the path.
 const DELAY_MARGIN: f64 = 0.05;
 /// Time for scheduling at both ends.
 const SCHEDULING: Duration = Duration::from_millis(2);
@@ -25,8 +27,9 @@ pub fn predict(coupling: &Coupling, path: &PathProfile) -> Result<PlannedRun, Pl
     let models = models(coupling)?;
     let delay = path.base_rtt / 2;
     let transfer = |bytes: Bytes| transfer_time(bytes, rate);
-    let mut run = Simulation::new(coupling, &models, delay, rate);
-    let simulated = coupling.steps.min(MAX_SIMULATED);
+    let fields = coupling.variables.len() as u64;
+    let simulated = coupling.steps.min(MAX_SIMULATED).min(MAX_FIELDS / fields.max(1)).max(1);
+    let mut run = Simulation::new(coupling, &models, delay, rate, simulated);
     let lags = coupling.variables.values().map(|variable| variable.lag).max().unwrap_or(0);
     let settled = lags.min(simulated.saturating_sub(1));
     let mut settled_at = Duration::ZERO;
@@ -55,7 +58,7 @@ pub fn predict(coupling: &Coupling, path: &PathProfile) -> Result<PlannedRun, Pl
         to: variable.to.clone(),
         bytes: coupling.field_bytes(variable),
         lag: variable.lag,
-        needed_lag: needed_lag(delay, serialisation(&variable.from), compute),
+        needed_lag: needed_lag(coupling, variable, delay, compute, serialisation(&variable.from)),
         wait: *wait / counted,
     });
     Ok(PlannedRun {
@@ -71,9 +74,23 @@ pub fn predict(coupling: &Coupling, path: &PathProfile) -> Result<PlannedRun, Pl
 }
 
 /// Returns the minimum lag that hides the delay and the transfer of one step's fields behind the computation.
-fn needed_lag(delay: Duration, transfer: Duration, compute: Duration) -> Option<u64> {
+fn needed_lag(
+    coupling: &Coupling,
+    variable: &Variable,
+    delay: Duration,
+    compute: Duration,
+    transfer: Duration,
+) -> Option<u64> {
+    let waits = |variable: &Variable| variable.drop == DropPolicy::Never;
+    if !waits(variable) {
+        return Some(0);
+    }
     if transfer > compute {
         return None;
+    }
+    if !coupling.received_by(&variable.from).any(|(_, in_return)| waits(in_return)) {
+        // The component waits for nothing in return, and is ahead by the delay after the first step.
+        return Some(0);
     }
     let hidden = (delay + transfer).mul_f64(1.0 + DELAY_MARGIN) + SCHEDULING;
     // The compute time is above zero here, because the hidden time is finite.
@@ -131,10 +148,10 @@ struct Flow<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    fn new(coupling: &'a Coupling, models: &[Model<'_>; 2], delay: Duration, rate: BitRate) -> Self {
+    fn new(coupling: &'a Coupling, models: &[Model<'_>; 2], delay: Duration, rate: BitRate, steps: u64) -> Self {
         let side = |model: &Model<'_>| Side { compute: model.compute, now: Duration::ZERO, free: Duration::ZERO };
         let variables = coupling.variables.values().map(|variable| {
-            let length = usize::try_from(variable.lag.min(MAX_SIMULATED) + 1).unwrap_or(1);
+            let length = usize::try_from(variable.lag.min(steps) + 1).unwrap_or(1);
             Flow {
                 variable,
                 from: usize::from(variable.from != models[0].name),

@@ -38,6 +38,19 @@ fn needed_lag_hides_the_delay() {
 }
 
 #[test]
+fn variable_without_waits_needs_no_lag() {
+    let text = include_str!("../../tests/lag.toml").replace("lag = 4", "lag = 0");
+    // The lake gets wind, and puts nothing.
+    let one_way = Coupling::parse(&text[..text.find("[variable.level]").unwrap()]).unwrap();
+    let viewer = Coupling::parse(&text.replace("initial = 0.0", "drop = \"oldest\"")).unwrap();
+    for coupling in [one_way, viewer] {
+        let plan = predict(&coupling, &acts()).unwrap();
+        assert!(plan.run < plan.run_without_waits + Duration::from_millis(300), "{plan:?}");
+        assert!(plan.variables.iter().all(|variable| variable.needed_lag == Some(0)), "{plan:?}");
+    }
+}
+
+#[test]
 fn slow_path_has_no_lag_that_is_enough() {
     let path = PathProfile::new(BitRate(1_000_000), Duration::from_millis(10));
     let plan = predict(&coupling(8), &path).unwrap();

@@ -20,7 +20,7 @@ pub struct Frame {
     pub variable: u16,
     /// Step of the field, or of the event.
     pub step: u64,
-    /// Position of a chunk in the field; the window in [`FrameKind::Window`]; else 0.
+    /// Position of a chunk in the field; the window in [`FrameKind::Window`]; the time in [`FrameKind::Step`]; else 0.
     pub offset: u64,
     /// Bytes of the payload that follows.
     pub length: u32,
@@ -33,7 +33,7 @@ pub enum FrameKind {
     Chunk,
     /// The model got the field of this step, and all earlier ones.
     Consumed,
-    /// The component has begun this step.
+    /// The component has begun this step, this many microseconds after the start of the models on the connection.
     Step,
     /// The component can resume from this step.
     Checkpoint,
@@ -63,11 +63,11 @@ pub enum WireError {
     #[error("a chunk of {length} bytes at {offset} does not fit a field of {bytes} bytes")]
     Chunk { offset: u64, length: u32, bytes: u64 },
     #[error("a chunk arrived twice")]
-    Twice,
+    DuplicateChunk,
     #[error("more than {window} bytes are in flight")]
     Window { window: u64 },
     #[error("a text is not valid")]
-    Text,
+    InvalidText,
 }
 
 const KINDS: [FrameKind; 9] = [

@@ -21,6 +21,8 @@ pub struct Introduction {
     /// Time of this host since 1970, when the message was sent.
     #[serde(rename = "time_seconds", with = "seconds")]
     pub time: Duration,
+    /// This process has begun its run.
+    pub has_begun: bool,
     /// Last checkpoint that the partner has reported to this side.
     pub partner_checkpoint: Option<u64>,
 }

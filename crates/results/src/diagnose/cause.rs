@@ -349,7 +349,7 @@ pub const CAUSES: [CauseEntry; 58] = [
         Cause::LoadImbalance,
         "load imbalance",
         "the slower component",
-        "a component waits until its slower partner has put its fields, with any lag",
+        "a component waits until its slower partner begins the step that puts the fields, with any lag",
     ),
     entry(
         Cause::ComputeTime,

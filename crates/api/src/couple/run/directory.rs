@@ -3,11 +3,12 @@
 //! - `out/VARIABLE.N.nc`: a field that the model puts in step N. The model renames a complete file to this name.
 //! - `out/checkpoint.N`: the state of the model at the start of step N is on disk. The model creates it before the first field of
 //!   step N.
+//! - `out/step.N`: the model begins step N. A model without variables of its own creates it.
 //! - `in/VARIABLE.N.nc`: the partner's field for step N.
 //! - `in/step.N`: all fields of the partner for step N are there.
 //!
-//! lfn deletes the files in `out` when it has read them. lfn deletes those in `in` when the model has written its first file of
-//! the next step, or when the model of one step has ended.
+//! lfn deletes the files in `out` when it has read them. lfn deletes those in `in` when the model has written its files of the
+//! next step, or when the model of one step has ended.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -22,7 +23,7 @@ use super::error::CoupleRunError;
 
 /// Name of the file that reports a checkpoint, before the step.
 const CHECKPOINT: &str = "checkpoint";
-/// Name of the file that marks the end of a step, before the step.
+/// Name of the file that marks a step, before the step.
 const STEP: &str = "step";
 
 /// The directory of a run.
@@ -71,6 +72,19 @@ impl ExchangeDirectory {
         self.output().join(field_name(variable, step))
     }
 
+    /// File with which a model without variables of its own begins a step.
+    pub(super) fn own_step(&self, step: u64) -> PathBuf {
+        self.output().join(format!("{STEP}.{step}"))
+    }
+
+    /// Deletes the file with which the model began a step.
+    pub(super) fn take_step(&self, step: u64) {
+        if !self.keep {
+            // The model may have removed it.
+            let _ = fs::remove_file(self.own_step(step));
+        }
+    }
+
     pub(super) fn has_checkpoint(&self, step: u64) -> bool {
         self.output().join(format!("{CHECKPOINT}.{step}")).exists()
     }
@@ -108,7 +122,7 @@ impl ExchangeDirectory {
         if self.keep {
             return;
         }
-        let received = coupling.variables.iter().filter(|(_, variable)| variable.to == component);
+        let received = coupling.received_by(component);
         let fields = received.map(|(name, _)| self.input().join(field_name(name, step)));
         let others = [self.input().join(format!("{STEP}.{step}")), self.output().join(format!("{CHECKPOINT}.{step}"))];
         for file in fields.chain(others) {

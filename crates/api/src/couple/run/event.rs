@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lfn_couple::channel::ChannelEvent;
 
@@ -13,6 +14,12 @@ pub enum CoupleRunEvent<'a> {
     Started {
         directory: &'a Path,
         first_step: u64,
+    },
+    /// The model has not written this file of the step for this time.
+    WaitingForModel {
+        step: u64,
+        file: &'a Path,
+        waited: Duration,
     },
     /// The model reported a checkpoint, and the partner knows it.
     Checkpoint {

@@ -88,15 +88,16 @@ impl ModelProcess {
         self.end().is_some_and(|end| !end.is_success() || !self.may_end.load(Ordering::Relaxed))
     }
 
-    /// Waits until the process ends, or until `interrupted` is set.
-    pub(super) fn wait(&self, interrupted: &AtomicBool) -> Result<ModelEnd, CoupleRunError> {
+    /// Waits until the process ends, or until `check` returns an error.
+    pub(super) fn wait(
+        &self,
+        mut check: impl FnMut() -> Result<(), CoupleRunError>,
+    ) -> Result<ModelEnd, CoupleRunError> {
         loop {
             if let Some(end) = self.end() {
                 return Ok(end);
             }
-            if interrupted.load(Ordering::Relaxed) {
-                return Err(CoupleRunError::Interrupted);
-            }
+            check()?;
             thread::sleep(POLL_INTERVAL);
         }
     }

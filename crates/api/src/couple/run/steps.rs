@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use lfn_couple::channel::Channel;
 use lfn_couple::coupling::Coupling;
@@ -18,6 +20,36 @@ use super::watch::DirectoryWatch;
 
 /// Value of `LFN_COUPLE_STEP` for the start of a model that is started for each step.
 const START: &str = "start";
+
+/// Time without the files of the model after which it is reported for the first time. The time doubles for each further report.
+const FIRST_REPORT: Duration = Duration::from_secs(10);
+
+/// A file with which a model begins a step.
+#[derive(Debug, Clone, Copy)]
+enum Awaited<'a> {
+    /// A field of a variable.
+    Field(&'a String),
+    /// The file of the step itself, because the component has no variables of its own.
+    Step,
+}
+
+impl Awaited<'_> {
+    fn file(self, directory: &ExchangeDirectory, step: u64) -> PathBuf {
+        match self {
+            Awaited::Field(name) => directory.own_field(name, step),
+            Awaited::Step => directory.own_step(step),
+        }
+    }
+}
+
+/// Returns the files with which the model of a component begins a step.
+fn awaited<'a>(coupling: &'a Coupling, component: &'a str, exchange: Exchange) -> Vec<Awaited<'a>> {
+    let fields: Vec<_> = coupling.sent_by(component).map(|(name, _)| Awaited::Field(name)).collect();
+    match exchange {
+        Exchange::Files if fields.is_empty() => vec![Awaited::Step],
+        Exchange::Files | Exchange::EachStep => fields,
+    }
+}
 
 /// The loop over the steps of a run.
 pub(super) struct StepLoop<'a> {
@@ -46,7 +78,7 @@ impl StepLoop<'_> {
         let at = |step| move |cause| StepsError { step, cause };
         match self.exchange {
             Exchange::Files => self.model.start(&self.variables(first)).map_err(at(first))?,
-            Exchange::EachStep => self.run_once(first, None).map_err(at(first))?,
+            Exchange::EachStep => self.run_once(channel, first, None).map_err(at(first))?,
         }
         let watch = DirectoryWatch::new(&self.directory.output());
         for step in first..steps {
@@ -56,7 +88,7 @@ impl StepLoop<'_> {
             self.step(channel, &watch, step, first).map_err(at(step))?;
         }
         if self.exchange == Exchange::Files {
-            let end = self.model.wait(self.interrupted).map_err(at(steps - 1))?;
+            let end = self.model.wait(|| self.check(channel)).map_err(at(steps - 1))?;
             if !end.is_success() {
                 return Err(at(steps - 1)(self.ended(end, steps - 1)));
             }
@@ -79,46 +111,56 @@ impl StepLoop<'_> {
         self.get(channel, step)?;
         match self.exchange {
             Exchange::Files => Ok(()),
-            Exchange::EachStep => self.run_once(first, Some(step)),
+            Exchange::EachStep => self.run_once(channel, first, Some(step)),
         }
+    }
+
+    /// Returns the error that ends the run: a signal, or the end of the run at the partner.
+    fn check(&self, channel: &Channel) -> Result<(), CoupleRunError> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(CoupleRunError::Interrupted);
+        }
+        Ok(channel.check_run()?)
     }
 
     /// Puts the fields of the model, in the order in which they appear.
     fn put(&mut self, channel: &mut Channel, watch: &DirectoryWatch, step: u64) -> Result<(), CoupleRunError> {
-        let mut missing: Vec<&String> = self.coupling.sent_by(self.component).map(|(name, _)| name).collect();
-        let mut is_first = true;
+        let (coupling, directory) = (self.coupling, self.directory);
+        let mut missing = awaited(coupling, self.component, self.exchange);
+        let mut is_reported = false;
+        let (start, mut next_report) = (Instant::now(), FIRST_REPORT);
         loop {
             // The model may write its last file and end, so its end is read before its files.
             let end = self.model.end();
             let (there, others): (Vec<_>, Vec<_>) =
-                missing.into_iter().partition(|name| self.directory.own_field(name, step).exists());
+                missing.into_iter().partition(|awaited| awaited.file(directory, step).exists());
             missing = others;
-            if !there.is_empty() && is_first {
-                is_first = false;
+            if (!there.is_empty() || missing.is_empty()) && !is_reported {
+                is_reported = true;
                 self.report_checkpoint(channel, step)?;
             }
-            for name in there {
-                channel.put(name, &self.directory.take_field(self.coupling, name, step)?)?;
-            }
-            let Some(first_missing) = missing.first() else { break };
-            if self.interrupted.load(Ordering::Relaxed) {
-                return Err(CoupleRunError::Interrupted);
+            for awaited in there {
+                match awaited {
+                    Awaited::Field(name) => channel.put(name, &directory.take_field(coupling, name, step)?)?,
+                    Awaited::Step => directory.take_step(step),
+                }
             }
             self.check_names()?;
+            let Some(file) = missing.first().map(|awaited| awaited.file(directory, step)) else { return Ok(()) };
+            self.check(channel)?;
             match (self.exchange, end) {
                 (Exchange::Files, Some(end)) => return Err(self.ended(end, step)),
                 (Exchange::EachStep, _) => {
-                    let file = self.directory.own_field(first_missing, step);
                     return Err(CoupleRunError::NotWritten { command: self.model.name(), file });
                 }
                 (Exchange::Files, None) => watch.wait(),
+            };
+            let waited = start.elapsed();
+            if waited >= next_report {
+                next_report *= 2;
+                (self.on_event)(&CoupleRunEvent::WaitingForModel { step, file: &file, waited });
             }
         }
-        if is_first {
-            // A component without variables of its own reports checkpoints, too.
-            self.report_checkpoint(channel, step)?;
-        }
-        Ok(())
     }
 
     fn report_checkpoint(&mut self, channel: &mut Channel, step: u64) -> Result<(), CoupleRunError> {
@@ -153,8 +195,7 @@ impl StepLoop<'_> {
 
     /// Writes the partner's fields of this step for the model.
     fn get(&self, channel: &mut Channel, step: u64) -> Result<(), CoupleRunError> {
-        let received = self.coupling.variables.iter().filter(|(_, variable)| variable.to == self.component);
-        for (name, variable) in received {
+        for (name, variable) in self.coupling.received_by(self.component) {
             // A variable that may be dropped has no field before its first one arrives.
             let Some(field) = channel.get(name)? else { continue };
             let file = FieldFile {
@@ -173,14 +214,14 @@ impl StepLoop<'_> {
     }
 
     /// Runs the model for one step, or for its start.
-    fn run_once(&self, first: u64, step: Option<u64>) -> Result<(), CoupleRunError> {
+    fn run_once(&self, channel: &Channel, first: u64, step: Option<u64>) -> Result<(), CoupleRunError> {
         let mut variables = self.variables(first);
         let (name, next) = step.map_or((START.to_owned(), first), |step| (step.to_string(), step + 1));
         variables.push(("LFN_COUPLE_STEP", name.into()));
         variables.push(("LFN_COUPLE_NEXT_STEP", next.to_string().into()));
         self.model.permit_end();
         self.model.start(&variables)?;
-        let end = self.model.wait(self.interrupted)?;
+        let end = self.model.wait(|| self.check(channel))?;
         if end.is_success() { Ok(()) } else { Err(self.ended(end, step.unwrap_or(first))) }
     }
 

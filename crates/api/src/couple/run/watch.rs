@@ -29,15 +29,20 @@ impl DirectoryWatch {
         DirectoryWatch { inotify: open().ok() }
     }
 
-    /// Waits for a change of the directory, at most a few milliseconds. The caller looks for its files again.
-    pub(super) fn wait(&self) {
+    /// Waits for a change of the directory, at most a few milliseconds. The caller looks for its files again. Returns true if the
+    /// kernel gave a notice of a change.
+    pub(super) fn wait(&self) -> bool {
         let Some(inotify) = &self.inotify else {
             thread::sleep(POLL_INTERVAL);
-            return;
+            return false;
         };
         // An interrupted wait is a short wait.
         let _ = poll(&mut [PollFd::new(inotify, PollFlags::IN)], Some(&WATCHED_INTERVAL));
         let mut events = [0; 4096];
-        while rustix::io::read(inotify, &mut events).is_ok_and(|count| count > 0) {}
+        let mut is_changed = false;
+        while rustix::io::read(inotify, &mut events).is_ok_and(|count| count > 0) {
+            is_changed = true;
+        }
+        is_changed
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use lfn_api::couple::run::CoupleRunEvent;
+use lfn_base::units::show_duration;
 use lfn_couple::channel::ChannelEvent;
 use lfn_session::atomic_file::AtomicFile;
 use parking_lot::Mutex;
@@ -42,6 +43,9 @@ pub(super) fn print_event(component: &str, event: &CoupleRunEvent<'_>, ticket_fi
         }
         CoupleRunEvent::Started { directory, first_step } => {
             format!("step {first_step} begins; files in {}", directory.display())
+        }
+        CoupleRunEvent::WaitingForModel { step, file, waited } => {
+            format!("step {step}: the model has not written {} for {}", file.display(), show_duration(*waited))
         }
         CoupleRunEvent::Checkpoint { step } => format!("checkpoint of step {step}"),
     };

@@ -62,10 +62,11 @@ pub struct CoupleRunArgs {
     #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_unit_duration)]
     #[arg(help_heading = RENDEZVOUS)]
     patience: Duration,
-    /// Use N data streams in each direction [default: from the path]
+    /// Use N data streams for fields above 64 KiB in each direction [default: from the path]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = RENDEZVOUS)]
+    #[arg(conflicts_with = "listen")]
     streams: Option<u16>,
-    /// Keep at most this much of the fields since the last checkpoint of the partner
+    /// Keep at most this much of the fields since the last checkpoint of the partner, besides the fields on the path
     #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = RENDEZVOUS)]
     history: Bytes,
     /// Start the model for each step, not once for all steps

@@ -82,11 +82,11 @@ fn flags_replace_the_path_of_the_file() {
 #[test]
 fn every_problem_of_a_coupling_file_is_listed() {
     let directory = tempfile::tempdir().unwrap();
-    let problems = [("steps = 40", "steps = 0"), ("from = \"lake\"", "from = \"lago\""), ("[64, 128]", "[]")];
+    let problems = [("steps = 40", "steps = 0"), ("from = \"lake\"", "from = \"laek\""), ("[64, 128]", "[]")];
     let output = plan(&changed(directory.path(), &problems), &[]);
     assert_eq!(output.status.code(), Some(2));
     let text = stderr(&output);
-    for part in ["changed.toml", "steps = 0", "from = \"lago\"", "shape = []", "hint: did you mean \"lake\"?"] {
+    for part in ["changed.toml", "steps = 0", "from = \"laek\"", "shape = []", "hint: did you mean \"lake\"?"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let error = document(&plan(&changed(directory.path(), &[("lag = 1", "leg = 1")]), &["--json"]), 2);

@@ -175,6 +175,44 @@ cp "field.$LFN_COUPLE_NEXT_STEP.nc" "$LFN_COUPLE_DIR/out/$1.$LFN_COUPLE_NEXT_STE
     assert!(lake.path().join("exchange/in/wind.4.nc").exists());
 }
 
+/// A model that gets a variable and puts none begins each step with a file of its own.
+#[test]
+fn a_model_without_own_variables_sets_its_own_pace() {
+    let viewer = r#"
+for n in 0 1 2 3 4; do
+  : > "$LFN_COUPLE_DIR/out/step.$n"
+  while [ ! -e "$LFN_COUPLE_DIR/in/step.$n" ]; do sleep 0.01; done
+  sleep 0.1
+  cp "$LFN_COUPLE_DIR/in/wind.$n.nc" "received.$n.nc"
+done
+"#;
+    let source = r#"for n in 0 1 2 3 4; do cp "field.$n.nc" "$LFN_COUPLE_DIR/out/.part"; mv "$LFN_COUPLE_DIR/out/.part" "$LFN_COUPLE_DIR/out/wind.$n.nc"; done
+while [ ! -e "$LFN_COUPLE_DIR/in/step.4" ]; do sleep 0.01; done"#;
+    let (lake, atmosphere) = (Component::new("lake"), Component::new("atmosphere"));
+    for component in [&lake, &atmosphere] {
+        let one_way = &COUPLING[..COUPLING.find("[variable.level]").unwrap()];
+        fs::write(component.path().join("coupling.toml"), one_way).unwrap();
+    }
+    let [of_lake, of_atmosphere] =
+        couple(&lake, Started { flags: &["--json"], model: viewer }, &atmosphere, plain(source));
+    assert!(of_lake.status.success(), "{}", stderr(&of_lake));
+    assert!(of_atmosphere.status.success(), "{}", stderr(&of_atmosphere));
+    let winds: Vec<f64> = (0..5).map(|step| lake.received(step)).collect();
+    assert_eq!(winds, [-1.0, 100.0, 101.0, 102.0, 103.0]);
+    let document: serde_json::Value = serde_json::from_str(&stdout(&of_lake)).unwrap();
+    assert!(document["measured"]["own"]["compute_seconds"].as_f64().unwrap() >= 0.4, "{document}");
+}
+
+#[test]
+fn a_stop_is_seen_while_the_model_computes() {
+    let (lake, atmosphere) = (Component::new("lake"), Component::new("atmosphere"));
+    // The lake would compute for ten minutes.
+    let [of_lake, of_atmosphere] = couple(&lake, plain("exec sleep 600"), &atmosphere, plain("exit 9"));
+    assert!(stderr(&of_atmosphere).contains("failed with exit code 9"), "{}", stderr(&of_atmosphere));
+    assert_eq!(of_lake.status.code(), Some(1), "{}", stderr(&of_lake));
+    assert!(stderr(&of_lake).contains("atmosphere stopped the run"), "{}", stderr(&of_lake));
+}
+
 #[test]
 fn a_wrong_unit_is_named_at_both_ends() {
     let (lake, atmosphere) = (Component::new("lake"), Component::new("atmosphere"));

@@ -71,13 +71,14 @@ pub(in crate::diagnose) fn load_imbalance(figures: &Figures) -> Option<Finding> 
         return None;
     }
     let (part, reason) = if is_slower {
-        (excess, "no lag changes this")
+        (excess, "no lag changes this".to_owned())
     } else {
-        (parts.partner_late, "single steps take longer, or the partner waits itself")
+        let name = &slower.name;
+        (parts.partner_late, format!("single steps of {name} take longer than its mean, or {name} waits too"))
     };
     let waited = show_seconds(if is_slower { wait } else { parts.partner_late });
     let summary =
-        format!("{} waits {waited} a step until {} has put its fields: {times}; {reason}", waiting.name, slower.name);
+        format!("{} waits {waited} a step until {} begins its step: {times}; {reason}", waiting.name, slower.name);
     let remedy = if is_slower {
         format!("give {} more processors, or less work in a step", slower.name)
     } else {
