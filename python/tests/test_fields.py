@@ -235,6 +235,19 @@ class Steps(CoupledTest):
 
         self.assert_finished(*self.couple(coupling(BOTH), lake, exchange))
 
+    def test_second_get_in_a_step_is_named(self) -> None:
+        def atmosphere(channel: lfn.couple.Channel) -> None:
+            for step in channel:
+                numpy.testing.assert_array_equal(step.get("level"), LEVEL)
+                with self.assertRaisesRegex(lfn.couple.CoupleError, f"^level was got twice in step {step.number}$"):
+                    step.get("level")
+
+        def lake(channel: lfn.couple.Channel) -> None:
+            for step in channel:
+                step.put("level", LEVEL)
+
+        self.assert_finished(*self.couple(coupling(variable("level", "lake")), lake, atmosphere))
+
     def test_forgotten_put_is_named_at_both_ends(self) -> None:
         def lake(channel: lfn.couple.Channel) -> None:
             for _ in channel:

@@ -119,6 +119,9 @@ class Arguments(CoupledTest):
         file = self.file(coupling(BOTH))
         with self.assertRaisesRegex(lfn.couple.PartnerLost, "atmosphere did not connect within") as raised:
             lfn.couple.listen(file, "lake", address="127.0.0.1", port=0, patience=0.2)
+        self.assertFalse(raised.exception.is_resumable)
+        with self.assertRaises(lfn.couple.PartnerLost) as raised:
+            lfn.couple.listen(file, "lake", address="127.0.0.1", port=0, patience=0.2, resume=True)
         self.assertTrue(raised.exception.is_resumable)
 
 

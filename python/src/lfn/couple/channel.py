@@ -351,10 +351,12 @@ class Step:
         self._channel._channel.put(variable, data)
 
     def get(self, variable: str, out: NDArray[Any] | None = None) -> NDArray[Any] | None:
-        """Returns the partner's field of this step minus the lag, after a wait if necessary. Get a variable once in each step.
+        """Returns the partner's field of this step minus the lag, after a wait if necessary.
 
-        The field is copied once, into `out` or into a new array. A variable with `drop = "oldest"` has its newest field, without
-        a wait, and None before the first one.
+        The field is copied once, into `out` or into a new array. A second get of a field in the same step is an error.
+
+        A variable with `drop = "oldest"` has the newest field that has arrived since the last get, without a wait, and None if
+        there is none.
 
         Raises:
             FieldError: `out` is not an array, has another type or shape, or is read-only.
