@@ -47,7 +47,9 @@ pub(crate) fn open(py: Python<'_>, arguments: Arguments, on_event: Py<PyAny>) ->
     };
     let sizes = options.coupling.variables.iter().map(field_size).collect();
     let (sender, receiver) = mpsc::channel();
-    let events = event::call_for_each(on_event, receiver)?;
+    let events = event::call_for_each(on_event, receiver).map_err(|problem| {
+        error::new(py, "CoupleError", &format!("cannot start the thread of the events: {problem}"), None)
+    })?;
     let interrupt = Arc::new(Interrupt::default());
     let ticket = Arc::new(Mutex::new(None));
     let record = {

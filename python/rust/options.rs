@@ -52,7 +52,7 @@ impl Arguments {
     pub(crate) fn channel_options(self, py: Python<'_>) -> PyResult<ChannelOptions> {
         let coupling = coupling(py, &self.text)?;
         let patience = Duration::try_from_secs_f64(self.patience)
-            .map_err(|_| PyValueError::new_err(format!("patience = {}: expected seconds above 0", self.patience)))?;
+            .map_err(|problem| PyValueError::new_err(format!("patience = {}: {problem}", self.patience)))?;
         let rendezvous = match &self.ticket {
             Some(ticket) => dial(py, ticket)?,
             None => self.listen(py)?,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import unittest
 
 import numpy
@@ -102,7 +103,12 @@ class Fields(CoupledTest):
             targets = [numpy.empty((3, 4)), numpy.empty((3, 8))[:, ::2]]
             read_only = numpy.empty((3, 4))
             read_only.flags.writeable = False
-            wrong = [(numpy.empty((4, 3)), r"shape \(4, 3\)"), (read_only, "read-only"), (LEVEL.astype("f4"), "float32")]
+            wrong = [
+                (numpy.empty((4, 3)), r"shape \(4, 3\)"),
+                (read_only, "read-only"),
+                (LEVEL.astype("f4"), "float32"),
+                ([0.0] * 12, "expected a NumPy array, found list"),
+            ]
             for step in channel:
                 for out, expected in wrong:
                     with self.assertRaisesRegex(lfn.couple.FieldError, expected):
@@ -121,6 +127,7 @@ class Fields(CoupledTest):
             (LEVEL.T, r"level: the array has shape \(4, 3\), the coupling file has \(3, 4\)"),
             (0.0, r"level: the array has shape \(\), the coupling file has \(3, 4\)"),
             (numpy.ma.masked_greater(LEVEL, 3), "level: the array has masked elements"),
+            ([[1.0, 2.0], [3.0]], "level: not an array: "),
         ]
 
         def lake(channel: lfn.couple.Channel) -> None:
@@ -151,25 +158,38 @@ class Fields(CoupledTest):
             self.assertTrue([event for event in outcome.events if event.kind == "not_a_number"])
 
     def test_viewer_gets_the_newest_field_without_a_wait(self) -> None:
-        text = coupling(variable("level", "lake", drop="oldest"), variable("end", "atmosphere", lag=0, grid="line"), steps=6)
+        steps = 1000
+        text = coupling(variable("level", "lake", drop="oldest"), steps=steps)
 
         def lake(channel: lfn.couple.Channel) -> None:
             for step in channel:
                 step.put("level", LEVEL + step.number)
-                step.get("end")
 
         def atmosphere(channel: lfn.couple.Channel) -> list[int]:
             seen = []
             for step in channel:
-                step.put("end", numpy.zeros(5))
-                if (got := step.get("level")) is not None:
+                got = step.get("level")
+                if got is None:
+                    self.assertIsNone(step.step_of("level"))
+                else:
                     seen.append(step.step_of("level"))
                     numpy.testing.assert_array_equal(got, LEVEL + seen[-1])
+                # The last field of the lake arrives: the steps before it give the lake 50 s.
+                if seen[-1:] != [steps - 1]:
+                    time.sleep(0.05)
             return seen
 
-        outcomes = self.couple(text, lake, atmosphere)
-        self.assert_finished(*outcomes)
-        self.assertEqual(outcomes[1].value, sorted(outcomes[1].value))
+        lake_end, atmosphere_end = self.couple(text, lake, atmosphere)
+        self.assert_finished(lake_end, atmosphere_end)
+        seen = atmosphere_end.value
+        self.assertEqual(seen[-1:], [steps - 1])
+        self.assertEqual(seen, sorted(set(seen)))
+        measured = atmosphere_end.report["measured"]
+        self.assertEqual(measured["own"]["received"]["level"]["fields"], len(seen))
+        dropped = measured["own"]["received"]["level"]["dropped"] + measured["partner"]["sent"]["level"]["dropped"]
+        self.assertEqual(dropped + len(seen), steps)
+        result = atmosphere_end.events[-1].text
+        self.assertIn(f"\ndropped: {dropped} of 1,000 fields of level\n", result)
 
     def test_report_has_the_figures_of_both(self) -> None:
         outcomes = self.couple(coupling(BOTH, steps=4), exchange, exchange)
@@ -182,7 +202,10 @@ class Fields(CoupledTest):
             self.assertIn("connected", [event.kind for event in outcome.events])
             result = outcome.events[-1]
             self.assertEqual((result.kind, result.details), ("result", outcome.report))
-            self.assertRegex(result.text, rf"step of {own} +\S+ \S+ +\S+ \S+\n")
+            self.assertRegex(result.text, r"\nrun +\S+ \S+ +\S+ \S+\n")
+            self.assertRegex(result.text, rf"\nstep of {own} +\S+ \S+ +\S+ \S+\n")
+            for finding in outcome.report["findings"]:
+                self.assertIn(f"\n{finding['name']}: {finding['summary']}\nhint: {finding['remedy']['command']}", result.text)
             # The file has a path of 539 ms, and the test has none.
             self.assertIn("path delay", [finding["name"] for finding in outcome.report["findings"]])
 
@@ -199,14 +222,31 @@ class Steps(CoupledTest):
                     step.get("wave")
                 with self.assertRaisesRegex(lfn.couple.CoupleError, "level"):
                     step.get("level")
+                with self.assertRaisesRegex(lfn.couple.CoupleError, r"step_of\('wind'\) before get\('wind'\) in step \d"):
+                    step.step_of("wind")
                 step.put("level", LEVEL)
+                step.get("wind")
+                self.assertEqual(step.step_of("wind"), step.number)
                 with self.assertRaisesRegex(lfn.couple.CoupleError, f"level was put twice in step {step.number}"):
                     step.put("level", LEVEL)
                 if step.number == 1:
                     with self.assertRaisesRegex(lfn.couple.CoupleError, "step 0 has ended; the channel is at step 1"):
                         steps[0].put("level", LEVEL)
 
-        self.assert_finished(*self.couple(coupling(variable("level", "lake")), lake, exchange))
+        self.assert_finished(*self.couple(coupling(BOTH), lake, exchange))
+
+    def test_second_get_in_a_step_is_named(self) -> None:
+        def atmosphere(channel: lfn.couple.Channel) -> None:
+            for step in channel:
+                numpy.testing.assert_array_equal(step.get("level"), LEVEL)
+                with self.assertRaisesRegex(lfn.couple.CoupleError, f"^level was got twice in step {step.number}$"):
+                    step.get("level")
+
+        def lake(channel: lfn.couple.Channel) -> None:
+            for step in channel:
+                step.put("level", LEVEL)
+
+        self.assert_finished(*self.couple(coupling(variable("level", "lake")), lake, atmosphere))
 
     def test_forgotten_put_is_named_at_both_ends(self) -> None:
         def lake(channel: lfn.couple.Channel) -> None:
@@ -262,16 +302,21 @@ class Ends(CoupledTest):
         self.assertRegex(str(ends[1].error), "token")
 
     def test_wait_for_a_field_ends_after_the_patience(self) -> None:
+        def lake(channel: lfn.couple.Channel) -> None:
+            for step in channel:
+                step.put("level", LEVEL)
+                step.get("wind")
+
         def atmosphere(channel: lfn.couple.Channel) -> None:
             for step in channel:
                 # The lake waits for the wind, and gives up.
                 step.get("level")
                 with self.assertRaises(lfn.couple.PartnerStopped) as raised:
-                    step.get("level")
+                    step.get("wave")
                 raise raised.exception
 
-        text = coupling(BOTH)
-        lake_end, atmosphere_end = self.couple(text, exchange, atmosphere, lake_options={"patience": 1.0})
+        text = coupling(BOTH, variable("wave", "lake"))
+        lake_end, atmosphere_end = self.couple(text, lake, atmosphere, lake_options={"patience": 1.0})
         self.assertIsInstance(lake_end.error, lfn.couple.PartnerLost)
         self.assertRegex(lake_end.error.message, "wind of step 0 did not arrive within 1 s: atmosphere is at step 0")
         self.assertRegex(str(atmosphere_end.error), "lake stopped the run: PartnerLost: wind of step 0")
@@ -286,9 +331,10 @@ class Ends(CoupledTest):
         def atmosphere(channel: lfn.couple.Channel) -> None:
             for step in channel:
                 step.get("level")
-                step.get("level")
+                step.get("wave")
 
-        lake_end, atmosphere_end = self.couple(coupling(BOTH), lake, atmosphere)
+        text = coupling(BOTH, variable("wave", "lake"))
+        lake_end, atmosphere_end = self.couple(text, lake, atmosphere)
         self.assertRegex(str(lake_end.error), "interrupted")
         self.assertRegex(str(atmosphere_end.error), "lake stopped the run: stopped by hand")
 

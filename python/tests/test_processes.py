@@ -94,6 +94,8 @@ class Processes(CoupledTest):
             kinds = [line.split()[1] for line in survivor.lines if line.startswith("event ")]
             self.assertIn("lost:", kinds)
             self.assertIn("partner_resumed:", kinds)
+            remarks = "\n".join(survivor.lines)
+            self.assertRegex(remarks, r"\nconnection: \S+ \S+ without a connection, 1 reconnect\n")
         return [component.result() for component in components.values()]
 
     def test_killed_component_resumes_with_the_same_result(self) -> None:

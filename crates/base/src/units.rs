@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use read::{QuantityError, parse_duration, parse_unit_bytes, parse_unit_duration};
-pub use show::{duration_argument, show_duration};
+pub use show::{counted, duration_argument, grouped, show_duration};
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -25,6 +25,20 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
+/// Formats a count with commas: `1,234,567`.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let head = digits.len() % 3;
+    let (first, rest) = digits.split_at(head);
+    let groups = rest.as_bytes().chunks(3).map(|group| String::from_utf8_lossy(group).into_owned());
+    [first.to_owned()].into_iter().filter(|first| !first.is_empty()).chain(groups).collect::<Vec<_>>().join(",")
+}
+
+/// Returns a number with its noun: `1 packet`, `1,000 packets`.
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
 /// Formats a number of small units as large and small units, `size` small ones in a large one. Zero small units are
 /// omitted.
 fn two_units(number: u64, size: u64, [large, small]: [&str; 2]) -> String {

@@ -15,10 +15,11 @@ pub enum ChannelEvent {
     Connected { partner: String, address: SocketAddr, rtt: Duration, streams: u16 },
     /// The connection to the partner is lost. The channel waits for the partner.
     Lost { partner: String, reason: String, patience: Duration },
-    /// A get has waited for this time. `partner_step` is the step that the partner computes.
+    /// A get or a put has waited for this time; without a variable, the end of the run. `partner_step` is the step that the
+    /// partner computes.
     Waiting {
         partner: String,
-        variable: String,
+        variable: Option<String>,
         step: u64,
         waited: Duration,
         partner_step: Option<u64>,
@@ -57,7 +58,11 @@ impl fmt::Display for ChannelEvent {
                 write!(f, "lost {partner}, waiting up to {} for {partner}: {reason}", show_duration(*patience))
             }
             ChannelEvent::Waiting { partner, variable, step, waited, partner_step, connected, not_put } => {
-                write!(f, "step {step} has waited {} for {variable}: {partner} ", show_duration(*waited))?;
+                let waited = show_duration(*waited);
+                match variable {
+                    Some(variable) => write!(f, "step {step} has waited {waited} for {variable}: {partner} ")?,
+                    None => write!(f, "waited {waited} after the last step for {partner} to finish: {partner} ")?,
+                }
                 match partner_step {
                     _ if !connected => f.write_str("is not connected")?,
                     Some(at) => write!(f, "is at step {at}")?,

@@ -278,7 +278,7 @@ impl Channel {
         variable: &str,
         step: u64,
     ) -> Result<Duration, ChannelError> {
-        let mut wait = Wait::new(&self.shared, variable, step);
+        let mut wait = Wait::new(&self.shared, Some(variable), step);
         loop {
             self.check(state)?;
             // A partner that has finished takes no more fields.
@@ -296,7 +296,7 @@ impl Channel {
         let step = self.step.ok_or(ChannelError::NoStep)?;
         let mut state = self.shared.state.lock();
         let place = state.inbox.find(variable).ok_or_else(|| self.unknown(variable, "get", state.inbox.names()))?;
-        let mut wait = Wait::new(&self.shared, variable, step);
+        let mut wait = Wait::new(&self.shared, Some(variable), step);
         let field = loop {
             self.check(&mut state)?;
             match state.inbox.take(place, step) {
@@ -368,7 +368,7 @@ impl Channel {
         check_all_put(&state, step)?;
         state.finishing = Some(own);
         self.shared.work.notify_all();
-        let mut wait = Wait::new(&self.shared, "the end", step);
+        let mut wait = Wait::new(&self.shared, None, step);
         loop {
             self.check(&mut state)?;
             if let (Some(own), Some(partner), true) = (&state.finished, &state.partner.finished, state.link.is_closed) {
@@ -475,14 +475,15 @@ fn check_declared(coupling: &Coupling, name: &str, model: &DeclaredVariable) -> 
 /// A wait for the partner, with its reports and its end.
 struct Wait<'a> {
     shared: &'a Shared,
-    variable: &'a str,
+    /// None after the last step: the end of the run.
+    variable: Option<&'a str>,
     step: u64,
     start: Instant,
     next_report: Duration,
 }
 
 impl<'a> Wait<'a> {
-    fn new(shared: &'a Shared, variable: &'a str, step: u64) -> Self {
+    fn new(shared: &'a Shared, variable: Option<&'a str>, step: u64) -> Self {
         Wait { shared, variable, step, start: Instant::now(), next_report: FIRST_REPORT }
     }
 
@@ -500,27 +501,35 @@ impl<'a> Wait<'a> {
         let waited = self.elapsed();
         let partner = self.shared.partner.clone();
         if waited >= self.shared.patience {
-            let (patience, variable, step) = (self.shared.patience, self.variable.to_owned(), self.step);
-            return Err(if state.link.current.is_none() {
-                let reason = state.link.reason.clone().unwrap_or_else(|| "not connected".to_owned());
-                let own = self.shared.coupling.components.get(&self.shared.component);
-                let checkpoint = state.checkpoint.filter(|_| own.is_some_and(|component| component.checkpoints));
-                ChannelError::PartnerLost { partner, step, patience, reason, checkpoint }
-            } else {
-                let partner_step = state.partner.step.unwrap_or(0);
-                ChannelError::NoField { variable, step, partner, partner_step, patience }
+            let (patience, step) = (self.shared.patience, self.step);
+            return Err(match self.variable.filter(|_| state.link.current.is_some()) {
+                Some(variable) => {
+                    let (variable, partner_step) = (variable.to_owned(), state.partner.step.unwrap_or(0));
+                    ChannelError::NoField { variable, step, partner, partner_step, patience }
+                }
+                // Only a lost partner ends the wait for the end of the run.
+                None => {
+                    let reason = state.link.reason.clone().unwrap_or_else(|| "not connected".to_owned());
+                    let own = self.shared.coupling.components.get(&self.shared.component);
+                    let checkpoint = state.checkpoint.filter(|_| own.is_some_and(|component| component.checkpoints));
+                    ChannelError::PartnerLost { partner, step, patience, reason, checkpoint }
+                }
             });
         }
         if waited >= self.next_report {
             self.next_report *= 2;
             let event = ChannelEvent::Waiting {
                 partner,
-                variable: self.variable.to_owned(),
+                variable: self.variable.map(str::to_owned),
                 step: self.step,
                 waited,
                 partner_step: state.partner.step,
                 connected: state.link.current.is_some(),
-                not_put: state.step.and_then(|(step, _)| state.outbox.first_not_put(step)).map(str::to_owned),
+                not_put: state
+                    .step
+                    .and_then(|(step, _)| state.outbox.first_not_put(step))
+                    .filter(|name| Some(*name) != self.variable)
+                    .map(str::to_owned),
             };
             MutexGuard::unlocked(state, || self.shared.emit(&event));
         }

@@ -249,6 +249,25 @@ fn nan_is_counted_at_both_ends() {
 }
 
 #[test]
+fn long_wait_names_the_field_or_the_end() {
+    let waiting = |variable: Option<&str>| ChannelEvent::Waiting {
+        partner: "lake".to_owned(),
+        variable: variable.map(str::to_owned),
+        step: 39,
+        waited: Duration::from_secs(5),
+        partner_step: Some(38),
+        connected: variable.is_some(),
+        not_put: variable.map(|_| "wind".to_owned()),
+    };
+    assert_eq!(
+        waiting(Some("level")).to_string(),
+        "step 39 has waited 5 s for level: lake is at step 38, and wind is not put in this step"
+    );
+    let end = "waited 5 s after the last step for lake to finish: lake is not connected";
+    assert_eq!(waiting(None).to_string(), end);
+}
+
+#[test]
 fn misuse_is_named() {
     let coupling = coupling(|text| text);
     let (end, ended) = channel::<()>();
@@ -399,7 +418,7 @@ fn checkpoint_counts_when_earlier_fields_have_arrived() {
     let coupling = coupling(|text| text);
     let mut inbox = crate::fields::Inbox::new(&coupling, "lake", 0);
     let mut partner = shared::PartnerState::default();
-    let mut arrive = |inbox: &mut crate::fields::Inbox, step| {
+    let arrive = |inbox: &mut crate::fields::Inbox, step| {
         let frame =
             crate::wire::Frame { kind: crate::wire::FrameKind::Chunk, variable: 1, step, offset: 0, length: 65_536 };
         inbox.accept(&frame, &[0; 65_536]).unwrap();

@@ -9,8 +9,10 @@ mod plan;
 mod run;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use plan::{
     CouplePlanDocument, CouplePlanSchema, LagPoint, PathOverrides, PlanRequestError, PlannedComponent, plan_document,
 };
 pub use run::{CoupleRunDocument, CoupleRunSchema, StepFigure, run_document};
+pub use text::lag_advice;

@@ -246,6 +246,39 @@ fn elements_that_are_not_a_number_are_reported() {
 }
 
 #[test]
+fn remarks_name_outages_drops_and_elements() {
+    let file = coupling(&[]);
+    let mut report = run_of(&file, &path(155, 539));
+    (report.own.disconnected, report.own.reconnects) = (Duration::from_secs(30), 2);
+    report.own.received.get_mut("wind").unwrap().dropped = 3;
+    report.partner.sent.get_mut("wind").unwrap().dropped = 2;
+    report.own.sent.get_mut("level").unwrap().nan = 7;
+    let remarks = run_document(&file, &report).remarks();
+    let texts: Vec<String> = remarks.iter().map(|(label, text)| format!("{label}: {text}")).collect();
+    let expected = [
+        "connection: 30 s without a connection, 2 reconnects",
+        "not a number: 7 elements of level",
+        "dropped: 5 of 40 fields of wind",
+    ];
+    assert_eq!(texts[..3], expected);
+    assert!(texts.len() == 4 && texts[3].starts_with("result: "), "{texts:?}");
+}
+
+#[test]
+fn figures_begin_with_the_time_of_the_run() {
+    let file = coupling(&[]);
+    let mut report = run_of(&file, &path(155, 539));
+    let document = run_document(&file, &report);
+    assert_eq!(document.heading(), "lag: lake with atmosphere, 40 steps, RTT 539 ms");
+    let [name, predicted, measured] = document.figures().swap_remove(0).texts();
+    assert_eq!((name.as_str(), &predicted), ("run", &measured));
+    (report.own.first_step, report.own.steps) = (20, 20);
+    let document = run_document(&file, &report);
+    assert_eq!(document.heading(), "lag: lake with atmosphere, 20 steps, resumed at step 20, RTT 539 ms");
+    assert_eq!(document.figures().swap_remove(0).texts()[1], "unknown");
+}
+
+#[test]
 fn difference_without_a_cause_is_unexplained_and_last() {
     let file = coupling(&[]);
     let mut report = run_of(&file, &path(155, 539));

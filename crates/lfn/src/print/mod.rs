@@ -28,6 +28,8 @@ pub mod terminal;
 pub mod test;
 pub mod trace;
 
+pub use lfn_base::units::{counted, grouped};
+
 use self::page_text::RecordedStdout;
 use self::sanitize::SafeWriter;
 use self::settings::{has_colours, is_quiet};
@@ -175,20 +177,6 @@ pub fn draw_stdout(text: impl Display) {
 #[expect(clippy::disallowed_methods, reason = "the one place that writes there")]
 fn write_stderr(text: &[u8]) {
     let _ = io::stderr().lock().write_all(text);
-}
-
-/// Formats a count with commas: `1,234,567`.
-pub fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let head = digits.len() % 3;
-    let (first, rest) = digits.split_at(head);
-    let groups = rest.as_bytes().chunks(3).map(|group| String::from_utf8_lossy(group).into_owned());
-    [first.to_owned()].into_iter().filter(|first| !first.is_empty()).chain(groups).collect::<Vec<_>>().join(",")
-}
-
-/// Returns a number with its noun: `1 packet`, `1,000 packets`.
-pub fn counted(count: u64, noun: &str) -> String {
-    format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ import numpy
 
 from .channel import Channel
 from .errors import CoupleError, ModelDiffers
-from .variables import Variable
+from .variables import Variable, whole_number
 
 if TYPE_CHECKING:
     from bmipy import Bmi
@@ -67,10 +67,11 @@ def run_bmi(
 
     Raises:
         ModelDiffers: The model does not fit the coupling file.
-        CoupleError: The run cannot go on.
+        CoupleError: The run cannot go on. The other subclasses are those of `Step.put` and `Step.get`.
+        ValueError: `every` is below 1.
+        TypeError: `every` is not a whole number.
     """
-    if every < 1:
-        raise ValueError(f"every = {every}: expected at least 1")
+    every = whole_number("every", every, 1)
     if config_file is not None:
         model.initialize(config_file)
     try:

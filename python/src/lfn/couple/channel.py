@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import atexit
 import json
-import math
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -17,9 +17,9 @@ import numpy
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _couple
-from .errors import CoupleError, FieldError
+from .errors import CoupleError, CouplingFileError, FieldError
 from .events import Event, print_event
-from .variables import Declared, Variable, as_bytes, variables_of
+from .variables import Declared, Variable, as_bytes, variables_of, whole_number
 
 COUPLE_PORT = 7327
 """Default port of a component that listens."""
@@ -29,6 +29,12 @@ DEFAULT_PATIENCE = 600.0
 
 DEFAULT_HISTORY = 1 << 30
 """Memory for fields since the partner's last checkpoint, in bytes."""
+
+MAX_PATIENCE = 1_000_000_000
+"""Maximum patience, in seconds: 31 years."""
+
+MAX_STREAMS = 64
+"""Maximum number of data streams for large fields in each direction."""
 
 
 def listen(
@@ -41,7 +47,6 @@ def listen(
     state: str | os.PathLike[str] | None = None,
     patience: float = DEFAULT_PATIENCE,
     resume: bool = False,
-    streams: int | None = None,
     history: int = DEFAULT_HISTORY,
     declared: Mapping[str, Declared] | None = None,
     on_event: Callable[[Event], None] = print_event,
@@ -54,30 +59,32 @@ def listen(
         file: The coupling file.
         component: The component of the file that this program runs.
         address: IP address on which the component listens; by default, every address.
-        port: Port; 0 takes any free port.
+        port: Port, 0 to 65,535; 0 takes any free port.
         host: Host name or address in the ticket; by default, an address of this host that other hosts reach.
         state: Directory of the key and the token. With a directory, the ticket is the same after a restart.
-        patience: Maximum time without the partner, or without a field of the partner, in seconds.
+        patience: Maximum time without the partner, or without a field of the partner, in seconds, above 0 and at most
+            1,000,000,000.
         resume: Resume from the last checkpoint that this component reported.
-        streams: Number of data streams in each direction; by default, the channel chooses the number.
         history: Maximum memory for fields since the partner's last checkpoint, in bytes.
         declared: Properties of the model's variables, by name. They must agree with the coupling file.
         on_event: Function that gets the events, on a thread of its own. By default, the events are printed on standard error.
 
     Raises:
-        CoupleError: The channel could not be opened.
+        CoupleError: The channel could not be opened. The subclass names the cause.
+        ValueError: An argument is outside its range.
+        TypeError: An argument has another type.
+        OSError: The coupling file cannot be read.
     """
     arguments = _Arguments(
-        text=Path(file).read_text(encoding="utf-8"),
+        text=_read(file),
         component=component,
         address=address,
-        port=port,
+        port=whole_number("port", port, 0, 65_535),
         host=host,
         state=None if state is None else os.fspath(state),
         patience=_seconds(patience),
         resume=resume,
-        streams=streams,
-        history=history,
+        history=_bytes(history),
         declared=_declared(declared),
     )
     return _open(arguments, on_event)
@@ -97,19 +104,26 @@ def dial(
 ) -> Channel:
     """Dials the partner, and returns the channel when both coupling files agree.
 
-    `ticket` is the ticket that the partner prints. The other parameters are those of `listen`.
+    Parameters:
+        ticket: The ticket that the partner prints.
+        streams: Data streams for large fields in each direction, 1 to 64; by default, the channel chooses the number.
+
+    The other parameters are those of `listen`.
 
     Raises:
-        CoupleError: The channel could not be opened.
+        CoupleError: The channel could not be opened. The subclass names the cause.
+        ValueError: An argument is outside its range.
+        TypeError: An argument has another type.
+        OSError: The coupling file cannot be read.
     """
     arguments = _Arguments(
-        text=Path(file).read_text(encoding="utf-8"),
+        text=_read(file),
         component=component,
         ticket=ticket,
         patience=_seconds(patience),
         resume=resume,
-        streams=streams,
-        history=history,
+        streams=None if streams is None else whole_number("streams", streams, 1, MAX_STREAMS),
+        history=_bytes(history),
         declared=_declared(declared),
     )
     return _open(arguments, on_event)
@@ -121,9 +135,11 @@ def plan(file: str | os.PathLike[str]) -> dict[str, Any]:
     The keys are those of the output of `lfn couple plan --json`.
 
     Raises:
-        CoupleError: The file is not valid, or has no path or no compute time.
+        CouplingFileError: The file is not valid.
+        CoupleError: The file has no path or no compute time.
+        OSError: The file cannot be read.
     """
-    planned: dict[str, Any] = json.loads(_couple.predict(Path(file).read_text(encoding="utf-8")))
+    planned: dict[str, Any] = json.loads(_couple.predict(_read(file)))
     return planned
 
 
@@ -140,19 +156,41 @@ class _Arguments:
     state: str | None = None
     patience: float
     resume: bool
-    streams: int | None
+    streams: int | None = None
     history: int
     declared: dict[str, tuple[str | None, list[int] | None, str | None]]
 
+    def __post_init__(self) -> None:
+        for name in ("component", "ticket", "address", "host"):
+            value = getattr(self, name)
+            if not isinstance(value, str | None):
+                raise TypeError(f"{name} = {value!r}: expected a string")
+        if not isinstance(self.resume, bool | numpy.bool_):
+            raise TypeError(f"resume = {self.resume!r}: expected True or False")
+
+
+def _read(file: str | os.PathLike[str]) -> str:
+    """Reads the text of a coupling file."""
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CouplingFileError(f"{os.fspath(file)}: byte {error.start} is not UTF-8") from None
+
 
 def _seconds(patience: float) -> float:
-    if not (math.isfinite(patience) and patience > 0):
-        raise ValueError(f"patience = {patience}: expected seconds above 0")
+    if not isinstance(patience, Real):
+        raise TypeError(f"patience = {patience!r}: expected a number of seconds")
+    if not 0 < patience <= MAX_PATIENCE:
+        raise ValueError(f"patience = {patience}: expected seconds above 0, at most {MAX_PATIENCE:,}")
     return float(patience)
 
 
+def _bytes(history: int) -> int:
+    return whole_number("history", history, 0, (1 << 64) - 1)
+
+
 def _declared(declared: Mapping[str, Declared] | None) -> dict[str, tuple[str | None, list[int] | None, str | None]]:
-    return {name: properties.as_arguments() for name, properties in (declared or {}).items()}
+    return {name: properties.as_arguments(f"declared[{name!r}]") for name, properties in (declared or {}).items()}
 
 
 def _open(arguments: _Arguments, on_event: Callable[[Event], None]) -> Channel:
@@ -221,7 +259,12 @@ class Channel:
         return {name: variable for name, variable in self.variables.items() if variable.target == self.component}
 
     def __iter__(self) -> Iterator[Step]:
-        """Begins one step after the other, from the first step of this process to the last step of the coupling file."""
+        """Begins one step after the other, from the first step of this process to the last step of the coupling file.
+
+        Raises:
+            PartnerStopped: The partner stopped the run.
+            CoupleError: A variable of the step before was not put, or the run cannot go on.
+        """
         while (number := self._channel.begin_step()) is not None:
             self._step = Step(self, number)
             yield self._step
@@ -230,6 +273,11 @@ class Channel:
         """Ends the last step, waits until the partner has finished, and returns the report.
 
         The event `result` has the report as text.
+
+        Raises:
+            PartnerLost: The partner did not return within the patience.
+            PartnerStopped: The partner stopped the run.
+            CoupleError: A variable of the last step was not put, no step has begun, or the channel has ended.
         """
         if self.report is None:
             # After an error the channel cannot finish again.
@@ -293,7 +341,10 @@ class Step:
 
         Raises:
             FieldError: The array has another type or shape, or masked elements.
-            CoupleError: The variable was put twice, or the run cannot go on.
+            PartnerLost: The partner did not take fields within the patience.
+            PartnerStopped: The partner stopped the run.
+            CoupleError: The component does not put this variable, the variable was put twice, the step has ended, or the run
+                cannot go on.
         """
         known = self._current()._variable(variable)
         data = numpy.empty(0, numpy.uint8) if known is None else known.contents(array)
@@ -302,13 +353,17 @@ class Step:
     def get(self, variable: str, out: NDArray[Any] | None = None) -> NDArray[Any] | None:
         """Returns the partner's field of this step minus the lag, after a wait if necessary.
 
-        The field is copied once, into `out` or into a new array. A variable with `drop = "oldest"` has its newest field, without
-        a wait, and None before the first one.
+        The field is copied once, into `out` or into a new array. A second get of a field in the same step is an error.
+
+        A variable with `drop = "oldest"` has the newest field that has arrived since the last get, without a wait, and None if
+        there is none.
 
         Raises:
-            FieldError: `out` has another type or shape, or is read-only.
+            FieldError: `out` is not an array, has another type or shape, or is read-only.
             PartnerLost: The field did not arrive within the patience.
-            CoupleError: The run cannot go on.
+            PartnerStopped: The partner stopped the run.
+            CoupleError: The component does not get this variable, the variable was got twice, the step has ended, or the run
+                cannot go on.
         """
         known = self._current()._variable(variable)
         if known is not None and out is not None:
@@ -316,9 +371,9 @@ class Step:
             if not out.flags.writeable:
                 raise FieldError(f"{variable}: the array for the field is read-only")
         field = self._channel._channel.get(variable)
+        self._steps_of_fields[variable] = None if field is None else field.step
         if known is None or field is None:
             return None
-        self._steps_of_fields[variable] = field.step
         is_direct = out is not None and out.flags.c_contiguous
         array = out if out is not None and is_direct else numpy.empty(known.shape, known.dtype)
         field.copy_to(as_bytes(array))
@@ -329,13 +384,28 @@ class Step:
         return out
 
     def step_of(self, variable: str) -> int | None:
-        """Returns the step in which the partner put the field that `get` returned; None for the initial value of the file."""
+        """Returns the step in which the partner put the field that `get` returned.
+
+        Returns None for the initial value of the file, and if `get` returned None.
+
+        Raises:
+            CoupleError: `get` was not called for this variable in this step.
+        """
+        if variable not in self._steps_of_fields:
+            raise CoupleError(
+                f"step_of({variable!r}) before get({variable!r}) in step {self.number}",
+                hint="call get of the same step first",
+            )
         return self._steps_of_fields[variable]
 
     def checkpoint(self) -> None:
         """Reports that the state of the model at the start of this step is on disk. Call it before the first put of the step.
 
         With `resume=True`, a later process resumes from the last such step.
+
+        Raises:
+            PartnerStopped: The partner stopped the run.
+            CoupleError: The step has ended, or the run cannot go on.
         """
         self._current()._channel.checkpoint()
 

@@ -11,7 +11,7 @@ class CoupleError(Exception):
     hint: str | None
     """An action that fixes the cause."""
     is_resumable: bool
-    """The same program, started with `resume=True`, can resume the run."""
+    """A new process of this component can resume the run with `resume=True`, if the process of the partner still waits."""
 
     def __init__(self, message: str, *, hint: str | None = None, is_resumable: bool = False) -> None:
         super().__init__(message)

@@ -17,7 +17,7 @@ class Event:
     text: str
     """The event as one line; `result` has several lines."""
     details: dict[str, Any] = field(default_factory=dict)
-    """Values of the event, by name. Times are in seconds."""
+    """Values of the event, by name. Times are in seconds. `waiting` has the variable None after the last step."""
 
     def __str__(self) -> str:
         return self.text
@@ -26,5 +26,7 @@ class Event:
 def print_event(event: Event) -> None:
     """Prints an event on standard error."""
     # One write for all lines: the model prints on another thread.
-    sys.stderr.write("".join(f"lfn: {line}\n" for line in event.text.splitlines()))
+    # A hint is its own label, as in the messages of the command.
+    lines = (line if line.startswith("hint: ") else f"lfn: {line}" for line in event.text.splitlines())
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
     sys.stderr.flush()

@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from .channel import Channel, Step
+from .variables import whole_number
 
 Inputs = dict[str, "NDArray[Any] | None"]
 """Fields of the partner, by the name of the variable."""
@@ -38,10 +39,11 @@ def run(
         every: Number of steps from one checkpoint to the next.
 
     Raises:
-        CoupleError: The run cannot go on.
+        CoupleError: The run cannot go on. The subclass names the cause, as in `Step.put` and `Step.get`.
+        ValueError: `every` is below 1.
+        TypeError: `every` is not a whole number.
     """
-    if every < 1:
-        raise ValueError(f"every = {every}: expected at least 1")
+    every = whole_number("every", every, 1)
     outputs = initial
     for step in channel:
         # The channel resumes from the first step of this process already.

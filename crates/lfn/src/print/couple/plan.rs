@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use lfn_api::documents::CouplePlanDocument;
 use lfn_base::units::{Bytes, show_duration};
+use lfn_couple::document::lag_advice;
 use lfn_couple::plan::{PlannedDirection, PlannedRun, PlannedVariable};
 
 use crate::print::counted;
 use crate::print::label_columns::Page;
 use crate::print::table::{Column, table};
 use crate::print::terminal::columns;
-
-/// Share of a step that a wait takes at least to be named.
-const MIN_WAIT_SHARE: f64 = 0.01;
 
 /// Returns the plan as text: variables, directions, times, and the lags to write.
 pub fn page(document: &CouplePlanDocument) -> String {
@@ -24,7 +22,7 @@ pub fn page(document: &CouplePlanDocument) -> String {
     page.row("step", step(predicted));
     page.row("run", run(predicted));
     text += &page.text();
-    let advice = advice(predicted);
+    let advice = lag_advice(predicted);
     if !advice.is_empty() {
         text.push('\n');
     }
@@ -89,32 +87,4 @@ fn step(plan: &PlannedRun) -> String {
 fn run(plan: &PlannedRun) -> String {
     let (run, without) = (show_duration(plan.run), show_duration(plan.run_without_waits));
     if plan.run == plan.run_without_waits { run } else { format!("{run}; {without} without waits") }
-}
-
-/// Returns a line for each variable whose lag is too small, with the lag to write.
-pub(super) fn advice(plan: &PlannedRun) -> Vec<String> {
-    let min_wait = plan.step.mul_f64(MIN_WAIT_SHARE);
-    let wait_of = |component: &str| -> Duration {
-        plan.variables.iter().filter(|variable| variable.to == component).map(|variable| variable.wait).sum()
-    };
-    let waiting = plan.variables.iter().filter(|variable| wait_of(&variable.to) > min_wait);
-    let line = |variable: &PlannedVariable| {
-        let PlannedVariable { name, lag, .. } = variable;
-        let wait = show_duration(variable.wait);
-        match variable.needed_lag {
-            Some(needed) if needed > *lag && variable.wait > min_wait => {
-                Some(format!("lag {lag} of `{name}` waits {wait} a step: set lag = {needed} in [variable.{name}]"))
-            }
-            Some(needed) if needed > *lag => {
-                Some(format!("lag {lag} of `{name}` is too small, too: set lag = {needed} in [variable.{name}]"))
-            }
-            Some(_) => None,
-            None if variable.wait <= min_wait => None,
-            None => Some(format!(
-                "`{name}` waits {wait} a step with any lag: the path needs more time for the fields of {} than a step has",
-                variable.from
-            )),
-        }
-    };
-    waiting.filter_map(line).collect()
 }
