@@ -19,6 +19,9 @@ pub fn picture(document: &Coop3dDocument, runs: &[FinishedRun]) -> Picture {
     let hours = document.model_step.as_secs_f64() * steps as f64 / 3600.0;
     let accuracy = document.accuracy_report.inaccuracies();
     let maps = document.runs.iter().zip(runs);
+    // The same colours in all maps.
+    let levels = runs.iter().flat_map(|run| &run.surface.level);
+    let scale_end = levels.fold(0.0, |end: f64, level| end.max(level.abs()));
     Picture {
         title: format!("A lake and a storm, coupled over a satellite, after {hours:.1} hours"),
         lines: vec![
@@ -27,7 +30,7 @@ pub fn picture(document: &Coop3dDocument, runs: &[FinishedRun]) -> Picture {
         ],
         warning: accuracy.first().map(|first| format!("{}: {}", first.direction, first.cause)),
         description: document.runs.iter().map(run_in_words).collect::<Vec<_>>().join(" "),
-        panels: maps.map(|(run, finished)| panel(document, run, &finished.surface)).collect(),
+        panels: maps.map(|(run, finished)| panel(document, run, &finished.surface, scale_end)).collect(),
     }
 }
 
@@ -58,7 +61,7 @@ fn run_in_words(run: &Coop3dRun) -> String {
     )
 }
 
-fn panel(document: &Coop3dDocument, run: &Coop3dRun, surface: &Surface) -> Panel {
+fn panel(document: &Coop3dDocument, run: &Coop3dRun, surface: &Surface, scale_end: f64) -> Panel {
     let kilometers = |meters: f64| meters / 1000.0;
     let (east, north) = (kilometers(LENGTH), kilometers(WIDTH));
     let name = format!(
@@ -91,6 +94,7 @@ fn panel(document: &Coop3dDocument, run: &Coop3dRun, surface: &Surface) -> Panel
         high: Point { x: east, y: north },
         columns: COLUMNS,
         values: surface.level.clone(),
+        scale_end,
         arrows: cells.map(arrow).collect(),
         arrow_name: format!("wind ({}), up to {:.1} m/s", label_of(document, "atmosphere"), fastest_wind(surface)),
     });
