@@ -67,7 +67,10 @@ fn how_to_page_has_the_example_and_its_plan() {
     assert_eq!(shown, printed, "{planned}");
     // The programs of the page write variables of the example.
     for variable in ["level", "wind"] {
-        assert!(example_text.contains(&format!("[variable.{variable}]")) && page.contains(&format!("/{variable}.{{step}}.nc")));
+        assert!(
+            example_text.contains(&format!("[variable.{variable}]"))
+                && page.contains(&format!("/{variable}.{{step}}.nc"))
+        );
     }
 }
 

@@ -26,7 +26,7 @@ use std::time::Duration;
 use anyhow::Context;
 use lfn_api::documents::FileCoupling;
 use lfn_base::path::PathProfile;
-use lfn_base::units::show_duration;
+use lfn_base::units::{Bytes, show_duration};
 use lfn_campaign::published;
 use lfn_emulate::{AccuracyReport, CommandExit, EmulatedPath, FarSide, Setup};
 use lfn_sys::process::Signals;
@@ -95,6 +95,9 @@ const EXIT_CODES: &str =
 /// Picture of a demo without `--plot`.
 const PICTURE: &str = "lfn-coop3d.svg";
 
+/// Space for the surfaces of the lake, the copied fields and the messages of ANUGA.
+const SPACE: Bytes = Bytes(10_000_000);
+
 /// Interval at which the measurement of ANUGA looks at its end.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -104,7 +107,7 @@ pub fn run(args: &Coop3dArgs) -> Result<Exit, Failure> {
         component::run(&WorkDirectory(work), component)?;
         return Ok(Exit::Ok);
     }
-    let output = args.output.open()?;
+    let mut output = args.output.open()?;
     let size = args.plot.size_or(map::SIZE);
     let pictures = PictureFiles::create(args.plot.plot.as_deref().unwrap_or(Path::new(PICTURE)), size)?;
     let python = python_with_anuga(args)?;
@@ -113,24 +116,27 @@ pub fn run(args: &Coop3dArgs) -> Result<Exit, Failure> {
         Err(exit) => return Ok(exit),
     };
     let document = document(&published::path(), &demo);
+    let album = map::album(&document, &demo.runs);
+    output.set_album(|| album.clone());
     output.finish(&document, || print::result(&page(&document, columns())))?;
     print_accuracy("", &demo.accuracy_report);
     if let Some(by_files) = &demo.by_files {
         print_accuracy("By files:\n", &by_files.accuracy_report);
     }
-    pictures.write_picture("level", &map::picture(&document, &demo.runs))?;
+    print::message("\n");
+    pictures.write_picture("level", &album.overview())?;
     Ok(if document.accurate { Exit::Ok } else { Exit::Unreliable })
 }
 
 fn print_accuracy(head: &str, report: &AccuracyReport) {
-    print::message(format_args!("\n{head}{}\n", print::emulate::accuracy::for_stderr(report, false)));
+    print::message(format_args!("\n{head}{}", print::emulate::accuracy::for_stderr(report, false)));
 }
 
 /// Runs the demo in a temporary directory, which is deleted also after Ctrl-C.
 fn run_in_work_directory(args: &Coop3dArgs, python: Option<PathBuf>) -> Result<Result<FinishedDemo, Exit>, Failure> {
     let ending: Vec<i32> = ending_signals().collect();
     let signals = Signals::block(&ending).context("cannot block signals")?;
-    let work = create_work_directory()?;
+    let work = create_work_directory(SPACE)?;
     let result = run_in(&WorkDirectory(&work), args, python, &signals);
     let _ = fs::remove_dir_all(&work);
     Ok(if is_interrupted(&signals, Duration::ZERO) { Err(Exit::Interrupted) } else { result? })
@@ -237,17 +243,14 @@ fn print_introduction(path: &PathProfile, plans: &[PlannedCoupling], anuga: Opti
     };
     let predicted_total: Duration = plans.iter().map(|plan| plan.predicted.run).sum();
     let steps = plans.first().map_or(0, |plan| plan.coupling.steps);
+    let (synthetic_step, total) = (show_duration(SYNTHETIC_STEP), show_duration(predicted_total));
+    let (capacity, rtt) = (path.capacity, show_duration(path.base_rtt));
     let lines = [
-        format!(
-            "Two models over a geostationary satellite link on this machine: {}, RTT {}.",
-            path.capacity,
-            show_duration(path.base_rtt)
-        ),
-        format!("Near: an atmosphere (synthetic, {} a step). Far: a lake ({lake}).", show_duration(SYNTHETIC_STEP)),
-        format!(
-            "Two runs of {steps} steps: in lock-step, then with the planned lag. Predicted: {} in total.",
-            show_duration(predicted_total)
-        ),
+        format!("Two models over a satellite link on this machine: {capacity}, RTT {rtt}."),
+        format!("Near: an atmosphere (synthetic, {synthetic_step} a step)."),
+        format!("Far: a lake ({lake})."),
+        format!("Two runs of {steps} steps: in lock-step, then with the planned lag."),
+        format!("Predicted: {total} in total."),
     ];
     for line in lines {
         print::message(format_args!("{}\n", wrap_paragraph(&line, stderr_columns())));
