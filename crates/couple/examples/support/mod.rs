@@ -12,7 +12,7 @@ use lfn_session::dial::Target;
 /// Time between two looks for the ticket of the partner.
 const TICKET_POLL: Duration = Duration::from_millis(20);
 
-/// An open channel.
+/// An open channel, and the start of its connection.
 pub struct Opened {
     pub channel: Channel,
     /// Start of the connection, in seconds since 1970. Both ends have the same clock.

@@ -134,8 +134,11 @@ fn coop3d_names_the_missing_anuga() {
 
 fn coop3d_states_the_accuracy_by_files() {
     let directory = tempfile::tempdir().unwrap();
-    let svg = directory.path().join("map.svg");
-    let output = coop3d(&["--lake", "synthetic", "--steps", "2", "--files", "--json", "--plot", svg.to_str().unwrap()]);
+    let [svg, html] = ["map.svg", "demo.html"].map(|name| directory.path().join(name));
+    let [svg_flag, html_flag] = [&svg, &html].map(|path| path.to_str().unwrap());
+    let mut flags = vec!["--lake", "synthetic", "--steps", "2", "--files", "--json"];
+    flags.extend(["--plot", svg_flag, "--report", html_flag]);
+    let output = coop3d(&flags);
     let messages = text(&output.stderr);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{messages}"));
     check_document(&document).unwrap();

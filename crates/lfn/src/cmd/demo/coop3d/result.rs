@@ -21,6 +21,9 @@ use crate::print::table::{Column, table};
 /// Maximum width of the texts in characters, as in the other demo.
 const MAX_WIDTH: usize = 80;
 
+/// Columns of the table without the times of a step.
+const RUN_COLUMNS: usize = 4;
+
 /// A finished run with its plan.
 #[derive(Debug)]
 pub struct FinishedRun {
@@ -186,14 +189,21 @@ fn times(runs: &[Coop3dRun], columns: usize) -> String {
         Column::number("lag", Column::KEPT),
         Column::number("run predicted", Column::KEPT),
         Column::number("measured", Column::KEPT),
-        Column::number("step predicted", 1),
-        Column::number("measured", 1),
+        Column::number("step predicted", Column::KEPT),
+        Column::number("measured", Column::KEPT),
     ];
     let row = |run: &Coop3dRun| {
         let times = [run.predicted_run, run.measured_run, run.predicted_step, run.measured_step];
         [run.name.clone(), run.lag.to_string()].into_iter().chain(times.map(show_duration)).collect()
     };
-    table(&head, &runs.iter().map(row).collect::<Vec<_>>(), columns)
+    let mut rows: Vec<Vec<String>> = runs.iter().map(row).collect();
+    let text = table(&head, &rows, columns);
+    if text.lines().all(|line| line.chars().count() <= columns) {
+        return text;
+    }
+    // A narrow terminal has room for the runs only.
+    rows.iter_mut().for_each(|row| row.truncate(RUN_COLUMNS));
+    table(&head[..RUN_COLUMNS], &rows, columns)
 }
 
 /// Returns the time of a step with copied files.
