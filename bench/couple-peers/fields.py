@@ -1,7 +1,8 @@
 """The fields of a one-way stream, the same for each peer of bench/couple.
 
-Usage of a peer: PEER.py receive RESULT, on the far side; PEER.py send RESULT, on the near side. The receiver writes the arrival
-times to the file RESULT. RESULT.ready shows the sender that the receiver listens. FIELDS is the number of fields.
+Usage of a peer: PEER.py receive RESULT, on the far side; PEER.py send RESULT SENT, on the near side. The receiver writes the
+arrival times to the file RESULT, and the sender the start of its connection to the file SENT. Both are in seconds since 1970.
+RESULT.ready shows the sender that the receiver listens. FIELDS is the number of fields.
 """
 
 import json
@@ -27,6 +28,7 @@ class Arrivals:
 
     def __init__(self, file):
         self.file, self.times = file, []
+        self.start, self.start_time = time.monotonic(), time.time()
 
     def ready(self):
         """Shows the sender that the receiver listens."""
@@ -34,17 +36,22 @@ class Arrivals:
 
     def note(self, field):
         """Notes a field. Returns true after the last one, when the file is written."""
-        now = time.monotonic()
+        now = self.start_time + time.monotonic() - self.start
         number = int.from_bytes(bytes(field[:8]), "little")
         if len(field) != SIZE or number != len(self.times):
             sys.exit(f"got field {number} of {len(field)} bytes, expected field {len(self.times)} of {SIZE} bytes")
         self.times.append(now)
         if len(self.times) < COUNT:
             return False
-        with open(self.file + ".new", "w") as out:
-            json.dump({"arrivals": self.times}, out)
-        os.rename(self.file + ".new", self.file)
+        write(self.file, {"arrivals": self.times})
         return True
+
+
+def write(file, document):
+    """Writes a file in one step, so that its reader never sees a part of the text."""
+    with open(file + ".new", "w") as out:
+        json.dump(document, out)
+    os.rename(file + ".new", file)
 
 
 def wait_for(file):
@@ -55,9 +62,10 @@ def wait_for(file):
 
 def run(receive, send):
     """Runs one side of a peer. The sender stays until the receiver has all fields."""
-    role, file = sys.argv[1:]
+    role, file, *sent = sys.argv[1:]
     if role == "receive":
         receive(Arrivals(file))
     else:
         wait_for(file + ".ready")
+        write(sent[0], {"connecting": time.time()})
         send(lambda: wait_for(file))

@@ -1,6 +1,7 @@
 """Prints the tables of bench/couple from the result files in a directory: medians with [minimum-maximum].
 
-Payload capacity is the rate times the share of a TCP segment's data in a full frame, with timestamps and an Ethernet header.
+Time to open is the time from the start of the connection at the end that dials, while the other end listens, to the first step of this
+end. Payload capacity is the rate times the share of a TCP segment's data in a full frame, with timestamps and an Ethernet header.
 """
 
 import json
@@ -42,14 +43,20 @@ def stream():
     """One-way stream. The second RTT begins one RTT after the first field arrived."""
     capacity = float(os.environ["RATE"]) * 1e6 * SEGMENT / FRAME
     print(f"\nOne-way stream, {os.environ['FIELDS']} fields of 1 MiB, {os.environ['RATE']} Mb/s, payload capacity {capacity / 1e6:.1f} Mb/s:\n")
-    print("| system | from the second RTT on: Mb/s | % of the capacity | second half of the fields: % | first to last field, s | runs |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print(
+        "| system | from the second RTT on: Mb/s | % of the capacity | second half of the fields: % | first to last field, s "
+        "| start of the connection to the first field, s | runs |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     for tool, name in NAMES.items():
-        runs = [document["arrivals"] for document in documents(f"stream.{tool}.*.json")]
+        files = sorted(WORK.glob(f"stream.{tool}.*.json"))
+        runs = [json.loads(file.read_text())["arrivals"] for file in files]
+        sent = [json.loads(file.with_suffix(".sent").read_text()) for file in files]
+        opened = [run[0] - sender["connecting"] for run, sender in zip(runs, sent)]
         rates = [goodput(run, run[0] + RTT) for run in runs]
         halves = [goodput(run, run[len(run) // 2]) for run in runs]
         cells = [spread([rate / 1e6 for rate in rates]), spread([rate * 100 / capacity for rate in rates])]
-        cells += [spread([rate * 100 / capacity for rate in halves]), spread([run[-1] - run[0] for run in runs], 2), str(len(runs))]
+        cells += [spread([rate * 100 / capacity for rate in halves]), spread([run[-1] - run[0] for run in runs], 2), spread(opened, 2), str(len(runs))]
         print("|", " | ".join([name, *cells]), "|")
 
 
@@ -59,23 +66,24 @@ def step_time(starts, first):
 
 
 def lags():
-    """Time of the run with each lag: that of the end that took longer."""
+    """Time of the run with each lag, from the first step on: that of the end that took longer."""
     rate = float(os.environ["LAG_RATE"]) * 1e6
     serialised = (SMALL + math.ceil(SMALL / SEGMENT) * (FRAME - SEGMENT)) * 8 / rate
     ideal = RTT / 2 + serialised
-    print(f"\n{STEPS} steps of {COMPUTE} s, 64 KiB each way, {os.environ['LAG_RATE']} Mb/s, time of the run in s (ideal {STEPS * COMPUTE:.1f}):\n")
-    print("| system |", " | ".join(f"lag {lag}" for lag in LAGS), "|")
-    print("| --- |", " | ".join("---" for _ in LAGS), "|")
+    print(f"\n{STEPS} steps of {COMPUTE} s, 64 KiB each way, {os.environ['LAG_RATE']} Mb/s, time of the run from the first step on, in s (ideal {STEPS * COMPUTE:.1f}):\n")
+    print("| system |", " | ".join(f"lag {lag}" for lag in LAGS), "| time to open, s |")
+    print("| --- |", " | ".join("---" for _ in LAGS), "| --- |")
     means, halves = {}, {}
     for tool in ("lfn", "zeromq"):
-        cells = []
+        cells, opened = [], []
         for lag in LAGS:
-            pairs = zip(documents(f"lag{lag}.{tool}.*.far.json"), documents(f"lag{lag}.{tool}.*.near.json"))
+            pairs = list(zip(documents(f"lag{lag}.{tool}.*.far.json"), documents(f"lag{lag}.{tool}.*.near.json")))
+            opened += [near["open"] for _, near in pairs]
             runs = [[far["starts"], near["starts"]] for far, near in pairs]
             cells.append(spread([max(end[-1] - end[0] for end in run) for run in runs], 2))
             means[tool, lag] = [max(step_time(end, lag) for end in run) for run in runs]
             halves[tool, lag] = [max(step_time(end, STEPS // 2) for end in run) for run in runs]
-        print("|", " | ".join([NAMES[tool], *cells]), "|")
+        print("|", " | ".join([NAMES[tool], *cells, spread(opened, 2)]), "|")
     print(f"\nMean of a step. One-way delay and serialisation are {ideal * 1000:.1f} ms:\n")
     print(f"| system, lag | step - compute time, ms | over delay and serialisation, ms | × compute time | the same, last {STEPS // 2} steps |")
     print("| --- | --- | --- | --- | --- |")

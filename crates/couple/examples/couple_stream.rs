@@ -1,7 +1,8 @@
 //! Streams fields one way, for `bench/couple`.
 //!
 //! `couple_stream listen|dial TICKET COUPLING COMPONENT RESULT [PAUSE]` runs one end. The component that puts variables writes the
-//! duration of each put to the file RESULT, and waits PAUSE seconds before each step. The other one writes the time of each field.
+//! start of its connection and the duration of each put to the file RESULT, and waits PAUSE seconds before each step. The other one
+//! writes the arrival time of each field. Times are in seconds since 1970.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on fails")]
 #![allow(clippy::print_stderr, reason = "the messages of a benchmark")]
@@ -14,19 +15,22 @@ use std::time::{Duration, Instant};
 use lfn_couple::{Channel, Coupling};
 use serde_json::json;
 
+use support::Opened;
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [role, ticket, file, component, result, pause @ ..] = &words[..] else { panic!("see the head of this file") };
     let pause = Duration::from_secs_f64(pause.first().map_or(0.0, |pause| pause.parse().unwrap()));
     let coupling = support::coupling(file);
-    let channel = support::open(role, Path::new(ticket), coupling.clone(), component);
+    let opened = support::open(role, Path::new(ticket), coupling.clone(), component);
     let puts = coupling.sent_by(component).next().is_some();
-    let document = if puts { send(channel, &coupling, component, pause) } else { receive(channel, &coupling) };
+    let document = if puts { send(opened, &coupling, component, pause) } else { receive(opened.channel, &coupling) };
     support::write(Path::new(result), &document.to_string());
 }
 
 /// Puts the fields of a component in each step, and returns the duration of each step with the report.
-fn send(mut channel: Channel, coupling: &Coupling, component: &str, pause: Duration) -> serde_json::Value {
+fn send(opened: Opened, coupling: &Coupling, component: &str, pause: Duration) -> serde_json::Value {
+    let Opened { mut channel, connecting } = opened;
     let fields: Vec<(&String, Vec<u8>)> = coupling
         .sent_by(component)
         .map(|(name, variable)| (name, vec![1; coupling.field_bytes(variable).0 as usize]))
@@ -41,12 +45,12 @@ fn send(mut channel: Channel, coupling: &Coupling, component: &str, pause: Durat
         }
         puts.push(start.elapsed().as_secs_f64());
     }
-    json!({ "puts": puts, "bytes": coupling.step_bytes(component).0, "report": channel.finish().unwrap() })
+    json!({ "connecting": connecting, "puts": puts, "bytes": coupling.step_bytes(component).0, "report": channel.finish().unwrap() })
 }
 
-/// Gets the fields of each step, and returns their arrival times, in seconds from the first step, with the report.
+/// Gets the fields of each step, and returns their arrival times with the report.
 fn receive(mut channel: Channel, coupling: &Coupling) -> serde_json::Value {
-    let start = Instant::now();
+    let (start, start_time) = (Instant::now(), support::unix_time());
     let mut arrivals = Vec::new();
     for _ in 0..channel.steps() {
         channel.begin_step().unwrap();
@@ -54,7 +58,7 @@ fn receive(mut channel: Channel, coupling: &Coupling) -> serde_json::Value {
             let field = channel.get(name).unwrap().unwrap();
             channel.recycle(name, field);
         }
-        arrivals.push(start.elapsed().as_secs_f64());
+        arrivals.push(start_time + start.elapsed().as_secs_f64());
     }
     json!({ "arrivals": arrivals, "report": channel.finish().unwrap() })
 }

@@ -200,6 +200,8 @@ pub struct Map {
     pub columns: usize,
     /// Values of the cells, in rows along the horizontal axis, beginning at `low`. A cell that is no number stays white.
     pub values: Vec<f64>,
+    /// Absolute value at the ends of the colours, so that several maps have the same colours; 0 for that of the values.
+    pub scale_end: f64,
     pub arrows: Vec<Arrow>,
     /// Name of the arrows in the legend, which shows the longest one.
     pub arrow_name: String,

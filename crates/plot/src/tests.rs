@@ -115,7 +115,7 @@ prop_compose! {
             let arrows = (0..labels).map(|number| Arrow { at: at(number, labels), east: 3.0, north: number as f64 });
             let values = (0..columns * 5).map(|cell| if cell % 7 == 3 { f64::NAN } else { cell as f64 * y.high });
             let (values, arrows) = (values.collect(), arrows.collect());
-            Map { name: long.clone(), low, high, columns, values, arrows, arrow_name: long.clone() }
+            Map { name: long.clone(), low, high, columns, values, scale_end: 0.0, arrows, arrow_name: long.clone() }
         });
         panel
     }
@@ -259,6 +259,7 @@ fn map_panel() -> Panel {
         high: Point { x: 400.0, y: 100.0 },
         columns: 40,
         values: (0..400).map(|cell| f64::from(cell % 40) / 20.0 - 0.975).collect(),
+        scale_end: 0.0,
         arrows: vec![Arrow { at: Point { x: 200.0, y: 50.0 }, east: 12.0, north: 0.0 }],
         arrow_name: "wind, up to 12 m/s".into(),
     });
@@ -291,6 +292,15 @@ fn map_has_equal_axes_bands_a_scale_and_a_legend() {
     let (width, height) =
         (-least(|area| -area.right) - least(|area| area.left), -least(|area| -area.bottom) - least(|area| area.top));
     assert!((width / height - 4.0).abs() < 0.2, "{width} by {height}");
+}
+
+#[test]
+fn maps_with_one_scale_end_have_the_same_scale() {
+    let mut panel = map_panel();
+    panel.map.as_mut().unwrap().scale_end = 4.0;
+    let drawing = Picture { panels: vec![panel], ..Picture::default() }.draw(DEFAULT_SIZE);
+    let texts: Vec<&str> = drawing.texts().map(|text| text.text.as_str()).collect();
+    assert!(texts.contains(&"4") && texts.contains(&"−4"), "{texts:?}");
 }
 
 #[test]

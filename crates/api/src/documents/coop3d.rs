@@ -31,9 +31,9 @@ pub struct Coop3dDocument {
     pub by_files: Option<FileCoupling>,
     /// Largest difference between the levels of both runs at their end, m: the effect of the lag on the result.
     pub level_difference_meters: Figure,
-    /// True if the emulation was accurate.
+    /// True if the emulation of each run was accurate, also of that with copied files.
     pub accurate: bool,
-    /// Accuracy report of the emulation.
+    /// Accuracy report of the emulation of `runs`.
     pub accuracy_report: AccuracyReport,
 }
 
@@ -54,7 +54,7 @@ pub struct CoupledModel {
 }
 
 /// A run with copied files, for comparison with the channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FileCoupling {
     /// Number of coupling steps.
@@ -62,9 +62,13 @@ pub struct FileCoupling {
     /// Time of the run, seconds.
     #[serde(rename = "run_seconds", with = "seconds")]
     pub run: Duration,
-    /// Mean time of a step, seconds.
+    /// Median time of a step without the first one, seconds.
     #[serde(rename = "step_seconds", with = "seconds")]
     pub step: Duration,
+    /// True if the emulation of this run was accurate.
+    pub accurate: bool,
+    /// Accuracy report of the emulation of this run.
+    pub accuracy_report: AccuracyReport,
 }
 
 /// A run of the demo.

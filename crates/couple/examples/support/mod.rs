@@ -1,7 +1,7 @@
 //! Opens the channel of an example, and writes its result.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lfn_base::units::Bytes;
 use lfn_couple::channel::{DEFAULT_PATIENCE, ListenOptions};
@@ -12,10 +12,17 @@ use lfn_session::dial::Target;
 /// Time between two looks for the ticket of the partner.
 const TICKET_POLL: Duration = Duration::from_millis(20);
 
+/// An open channel, and the start of its connection.
+pub struct Opened {
+    pub channel: Channel,
+    /// Start of the connection, in seconds since 1970. Both ends have the same clock.
+    pub connecting: f64,
+}
+
 /// Opens the channel. `role` is `listen` or `dial`. The end that listens writes the file `ticket`, the other end waits for the
 /// file. The environment variable `LFN_FAR` is the address that listens; without it, the loopback address. `STREAMS` is the number of
 /// streams for large fields in each direction; without it, the channel selects the number.
-pub fn open(role: &str, ticket: &Path, coupling: Coupling, component: &str) -> Channel {
+pub fn open(role: &str, ticket: &Path, coupling: Coupling, component: &str) -> Opened {
     let rendezvous = match role {
         "listen" => Rendezvous::Listen(ListenOptions {
             bind: None,
@@ -42,7 +49,14 @@ pub fn open(role: &str, ticket: &Path, coupling: Coupling, component: &str) -> C
         ChannelEvent::Listening { ticket: text } => write(&ticket, text),
         other => eprintln!("{other:?}"),
     };
-    Channel::open(options, on_event, || false).unwrap()
+    let connecting = unix_time();
+    let channel = Channel::open(options, on_event, || false).unwrap();
+    Opened { channel, connecting }
+}
+
+/// Returns the seconds since 1970.
+pub fn unix_time() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
 /// Reads a coupling file.

@@ -1,11 +1,14 @@
 //! `lfn demo coop3d`: both runs are measured and compared with their plan, and every synthetic model has its label.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output, Stdio};
 
+use lfn_sys::process;
 use serde_json::Value;
 
 use crate::support;
+use crate::support::eventually;
 use crate::support::harness::{Needs, Test, Weight, tests_of};
 use crate::support::python::python_with;
 use crate::support::rate::TWO_OF_THREE;
@@ -24,6 +27,8 @@ pub fn tests() -> Vec<Test> {
             ("planned_lag_makes_coop3d_faster", Needs::Namespaces, planned_lag_makes_coop3d_faster),
             ("coop3d_names_the_missing_anuga", Needs::Nothing, coop3d_names_the_missing_anuga),
             ("coop3d_couples_anuga", Needs::Namespaces, coop3d_couples_anuga),
+            ("coop3d_states_the_accuracy_by_files", Needs::Namespaces, coop3d_states_the_accuracy_by_files),
+            ("interrupted_coop3d_leaves_no_files", Needs::Nothing, interrupted_coop3d_leaves_no_files),
         ],
     )
 }
@@ -125,4 +130,51 @@ fn coop3d_names_the_missing_anuga() {
     let message = text(&output.stderr);
     assert!(message.contains("lfn: /bin/false has no ANUGA\nhint: python3 -m venv anuga"), "{message}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "no file is left");
+}
+
+fn coop3d_states_the_accuracy_by_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let [svg, html] = ["map.svg", "demo.html"].map(|name| directory.path().join(name));
+    let [svg_flag, html_flag] = [&svg, &html].map(|path| path.to_str().unwrap());
+    let mut flags = vec!["--lake", "synthetic", "--steps", "2", "--files", "--json"];
+    flags.extend(["--plot", svg_flag, "--report", html_flag]);
+    let output = coop3d(&flags);
+    let messages = text(&output.stderr);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{messages}"));
+    check_document(&document).unwrap();
+    let by_files = &document["by_files"];
+    assert_eq!(by_files["steps"], 6);
+    assert!(by_files["step_seconds"].as_f64().unwrap() > 0.5, "a copy takes round trips: {by_files}");
+    assert!(by_files["accuracy_report"]["paths"].as_array().is_some_and(|paths| paths.len() == 1), "{by_files}");
+    assert!(messages.contains("By files:\nlink: 539 ms"), "{messages}");
+    let is_accurate = document["accurate"] == true;
+    assert!(!is_accurate || by_files["accurate"] == true, "{by_files}");
+    assert_eq!(output.status.code(), Some(if is_accurate { 0 } else { 4 }), "{messages}");
+    let page = fs::read_to_string(&html).unwrap();
+    assert_eq!(page.matches("<figure>").count(), 2, "a map for each run");
+    assert!(page.contains("median without the first step"), "{page}");
+}
+
+/// Ctrl-C while the demo measures the lake.
+fn interrupted_coop3d_leaves_no_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let [draft, python, work] = ["draft", "python", "work"].map(|name| directory.path().join(name));
+    // A Python that has ANUGA, and never gets ready. It ends with its standard input.
+    fs::write(&draft, "#!/bin/sh\n[ \"$1\" = -c ] || exec cat >started\n").unwrap();
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+    support::copy_program(&draft, &python);
+    fs::create_dir(&work).unwrap();
+    let mut command = support::lfn();
+    command.current_dir(directory.path()).env("TMPDIR", &work).args(["demo", "coop3d", "--python"]).arg(&python);
+    let child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let is_started = || {
+        let mut directories = fs::read_dir(&work).unwrap().filter_map(Result::ok);
+        directories.any(|directory| directory.path().join("started").exists())
+    };
+    assert!(eventually(is_started));
+    process::send_signal(child.id() as i32, process::signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert_eq!(fs::read_dir(&work).unwrap().count(), 0, "no file is left");
+    assert!(!directory.path().join("lfn-coop3d.svg").exists());
 }

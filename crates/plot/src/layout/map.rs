@@ -87,6 +87,7 @@ impl Bands {
     /// Returns the bands of a map with room for this number of labels; `None` for a map without values.
     fn new(map: &Map, labels: f64) -> Option<Self> {
         let largest = map.values.iter().filter(|value| value.is_finite()).map(|value| value.abs()).reduce(f64::max)?;
+        let largest = largest.max(map.scale_end);
         let axis = Axis::between("", Unit::Count, -largest, largest);
         let scale = Scale::new(&axis, (2.0 * labels).clamp(2.0, MAX_BANDS) as usize);
         let stride = (scale.ticks.len() as f64 / labels.max(1.0)).ceil() as usize;

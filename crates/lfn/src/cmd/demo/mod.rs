@@ -89,7 +89,7 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let size = args.plot.size();
     let pictures = PictureFiles::create(&args.plot.plot.unwrap_or_else(|| PICTURE.into()), size)?;
     print_introduction(&plan);
-    let work = create_work_directory()?;
+    let work = create_work_directory(SPACE)?;
     let outcome = run_emulation(&DemoPaths { work: &work });
     let measured = outcome.as_ref().ok().map(|_| read_results(&DemoPaths { work: &work }));
     // The copied file is deleted, also after an error.
@@ -153,6 +153,9 @@ fn print_introduction(plan: &Plan) {
         DURATION,
     ));
 }
+
+/// Space for the copied file, its copy and the results.
+const SPACE: Bytes = Bytes(700_000_000);
 
 /// Duration of the demo. The help of the command and README.md state the same.
 const DURATION: &str = "two and a half minutes";

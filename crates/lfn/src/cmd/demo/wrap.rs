@@ -1,7 +1,16 @@
 //! Wrapped lines of the demos.
 
-/// Wraps text at spaces. Further lines are indented.
+/// Wraps an entry of a list at spaces. Further lines are indented.
 pub fn wrap(text: &str, width: usize) -> String {
+    wrap_with_indent(text, width, "    ")
+}
+
+/// Wraps text at spaces.
+pub fn wrap_paragraph(text: &str, width: usize) -> String {
+    wrap_with_indent(text, width, "")
+}
+
+fn wrap_with_indent(text: &str, width: usize, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last_mut().filter(|line| line.chars().count() + word.chars().count() < width);
@@ -11,7 +20,7 @@ pub fn wrap(text: &str, width: usize) -> String {
                 line.push(' ');
                 line.push_str(word);
             }
-            None => lines.push(format!("    {word}")),
+            None => lines.push(format!("{indent}{word}")),
         }
     }
     lines.join("\n")

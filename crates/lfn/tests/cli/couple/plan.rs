@@ -56,6 +56,25 @@ fn plan_names_each_lag_that_is_too_small() {
 }
 
 #[test]
+fn how_to_page_has_the_example_and_its_plan() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../doc/how-to/couple.md")).unwrap();
+    let example_text = fs::read_to_string(example()).unwrap();
+    assert!(page.contains(&format!("```toml\n{example_text}```\n")));
+    let planned = stdout(&plan(&example(), &[]));
+    let shown: Vec<&str> = page.lines().filter(|line| line.starts_with("lag 1 of `")).collect();
+    let printed: Vec<&str> = planned.lines().filter(|line| line.starts_with("lag 1 of `")).collect();
+    assert_eq!(shown.len(), 2, "{page}");
+    assert_eq!(shown, printed, "{planned}");
+    // The programs of the page write variables of the example.
+    for variable in ["level", "wind"] {
+        assert!(
+            example_text.contains(&format!("[variable.{variable}]"))
+                && page.contains(&format!("/{variable}.{{step}}.nc"))
+        );
+    }
+}
+
+#[test]
 fn plan_as_json_has_every_lag() {
     let plan = document(&plan(&example(), &["--json"]), 0);
     assert_eq!(plan["schema"], "lfn.couple.plan/1");

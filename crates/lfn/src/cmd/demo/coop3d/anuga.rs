@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use lfn_sys::process::unblock_all_signals;
 use serde::Deserialize;
 
 use super::basin::{CELLS, COLUMNS, Cells, DEPTH, LENGTH, MODEL_STEP, Model, ROWS, Surface, WIDTH};
@@ -69,6 +70,8 @@ impl AnugaLake {
         command.args(["--depth", &DEPTH.to_string(), "--step", &MODEL_STEP.as_secs().to_string()]);
         // ANUGA writes files into the current directory.
         command.current_dir(work).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(messages);
+        // The demo blocks signals while it measures ANUGA.
+        unblock_all_signals(&mut command);
         let mut process = command.spawn().with_context(|| format!("cannot start {}", python.display()))?;
         let wind = process.stdin.take();
         let mut lake = BufReader::new(process.stdout.take().context("ANUGA has no output")?);
@@ -137,4 +140,39 @@ impl Drop for AnugaLake {
 fn last_line(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::super::basin::{AIR_DENSITY, DRAG, GRAVITY, MANNING, WATER_DENSITY};
+    use super::*;
+
+    /// Returns the number after this text in the script.
+    fn number_after(text: &str) -> f64 {
+        let (_, rest) = SCRIPT.split_once(text).unwrap_or_else(|| panic!("{text}"));
+        let end = rest.find(|next: char| !next.is_ascii_alphanumeric() && next != '.' && next != '-').unwrap();
+        rest[..end].parse().unwrap()
+    }
+
+    #[test]
+    fn script_has_the_constants_of_the_basin() {
+        let constants = [
+            ("\nAIR_DENSITY = ", AIR_DENSITY),
+            ("\nWATER_DENSITY = ", WATER_DENSITY),
+            ("\nDRAG = ", DRAG),
+            ("\nMANNING = ", MANNING),
+            ("\nGRAVITY = ", GRAVITY),
+            ("\"--columns\", type=int, default=", COLUMNS as f64),
+            ("\"--rows\", type=int, default=", ROWS as f64),
+            ("\"--length\", type=float, default=", LENGTH),
+            ("\"--width\", type=float, default=", WIDTH),
+            ("\"--depth\", type=float, default=", DEPTH),
+            ("\"--step\", type=float, default=", MODEL_STEP.as_secs_f64()),
+        ];
+        for (text, expected) in constants {
+            assert_eq!(number_after(text), expected, "{text}");
+        }
+    }
 }

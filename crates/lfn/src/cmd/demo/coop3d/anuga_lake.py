@@ -20,25 +20,26 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-# ANUGA 4.1.0 has a density of the air of 0.0012 kg/m3, and salt water.
+# ANUGA 4.1.0 has a density of the air of 0.0012 kg/m3, salt water, and a gravity of 9.8 m/s2. basin.rs has the same constants,
+# and a test compares both.
 AIR_DENSITY = 1.2
 WATER_DENSITY = 1000.0
 DRAG = 3.0e-3
 MANNING = 0.025
 GRAVITY = 9.81
-# Modules that copy the densities when they are imported.
-MODULES_WITH_DENSITIES = ["anuga.config", "anuga.operators.wind_stress_operator"]
+# Modules that copy the constants when they are imported.
+MODULES_WITH_CONSTANTS = ["anuga.config", "anuga.operators.wind_stress_operator"]
 
 MAX_SET_UP_DIFFERENCE = 0.05
 
 
 def import_anuga():
-    """Imports ANUGA and corrects its densities. Call it before a wind operator is created."""
+    """Imports ANUGA and corrects its constants. Call it before a domain is created."""
     import anuga
 
-    for name in MODULES_WITH_DENSITIES:
+    for name in MODULES_WITH_CONSTANTS:
         module = importlib.import_module(name)
-        module.rho_a, module.rho_w, module.eta_w = AIR_DENSITY, WATER_DENSITY, DRAG
+        module.rho_a, module.rho_w, module.eta_w, module.g = AIR_DENSITY, WATER_DENSITY, DRAG, GRAVITY
     return anuga
 
 

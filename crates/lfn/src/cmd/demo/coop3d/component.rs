@@ -78,9 +78,9 @@ impl WorkDirectory<'_> {
         self.0.join(format!("{run}-surface.json"))
     }
 
-    /// Returns the path of the time of the run by files.
-    pub fn files_time(&self) -> PathBuf {
-        self.0.join("files-time.json")
+    /// Returns the path of the times of the steps by files.
+    pub fn file_steps(&self) -> PathBuf {
+        self.0.join("file-steps.json")
     }
 
     /// Returns the directory of the key and the token of the far side.
@@ -95,76 +95,86 @@ pub fn run(work: &WorkDirectory<'_>, component: Component) -> Result<()> {
     if settings.is_by_files {
         return run_by_files(work, component, &settings);
     }
-    for (number, run) in settings.runs.iter().enumerate() {
-        let coupling = read_coupling(&work.coupling(&run.name))?;
+    for number in 0..settings.runs.len() {
+        let run = ComponentRun { work, settings: &settings, number };
         match component {
-            Component::Atmosphere => run_atmosphere(work, run, number, settings.runs.len(), coupling)?,
-            Component::Lake => run_lake(work, run, number, settings.python.as_deref(), coupling)?,
+            Component::Atmosphere => run.run_atmosphere()?,
+            Component::Lake => run.run_lake()?,
         }
     }
     Ok(())
 }
 
-fn run_atmosphere(
-    work: &WorkDirectory<'_>,
-    run: &RunSettings,
+/// One run of a component.
+struct ComponentRun<'a> {
+    work: &'a WorkDirectory<'a>,
+    settings: &'a ComponentSettings,
+    /// Index of the run in the settings.
     number: usize,
-    runs: usize,
-    coupling: Coupling,
-) -> Result<()> {
-    let ticket = std::env::var(TICKET_VARIABLE).context("the far side has no ticket")?;
-    let ticket: Ticket = ticket.parse().map_err(|error| anyhow!("the ticket of the far side: {error}"))?;
-    let what = format!("[{}/{runs}] {}, {} steps", number + 1, run.name, coupling.steps);
-    let rendezvous = Rendezvous::Dial(Box::new(Target::new(ticket)?));
-    let mut channel = Channel::open(options(coupling, Component::Atmosphere, rendezvous), report_event, || false)?;
-    let progress = stage::progress(&what, run.expected);
-    let steps = channel.steps();
-    let variables = variables_of(channel.coupling(), channel.component());
-    run_steps(&mut channel, &mut Atmosphere::new(), &variables, SYNTHETIC_STEP, |step| {
-        progress.update(|shown| shown.message = format!("step {} of {steps}", step + 1));
-    })?;
-    let report = channel.finish()?;
-    progress.finish();
-    print::message(format_args!("{what}: {}\n", show_duration(report.own.run.max(report.partner.run))));
-    fs::write(work.report(&run.name), serde_json::to_vec(&report)?).context("cannot write the figures of the run")
 }
 
-fn run_lake(
-    work: &WorkDirectory<'_>,
-    run: &RunSettings,
-    number: usize,
-    python: Option<&Path>,
-    coupling: Coupling,
-) -> Result<()> {
-    let (mut model, least) = start_lake(work, python)?;
-    fs::create_dir_all(work.identity())?;
-    let listen = ListenOptions {
-        bind: None,
-        port: COUPLE_PORT,
-        ticket_host: "far".to_owned(),
-        state: Some(work.identity()),
-        insecure: false,
-    };
-    let on_event = move |event: &ChannelEvent| match event {
-        // The emulator reads one ticket, and both runs have the same.
-        ChannelEvent::Listening { ticket } if number == 0 => {
-            let mut out = crate::print::out();
-            // The emulator reports a missing ticket.
-            let _ = writeln!(out, "{ticket}").and_then(|()| out.flush());
-        }
-        event => report_event(event),
-    };
-    let mut channel =
-        Channel::open(options(coupling, Component::Lake, Rendezvous::Listen(listen)), on_event, || false)?;
-    let variables = variables_of(channel.coupling(), channel.component());
-    run_steps(&mut channel, model.as_mut(), &variables, least, |_| ())?;
-    // The other side ends the emulation as soon as the channel is finished.
-    fs::write(work.surface(&run.name), serde_json::to_vec(model.surface())?).context("cannot write the lake")?;
-    channel.finish()?;
-    Ok(())
+impl ComponentRun<'_> {
+    fn run_settings(&self) -> &RunSettings {
+        &self.settings.runs[self.number]
+    }
+
+    fn coupling(&self) -> Result<Coupling> {
+        Ok(read_coupling(&self.work.coupling(&self.run_settings().name))?)
+    }
+
+    fn run_atmosphere(&self) -> Result<()> {
+        let (run, coupling) = (self.run_settings(), self.coupling()?);
+        let ticket = std::env::var(TICKET_VARIABLE).context("the far side has no ticket")?;
+        let ticket: Ticket = ticket.parse().map_err(|error| anyhow!("the ticket of the far side: {error}"))?;
+        let what = format!("[{}/{}] {}, {} steps", self.number + 1, self.settings.runs.len(), run.name, coupling.steps);
+        let rendezvous = Rendezvous::Dial(Box::new(Target::new(ticket)?));
+        let mut channel = Channel::open(options(coupling, Component::Atmosphere, rendezvous), report_event, || false)?;
+        let progress = stage::progress(&what, run.expected);
+        let steps = channel.steps();
+        let variables = variables_of(channel.coupling(), channel.component());
+        run_steps(&mut channel, &mut Atmosphere::new(), &variables, SYNTHETIC_STEP, |step| {
+            progress.update(|shown| shown.message = format!("step {} of {steps}", step + 1));
+        })?;
+        let report = channel.finish()?;
+        progress.finish();
+        print::message(format_args!("{what}: {}\n", show_duration(report.own.run.max(report.partner.run))));
+        fs::write(self.work.report(&run.name), serde_json::to_vec(&report)?)
+            .context("cannot write the figures of the run")
+    }
+
+    fn run_lake(&self) -> Result<()> {
+        let (mut model, min_step_time) = start_lake(self.work, self.settings.python.as_deref())?;
+        fs::create_dir_all(self.work.identity())?;
+        let listen = ListenOptions {
+            bind: None,
+            port: COUPLE_PORT,
+            ticket_host: "far".to_owned(),
+            state: Some(self.work.identity()),
+            insecure: false,
+        };
+        let number = self.number;
+        let on_event = move |event: &ChannelEvent| match event {
+            // The emulator reads one ticket, and both runs have the same.
+            ChannelEvent::Listening { ticket } if number == 0 => {
+                let mut out = crate::print::out();
+                // The emulator reports a missing ticket.
+                let _ = writeln!(out, "{ticket}").and_then(|()| out.flush());
+            }
+            event => report_event(event),
+        };
+        let options = options(self.coupling()?, Component::Lake, Rendezvous::Listen(listen));
+        let mut channel = Channel::open(options, on_event, || false)?;
+        let variables = variables_of(channel.coupling(), channel.component());
+        run_steps(&mut channel, model.as_mut(), &variables, min_step_time, |_| ())?;
+        // The other side ends the emulation as soon as the channel is finished.
+        let surface = serde_json::to_vec(model.surface())?;
+        fs::write(self.work.surface(&self.run_settings().name), surface).context("cannot write the lake")?;
+        channel.finish()?;
+        Ok(())
+    }
 }
 
-/// Starts the lake. Returns its least time of a step, too.
+/// Starts the lake. Also returns the minimum time of a step.
 fn start_lake(work: &WorkDirectory<'_>, python: Option<&Path>) -> Result<(Box<dyn Model>, Duration)> {
     Ok(match python {
         Some(python) => (Box::new(AnugaLake::start(python, work.0)?), Duration::ZERO),
@@ -178,14 +188,16 @@ fn run_by_files(work: &WorkDirectory<'_>, component: Component, settings: &Compo
     let variables = variables_of(&read_coupling(&work.coupling(&run.name))?, component.name());
     let mut exchange = FileExchange::new(component, work.0)?;
     if component == Component::Lake {
-        let (mut lake, least) = start_lake(work, settings.python.as_deref())?;
+        let (mut lake, min_step_time) = start_lake(work, settings.python.as_deref())?;
         // The emulator ends the server with this process group.
         let _server = exchange.serve()?;
-        return run_steps(&mut exchange, lake.as_mut(), &variables, least, |_| ());
+        return run_steps(&mut exchange, lake.as_mut(), &variables, min_step_time, |_| ());
     }
-    let start = Instant::now();
-    run_steps(&mut exchange, &mut Atmosphere::new(), &variables, SYNTHETIC_STEP, |_| ())?;
-    fs::write(work.files_time(), serde_json::to_vec(&start.elapsed())?).context("cannot write the time of the run")
+    let mut times = Vec::new();
+    run_steps(&mut exchange, &mut Atmosphere::new(), &variables, SYNTHETIC_STEP, |_| times.push(Instant::now()))?;
+    times.push(Instant::now());
+    let steps: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    fs::write(work.file_steps(), serde_json::to_vec(&steps)?).context("cannot write the times of the steps")
 }
 
 fn options(coupling: Coupling, component: Component, rendezvous: Rendezvous) -> ChannelOptions {

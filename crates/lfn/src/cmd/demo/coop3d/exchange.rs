@@ -63,12 +63,12 @@ pub fn variables_of(coupling: &Coupling, component: &str) -> BTreeMap<String, bo
     coupling.variables.iter().map(|(name, variable)| (name.clone(), variable.from == component)).collect()
 }
 
-/// Runs all steps. A model that is faster than `least` waits for the rest of this time.
+/// Runs all steps. A model that is faster than `min_step_time` waits for the rest of this time.
 pub fn run_steps(
     exchange: &mut dyn Exchange,
     model: &mut dyn Model,
     variables: &BTreeMap<String, bool>,
-    least: Duration,
+    min_step_time: Duration,
     mut on_step: impl FnMut(u64),
 ) -> Result<()> {
     let missing = |variable: &str| anyhow!("the models of the demo have no {variable}");
@@ -82,7 +82,7 @@ pub fn run_steps(
         }
         let start = Instant::now();
         model.step()?;
-        thread::sleep(least.saturating_sub(start.elapsed()));
+        thread::sleep(min_step_time.saturating_sub(start.elapsed()));
     }
     Ok(())
 }

@@ -1,6 +1,10 @@
 //! Exchange of the fields by copied files, for comparison with the channel: each step of a component is a directory, and the
 //! near side copies the directories of both sides with `lfn copy`.
+//!
+//! The directories of the far side exist before its server starts, and the emulator starts the near side when the server has
+//! printed its ticket. So a copy that fails is an error. A copy of a directory whose field is not there yet is repeated.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,12 +16,12 @@ use anyhow::{Context, Result, bail};
 use super::exchange::{Component, Exchange};
 use super::fields::{decode, encode};
 
-/// Number of steps, which are enough for a mean: each takes some round trips.
-pub const FILE_STEPS: u64 = 5;
+/// Number of steps, which are enough for a median without the first one: each takes some round trips.
+pub const FILE_STEPS: u64 = 6;
 
 /// Maximum time until a file of the other side arrives.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Interval at which the far side looks for a file.
+/// Pause until the next look for a file.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// One end of the exchange.
@@ -34,12 +38,15 @@ pub struct FileExchange {
 }
 
 impl FileExchange {
-    /// Creates the directory of one side below `work`.
+    /// Creates the directory of one side below `work`, with the directories of its steps.
     pub fn new(component: Component, work: &Path) -> Result<Self> {
         let own = work.join(format!("files-{}", component.name()));
-        fs::create_dir_all(&own)?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        Ok(FileExchange { component, program, own, steps: FILE_STEPS, step: None, is_copied: false })
+        let exchange = FileExchange { component, program, own, steps: FILE_STEPS, step: None, is_copied: false };
+        for step in 0..FILE_STEPS {
+            fs::create_dir_all(exchange.directory(component, step))?;
+        }
+        Ok(exchange)
     }
 
     /// Starts the server of the far side. It prints its ticket, and ends with the process group.
@@ -61,31 +68,31 @@ impl FileExchange {
     }
 
     /// Copies the fields of this step to the far side, and those of the far side to this side, at the same time.
-    fn copy(&self, step: u64) -> Result<()> {
+    fn copy_both_ways(&self, step: u64) -> Result<()> {
         let own = self.directory(self.component, step);
-        let partner = format!("far:{}-{step}", self.partner().name());
         thread::scope(|scope| {
-            let send = scope.spawn(|| self.copy_until_done(&[own.as_os_str(), "far:".as_ref()]));
-            let fetched = self.copy_until_done(&[partner.as_ref(), self.own.as_os_str()]);
+            let send = scope.spawn(|| self.copy(&[own.as_os_str(), "far:".as_ref()]));
+            let fetched = self.fetch(step);
             let sent = send.join();
             fetched.and(sent.unwrap_or_else(|_| bail!("a thread panicked")))
         })
     }
 
-    /// Copies a directory. The directory of the far side may not exist yet.
-    fn copy_until_done(&self, places: &[&std::ffi::OsStr]) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let mut copy = Command::new(&self.program);
-            copy.args(["copy", "--no-defaults", "--quiet"]).args(places);
-            let output = copy.stdin(Stdio::null()).output().context("cannot start lfn copy")?;
-            if output.status.success() {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                bail!("lfn copy: {}", String::from_utf8_lossy(&output.stderr).trim());
-            }
+    /// Copies the fields of the far side to this side.
+    fn fetch(&self, step: u64) -> Result<()> {
+        let partner = format!("far:{}-{step}", self.partner().name());
+        self.copy(&[partner.as_ref(), self.own.as_os_str()])
+    }
+
+    fn copy(&self, places: &[&OsStr]) -> Result<()> {
+        let mut copy = Command::new(&self.program);
+        copy.args(["copy", "--no-defaults", "--quiet"]).args(places);
+        let output = copy.stdin(Stdio::null()).output().context("cannot start lfn copy")?;
+        if output.status.success() {
+            return Ok(());
         }
+        let message = String::from_utf8_lossy(&output.stderr);
+        bail!("lfn copy ended with {}: {}", output.status, message.trim().trim_start_matches("lfn: "))
     }
 }
 
@@ -98,7 +105,6 @@ impl Exchange for FileExchange {
 
     fn put(&mut self, variable: &str, values: &[f64]) -> Result<()> {
         let directory = self.directory(self.component, self.step.unwrap_or_default());
-        fs::create_dir_all(&directory)?;
         let mut bytes = vec![0; 8 * values.len()];
         encode(values, &mut bytes);
         // A copy never has a part of a file.
@@ -111,21 +117,23 @@ impl Exchange for FileExchange {
         let step = self.step.unwrap_or_default();
         let deadline = Instant::now() + PATIENCE;
         let file = self.directory(self.partner(), step).join(variable);
+        if self.component == Component::Atmosphere && !self.is_copied {
+            self.copy_both_ways(step)?;
+            self.is_copied = true;
+        }
         loop {
-            if self.component == Component::Atmosphere && !self.is_copied {
-                self.copy(step)?;
-                self.is_copied = true;
-            }
             match fs::read(&file) {
                 Ok(bytes) if bytes.len() == 8 * values.len() => {
                     decode(&bytes, values);
                     return Ok(());
                 }
-                // The directory of the far side was copied before its last file was written.
-                _ if Instant::now() < deadline => self.is_copied = false,
+                _ if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
                 _ => bail!("{variable} of step {step} did not arrive"),
             }
-            thread::sleep(POLL_INTERVAL);
+            // The directory was copied before the far side had written this file.
+            if self.component == Component::Atmosphere {
+                self.fetch(step)?;
+            }
         }
     }
 }

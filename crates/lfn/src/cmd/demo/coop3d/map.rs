@@ -1,8 +1,9 @@
 //! The map of the demo: the level of the lake and the wind at the end of each run.
 
 use lfn_api::documents::{Coop3dDocument, Coop3dRun, CoupledModel};
+use lfn_api::pictures::{Album, Chart};
 use lfn_base::units::show_duration;
-use lfn_plot::{Arrow, Axis, INK, Label, Map, Panel, Picture, Point, Size, Unit};
+use lfn_plot::{Arrow, Axis, INK, Label, Map, Panel, Point, Size, Unit};
 
 use super::basin::{COLUMNS, LENGTH, ROWS, Surface, WIDTH, middle};
 use super::result::{FinishedRun, fastest_wind, range, signed};
@@ -13,21 +14,27 @@ pub const SIZE: Size = Size { width: 840, height: 400 };
 /// Cells between two arrows.
 const ARROW_STRIDE: usize = 8;
 
-/// Returns the picture with a map for each run.
-pub fn picture(document: &Coop3dDocument, runs: &[FinishedRun]) -> Picture {
+/// Returns a map for each run.
+pub fn album(document: &Coop3dDocument, runs: &[FinishedRun]) -> Album {
     let steps = document.runs.first().map_or(0, |run| run.result.measured.own.steps);
     let hours = document.model_step.as_secs_f64() * steps as f64 / 3600.0;
     let accuracy = document.accuracy_report.inaccuracies();
-    let maps = document.runs.iter().zip(runs);
-    Picture {
+    // The same colours in all maps.
+    let levels = runs.iter().flat_map(|run| &run.surface.level);
+    let scale_end = levels.fold(0.0, |end: f64, level| end.max(level.abs()));
+    let chart = |(run, finished): (&Coop3dRun, &FinishedRun)| Chart {
+        stem: run.name.clone(),
+        panel: panel(document, run, &finished.surface, scale_end),
+        description: run_in_words(run),
+    };
+    Album {
         title: format!("A lake and a storm, coupled over a satellite, after {hours:.1} hours"),
         lines: vec![
             document.models.iter().map(model_in_words).collect::<Vec<_>>().join("; "),
             format!("path: {}, RTT {}", document.path.capacity, show_duration(document.path.base_rtt)),
         ],
         warning: accuracy.first().map(|first| format!("{}: {}", first.direction, first.cause)),
-        description: document.runs.iter().map(run_in_words).collect::<Vec<_>>().join(" "),
-        panels: maps.map(|(run, finished)| panel(document, run, &finished.surface)).collect(),
+        charts: document.runs.iter().zip(runs).map(chart).collect(),
     }
 }
 
@@ -47,18 +54,14 @@ fn label_of<'a>(document: &'a Coop3dDocument, component: &str) -> &'a str {
 
 fn run_in_words(run: &Coop3dRun) -> String {
     format!(
-        "{}, lag {}: run {}, predicted {}; level from {} m to {} m, wind up to {:.1} m/s.",
-        run.name,
-        run.lag,
-        show_duration(run.measured_run),
-        show_duration(run.predicted_run),
+        "level from {} m to {} m, wind up to {:.1} m/s.",
         signed(run.lowest_level_meters.get()),
         signed(run.highest_level_meters.get()),
         run.fastest_wind.get()
     )
 }
 
-fn panel(document: &Coop3dDocument, run: &Coop3dRun, surface: &Surface) -> Panel {
+fn panel(document: &Coop3dDocument, run: &Coop3dRun, surface: &Surface, scale_end: f64) -> Panel {
     let kilometers = |meters: f64| meters / 1000.0;
     let (east, north) = (kilometers(LENGTH), kilometers(WIDTH));
     let name = format!(
@@ -91,6 +94,7 @@ fn panel(document: &Coop3dDocument, run: &Coop3dRun, surface: &Surface) -> Panel
         high: Point { x: east, y: north },
         columns: COLUMNS,
         values: surface.level.clone(),
+        scale_end,
         arrows: cells.map(arrow).collect(),
         arrow_name: format!("wind ({}), up to {:.1} m/s", label_of(document, "atmosphere"), fastest_wind(surface)),
     });

@@ -1,4 +1,4 @@
-//! The two coupling files of the demo: lock-step, and with the lag that the plan asks for.
+//! The two coupling files of the demo: lock-step, and with the lag that the plan shows.
 
 use std::time::Duration;
 

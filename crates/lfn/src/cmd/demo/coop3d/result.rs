@@ -13,15 +13,16 @@ use lfn_emulate::AccuracyReport;
 
 use super::anuga::{AnugaVersion, INSTALL};
 use super::basin::{MODEL_STEP, Surface};
-use super::files::FILE_STEPS;
 use super::plan::PlannedCoupling;
-use crate::cmd::demo::wrap::wrap;
+use crate::cmd::demo::wrap::{wrap, wrap_paragraph};
 use crate::print::counted;
 use crate::print::table::{Column, table};
-use crate::print::terminal::columns;
 
-/// Width of the texts in characters, as in the other demo.
-const WIDTH: usize = 80;
+/// Maximum width of the texts in characters, as in the other demo.
+const MAX_WIDTH: usize = 80;
+
+/// Columns of the table without the times of a step.
+const RUN_COLUMNS: usize = 4;
 
 /// A finished run with its plan.
 #[derive(Debug)]
@@ -32,8 +33,33 @@ pub struct FinishedRun {
     pub surface: Surface,
 }
 
+/// Results of a finished demo.
+#[derive(Debug)]
+pub struct FinishedDemo {
+    /// Accuracy report of the runs with the channel.
+    pub accuracy_report: AccuracyReport,
+    pub runs: Vec<FinishedRun>,
+    /// ANUGA as the lake; none for the synthetic lake.
+    pub anuga: Option<AnugaVersion>,
+    /// The run with copied files, if it is requested.
+    pub by_files: Option<FileCoupling>,
+}
+
+/// Returns the figures of a run with copied files, from the times of its steps. The first step opens the first sessions.
+pub fn file_coupling(steps: &[Duration], accuracy_report: AccuracyReport) -> FileCoupling {
+    let mut later = steps.get(1..).unwrap_or_default().to_vec();
+    later.sort_unstable();
+    FileCoupling {
+        steps: steps.len() as u64,
+        run: steps.iter().sum(),
+        step: later.get(later.len() / 2).copied().unwrap_or_default(),
+        accurate: accuracy_report.is_accurate(),
+        accuracy_report,
+    }
+}
+
 /// Returns the models of the demo. Without ANUGA, both are synthetic.
-pub fn models(anuga: Option<&AnugaVersion>) -> Vec<CoupledModel> {
+fn models(anuga: Option<&AnugaVersion>) -> Vec<CoupledModel> {
     let model = |component: &str, side: &str, name: Option<String>, description: String| CoupledModel {
         component: component.to_owned(),
         side: side.to_owned(),
@@ -52,15 +78,9 @@ pub fn models(anuga: Option<&AnugaVersion>) -> Vec<CoupledModel> {
 }
 
 /// Returns the document of the demo.
-pub fn document(
-    path: &PathProfile,
-    models: Vec<CoupledModel>,
-    runs: &[FinishedRun],
-    by_files: Option<Duration>,
-    accuracy_report: AccuracyReport,
-) -> Coop3dDocument {
-    let is_lake_synthetic = models.iter().any(|model| model.component == "lake" && model.synthetic);
-    let difference = match runs {
+pub fn document(path: &PathProfile, demo: &FinishedDemo) -> Coop3dDocument {
+    let FinishedDemo { accuracy_report, runs, anuga, by_files } = demo;
+    let difference = match &runs[..] {
         [one, other] => {
             let levels = one.surface.level.iter().zip(&other.surface.level);
             levels.map(|(one, other)| (one - other).abs()).fold(0.0, f64::max)
@@ -69,15 +89,15 @@ pub fn document(
     };
     Coop3dDocument {
         schema: Coop3dSchema::Current,
-        models,
-        install: is_lake_synthetic.then(|| INSTALL.to_owned()),
+        models: models(anuga.as_ref()),
+        install: anuga.is_none().then(|| INSTALL.to_owned()),
         path: *path,
         model_step: MODEL_STEP,
         runs: runs.iter().map(run).collect(),
-        by_files: by_files.map(|run| FileCoupling { steps: FILE_STEPS, run, step: run.div_f64(FILE_STEPS as f64) }),
+        by_files: by_files.clone(),
         level_difference_meters: figure(difference),
-        accurate: accuracy_report.is_accurate(),
-        accuracy_report,
+        accurate: accuracy_report.is_accurate() && by_files.as_ref().is_none_or(|by_files| by_files.accurate),
+        accuracy_report: accuracy_report.clone(),
     }
 }
 
@@ -138,34 +158,32 @@ fn figure(value: f64) -> Figure {
     Figure::new(value).unwrap_or_default()
 }
 
-/// Returns the result as text: the models, the table, the explanations and the effect of the lag.
-pub fn page(document: &Coop3dDocument) -> String {
+/// Returns the result as text for a terminal of this width: the models, the table, the explanations and the effect of the lag.
+pub fn page(document: &Coop3dDocument, columns: usize) -> String {
+    let width = columns.min(MAX_WIDTH);
     let mut text = "\n".to_owned();
     for CoupledModel { component, side, synthetic, model, description } in &document.models {
         let model = if *synthetic { "synthetic".to_owned() } else { model.clone() };
-        let _ = writeln!(text, "{component:<12}{side:<6}{model}: {description}");
+        let line = format!("{component:<12}{side:<6}{model}: {description}");
+        let _ = writeln!(text, "{}", wrap(&line, width));
     }
     text.push('\n');
-    text += &times(&document.runs);
+    text += &times(&document.runs, columns);
     text.push('\n');
     for (number, run) in document.runs.iter().enumerate() {
-        text += &wrap(&format!("{:>2}. {}: {}", number + 1, run.name, explanation(run)), WIDTH);
+        text += &wrap(&format!("{:>2}. {}: {}", number + 1, run.name, explanation(run)), width);
         text.push('\n');
     }
     if let [lock_step, lagged] = &document.runs[..] {
-        text.push('\n');
-        text += &wrap(&effect(document, lock_step, lagged), WIDTH);
-        text.push('\n');
+        text += &format!("\n{}\n", wrap_paragraph(&effect(document, lock_step, lagged), width));
     }
-    if let Some(FileCoupling { steps, step, .. }) = &document.by_files {
-        let steps = counted(*steps, "step");
-        let line = format!("By files, with `lfn copy` in each of {steps}: {} a step.", show_duration(*step));
-        text += &(wrap(&line, WIDTH) + "\n");
+    if let Some(by_files) = &document.by_files {
+        text += &format!("\n{}\n", wrap_paragraph(&file_times(by_files), width));
     }
     text
 }
 
-fn times(runs: &[Coop3dRun]) -> String {
+fn times(runs: &[Coop3dRun], columns: usize) -> String {
     let head = [
         Column::text("", Column::KEPT),
         Column::number("lag", Column::KEPT),
@@ -178,7 +196,21 @@ fn times(runs: &[Coop3dRun]) -> String {
         let times = [run.predicted_run, run.measured_run, run.predicted_step, run.measured_step];
         [run.name.clone(), run.lag.to_string()].into_iter().chain(times.map(show_duration)).collect()
     };
-    table(&head, &runs.iter().map(row).collect::<Vec<_>>(), columns())
+    let mut rows: Vec<Vec<String>> = runs.iter().map(row).collect();
+    let text = table(&head, &rows, columns);
+    if text.lines().all(|line| line.chars().count() <= columns) {
+        return text;
+    }
+    // A narrow terminal has room for the runs only.
+    rows.iter_mut().for_each(|row| row.truncate(RUN_COLUMNS));
+    table(&head[..RUN_COLUMNS], &rows, columns)
+}
+
+/// Returns the time of a step with copied files.
+fn file_times(by_files: &FileCoupling) -> String {
+    let (steps, step) = (counted(by_files.steps, "step"), show_duration(by_files.step));
+    let accuracy = if by_files.accurate { "" } else { " The emulation of this run was not accurate." };
+    format!("By files, with `lfn copy` in each of {steps}: {step} a step (median without the first step).{accuracy}")
 }
 
 /// Returns the explanation of a run, with the findings where the plan and the run differ.
@@ -196,8 +228,8 @@ fn effect(document: &Coop3dDocument, lock_step: &Coop3dRun, lagged: &Coop3dRun) 
     let ratio = lock_step.measured_run.as_secs_f64() / lagged.measured_run.as_secs_f64().max(1e-9);
     let delay = document.model_step.saturating_mul(u32::try_from(lagged.lag).unwrap_or(u32::MAX));
     format!(
-        "With lag {} the same simulation is {ratio:.1} times as fast. Its price: the wind reaches the lake {} later in the \
-         simulation, and the level differs by up to {:.2} m (it ranges from {} m to {} m).",
+        "With lag {} the run is {ratio:.1} times as fast. The result differs: the wind reaches the lake {} later in the \
+         simulation, and the level differs by up to {:.2} m. In lock-step, the level ranges from {} m to {} m.",
         lagged.lag,
         show_duration(delay),
         document.level_difference_meters.get(),
@@ -209,4 +241,46 @@ fn effect(document: &Coop3dDocument, lock_step: &Coop3dRun, lagged: &Coop3dRun) 
 /// Returns a level with its sign.
 pub fn signed(level: f64) -> String {
     format!("{level:+.2}").replace('-', "−")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use lfn_campaign::published;
+
+    use super::*;
+
+    fn accuracy_report() -> AccuracyReport {
+        AccuracyReport { seed: 1, calibration: None, paths: Vec::new() }
+    }
+
+    fn demo(by_files: Option<FileCoupling>) -> FinishedDemo {
+        FinishedDemo { accuracy_report: accuracy_report(), runs: Vec::new(), anuga: None, by_files }
+    }
+
+    #[test]
+    fn time_of_a_file_step_is_the_median_without_the_first() {
+        let steps = [9, 3, 1, 2].map(Duration::from_secs);
+        let by_files = file_coupling(&steps, accuracy_report());
+        assert_eq!((by_files.steps, by_files.step), (4, Duration::from_secs(2)));
+        assert_eq!(by_files.run, Duration::from_secs(15));
+    }
+
+    #[test]
+    fn inaccurate_run_by_files_is_stated() {
+        let by_files = file_coupling(&[Duration::from_secs(1); 3], accuracy_report());
+        let inaccurate = FileCoupling { accurate: false, ..by_files.clone() };
+        let [accurate, inaccurate] = [by_files, inaccurate].map(|it| document(&published::path(), &demo(Some(it))));
+        assert!(accurate.accurate && !inaccurate.accurate);
+        assert!(!page(&accurate, 80).contains("not accurate"));
+        assert!(page(&inaccurate, 200).contains("The emulation of this run was not accurate."));
+    }
+
+    #[test]
+    fn text_fits_a_narrow_terminal() {
+        let by_files = file_coupling(&[Duration::from_secs(1); 3], accuracy_report());
+        let text = page(&document(&published::path(), &demo(Some(by_files))), 50);
+        assert!(text.lines().all(|line| line.chars().count() <= 50), "{text}");
+    }
 }
