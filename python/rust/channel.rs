@@ -151,6 +151,11 @@ impl PyChannel {
         self.call(py, Channel::checkpoint)
     }
 
+    /// Returns the checkpoint from which a later process can resume.
+    fn confirmed_checkpoint(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        self.call(py, |channel| Ok(channel.confirmed_checkpoint()))
+    }
+
     /// Ends the run in order, and returns the document of the run as JSON and as text.
     fn finish(&self, py: Python<'_>) -> PyResult<(String, String)> {
         let finish = |channel: Channel| {

@@ -46,11 +46,15 @@ fn details(event: &ChannelEvent) -> (&'static str, Value) {
         ChannelEvent::Lost { partner, reason, patience } => {
             ("lost", json!({ "partner": partner, "reason": reason, "patience_seconds": seconds(patience) }))
         }
-        ChannelEvent::Waiting { partner, variable, step, waited, partner_step, connected } => (
+        ChannelEvent::Waiting { partner, variable, step, waited, partner_step, connected, not_put } => (
             "waiting",
             json!({ "partner": partner, "variable": variable, "step": step, "waited_seconds": seconds(waited),
-                "partner_step": partner_step, "connected": connected }),
+                "partner_step": partner_step, "connected": connected, "not_put": not_put }),
         ),
+        ChannelEvent::NotConnected { partner, reason } => {
+            ("not_connected", json!({ "partner": partner, "reason": reason }))
+        }
+        ChannelEvent::CheckpointConfirmed { step } => ("checkpoint_confirmed", json!({ "step": step })),
         ChannelEvent::PartnerResumed { partner, step } => {
             ("partner_resumed", json!({ "partner": partner, "step": step }))
         }

@@ -244,6 +244,17 @@ class Channel:
         self.first_step = channel.first_step()
 
     @property
+    def confirmed_checkpoint(self) -> int | None:
+        """The checkpoint from which a later process can resume; None before the first one.
+
+        The partner knows it and has all earlier fields. Keep the state of this step, and of all later checkpoints.
+
+        Raises:
+            CoupleError: The run has ended.
+        """
+        return self._channel.confirmed_checkpoint()
+
+    @property
     def ticket(self) -> str | None:
         """The ticket with which the partner dials; None at the end that dials."""
         return self._channel.ticket
@@ -401,7 +412,8 @@ class Step:
     def checkpoint(self) -> None:
         """Reports that the state of the model at the start of this step is on disk. Call it before the first put of the step.
 
-        With `resume=True`, a later process resumes from the last such step.
+        With `resume=True`, a later process resumes from the last such step that the partner has confirmed
+        (`Channel.confirmed_checkpoint`).
 
         Raises:
             PartnerStopped: The partner stopped the run.

@@ -12,8 +12,8 @@ class Event:
     """An event of a channel."""
 
     kind: str
-    """`listening`, `connected`, `lost`, `waiting`, `partner_resumed`, `refused`, `clock_differs`, `not_a_number`,
-    `history_full`, `partner_finished` or `result`."""
+    """`listening`, `not_connected`, `connected`, `lost`, `waiting`, `partner_resumed`, `refused`, `clock_differs`, `not_a_number`,
+    `history_full`, `checkpoint_confirmed`, `partner_finished` or `result`."""
     text: str
     """The event as one line; `result` has several lines."""
     details: dict[str, Any] = field(default_factory=dict)
