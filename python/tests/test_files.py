@@ -89,7 +89,7 @@ class Arguments(CoupledTest):
         file = self.file(coupling(BOTH))
         declared = lfn.couple.Declared
         for arguments, expected in [
-            ({"component": 5}, "component = 5: expected a string"),
+            ({"component": None}, "component = None: expected a string"),
             ({"host": b"far1"}, "host = b'far1': expected a string"),
             ({"port": "7327"}, "port = '7327': expected a whole number"),
             ({"patience": "10"}, "patience = '10': expected a number of seconds"),
@@ -102,6 +102,8 @@ class Arguments(CoupledTest):
             with self.subTest(expected), self.assertRaises(TypeError) as raised:
                 lfn.couple.listen(file, **{"component": "lake", **arguments})
             self.assertEqual(str(raised.exception), expected)
+        with self.assertRaisesRegex(TypeError, "^ticket = None: expected a string$"):
+            lfn.couple.dial(file, "lake", None)
 
     def test_declared_variable_that_differs_is_named(self) -> None:
         file = self.file(coupling(BOTH))

@@ -81,7 +81,7 @@ def listen(
         address=address,
         port=whole_number("port", port, 0, 65_535),
         host=host,
-        state=None if state is None else os.fspath(state),
+        state=None if state is None else os.fsdecode(state),
         patience=_seconds(patience),
         resume=resume,
         history=_bytes(history),
@@ -116,6 +116,8 @@ def dial(
         TypeError: An argument has another type.
         OSError: The coupling file cannot be read.
     """
+    # Without a ticket, the channel would listen.
+    _check_text("ticket", ticket)
     arguments = _Arguments(
         text=_read(file),
         component=component,
@@ -161,12 +163,17 @@ class _Arguments:
     declared: dict[str, tuple[str | None, list[int] | None, str | None]]
 
     def __post_init__(self) -> None:
-        for name in ("component", "ticket", "address", "host"):
-            value = getattr(self, name)
-            if not isinstance(value, str | None):
-                raise TypeError(f"{name} = {value!r}: expected a string")
+        _check_text("component", self.component)
+        for name in ("address", "host"):
+            if (value := getattr(self, name)) is not None:
+                _check_text(name, value)
         if not isinstance(self.resume, bool | numpy.bool_):
             raise TypeError(f"resume = {self.resume!r}: expected True or False")
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} = {value!r}: expected a string")
 
 
 def _read(file: str | os.PathLike[str]) -> str:
