@@ -33,7 +33,7 @@ pub struct Coop3dDocument {
     pub level_difference_meters: Figure,
     /// True if the emulation of each run was accurate, also of that with copied files.
     pub accurate: bool,
-    /// Accuracy report of the emulation of `runs`.
+    /// Accuracy report of the emulation of the runs with the channel.
     pub accuracy_report: AccuracyReport,
 }
 

@@ -152,7 +152,7 @@ fn coop3d_states_the_accuracy_by_files() {
     assert_eq!(output.status.code(), Some(if is_accurate { 0 } else { 4 }), "{messages}");
     let page = fs::read_to_string(&html).unwrap();
     assert_eq!(page.matches("<figure>").count(), 2, "a map for each run");
-    assert!(page.contains("median without the first step"), "{page}");
+    assert!(page.contains("By files, with `lfn copy` in each of 6 steps"), "{page}");
 }
 
 /// Ctrl-C while the demo measures the lake.
