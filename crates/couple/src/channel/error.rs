@@ -45,7 +45,7 @@ pub enum ChannelError {
         partner: String,
         patience: Duration,
         reason: Option<String>,
-        /// This process wants to resume a run.
+        /// This process is to resume a run.
         resume: bool,
     },
     #[error("lost {partner} at step {step}, and it did not return within {}: {reason}", show_duration(*.patience))]

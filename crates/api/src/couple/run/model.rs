@@ -111,7 +111,7 @@ impl ModelProcess {
         let mut running = self.running.lock();
         let Some(running) = running.as_mut().filter(|running| !running.is_group_ended) else { return };
         let (group, deadline) = (Pid::from_child(&running.child), Instant::now() + TERMINATION_TIMEOUT);
-        // An error means that the group has no process. The kernel gives its number to nobody else before.
+        // An error means that the group has no process. Until then, the kernel gives its number to no other process.
         let mut has_processes = kill_process_group(group, Signal::TERM).is_ok();
         while has_processes && Instant::now() < deadline {
             thread::sleep(POLL_INTERVAL);
