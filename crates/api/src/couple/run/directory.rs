@@ -129,7 +129,7 @@ impl ExchangeDirectory {
         self.place(&format!("{STEP}.{step}"), b"")
     }
 
-    /// Tells the model from which checkpoint it can resume.
+    /// Shows the model from which checkpoint it can resume.
     pub(super) fn confirm_checkpoint(&self, before: Option<u64>, step: u64) -> Result<(), CoupleRunError> {
         self.place(&format!("{CHECKPOINT}.{step}"), b"")?;
         if let Some(before) = before.filter(|_| !self.keep) {

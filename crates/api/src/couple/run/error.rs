@@ -40,9 +40,9 @@ pub enum CoupleRunError {
 /// Part of a step in which a model ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelPhase {
-    /// It computed the step before, and had not written its files of the step.
+    /// The step before was computed, and the files of the step were not written.
     BeforeFiles,
-    /// It had written its files of the step, or it was started for this step.
+    /// The files of the step were written, or the model was started for this step.
     Step,
 }
 
