@@ -373,8 +373,8 @@ class Step:
 
         The field is copied once, into `out` or into a new array. A second get of a field in the same step is an error.
 
-        A variable with `drop = "oldest"` has the newest field that has arrived since the last get, without a wait, and None if
-        there is none.
+        A variable with `drop = "oldest"` has the newest field that has arrived, without a wait and again if none is newer,
+        and None before the first one.
 
         Raises:
             FieldError: `out` is not an array, has another type or shape, or is read-only.
