@@ -126,10 +126,13 @@ fn reason(plan: &PlannedCoupling) -> String {
     let predicted = &plan.predicted;
     let delay = show_duration(predicted.one_way_delay);
     let transfer = predicted.directions.iter().map(|direction| direction.serialisation).max().unwrap_or_default();
-    let (compute, transfer) = (show_duration(predicted.compute), show_duration(transfer));
+    // In lock-step, the faster model starts later in each second step.
+    let times: Vec<Duration> = plan.coupling.components.values().filter_map(|component| component.compute).collect();
+    let mean = times.iter().sum::<Duration>() / u32::try_from(times.len()).unwrap_or(1).max(1);
+    let (compute, transfer) = (show_duration(mean), show_duration(transfer));
     match plan.lag() {
         0 => format!(
-            "A step uses the partner's fields of the same step. The models compute for {compute}, then wait: {transfer} for the \
+            "A step uses the partner's fields of the same step. The models compute for {compute} (mean of both), then wait: {transfer} for the \
              transfer of the fields, and {delay} for the path."
         ),
         lag => format!(
