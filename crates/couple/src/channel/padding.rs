@@ -13,7 +13,14 @@ use crate::wire::{Frame, FrameKind, HEADER_BYTES, PADDING_BYTES};
 pub const FIRST_BYTES: u64 = 32 * 1024;
 
 /// Maximum padding of a new stream.
-const MAX_BYTES: u64 = 1024 * 1024;
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Padding for each byte of the fields of one RTT. Slow start fills its last window in part only. The kernel halves a window that is
+/// not used for a retransmission timeout (RFC 2861), as between the padding and the first step.
+const MARGIN: u64 = 3;
+
+/// Padding for the events and the keep-alives of one RTT.
+const OTHER_BYTES: u64 = 16 * 1024;
 
 /// RTT from which on padding is worth its bytes.
 const LONG_RTT: Duration = Duration::from_millis(5);
@@ -25,7 +32,13 @@ pub fn bytes(shared: &Shared, rtt: Duration) -> u64 {
     }
     let compute = shared.coupling.components.get(&shared.component).and_then(|component| component.compute);
     let steps = compute.map_or(u64::MAX, |compute| (rtt.as_nanos() / compute.as_nanos().max(1)) as u64 + 1);
-    shared.state.lock().outbox.small_bytes_in_flight(steps).min(MAX_BYTES)
+    let fields = shared.state.lock().outbox.small_bytes_in_flight(steps);
+    with_margin(fields).min(MAX_BYTES)
+}
+
+/// Returns the padding for fields of this size in one RTT.
+fn with_margin(fields: u64) -> u64 {
+    if fields == 0 { 0 } else { MARGIN * fields + OTHER_BYTES }
 }
 
 /// Reports whether keep-alives need a payload on a path with this RTT.
