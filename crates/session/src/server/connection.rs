@@ -245,6 +245,11 @@ fn check_rights(holder: &TokenHolder, request: &Request) -> Result<(), Refusal> 
     if allowed {
         return Ok(());
     }
+    if holder.rights == Rights::default() {
+        // A hub, or a component of a coupling.
+        let text = format!("this server has another purpose, and permits no {what}");
+        return Err(Refusal::new(RefusalCode::Forbidden, text).hint("use a ticket of lfn serve"));
+    }
     // The server's own ticket has every right that the server gives, so no other ticket can have more.
     let (subject, hint) = match holder.name.is_some() {
         true => ("this ticket", "ask the operator of the server for another ticket: lfn token add NAME --rights …"),

@@ -31,9 +31,11 @@ const MODEL: &str = "Model";
 /// Couple a model that reads and writes files with the model of the partner
 ///
 /// In step N the model writes out/VARIABLE.N.nc for each of its variables, and waits for in/VARIABLE.N.nc of the partner, in the
-/// directory LFN_COUPLE_DIR. Files are NetCDF. The model must rename complete files to these names, as lfn does.
+/// directory LFN_COUPLE_DIR. Files are NetCDF. The model must rename complete files to these names, as lfn does. A model without
+/// variables of its own creates out/step.N instead.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
+#[command(group(clap::ArgGroup::new("rendezvous").args(["listen", "dial"]).required(true)))]
 pub struct CoupleRunArgs {
     /// Coupling file (TOML), the same at both sites
     file: PathBuf,
@@ -41,8 +43,7 @@ pub struct CoupleRunArgs {
     component: String,
     /// Wait for the partner on this address, and print the ticket that the partner dials [default: all, port 7327]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    #[arg(value_parser = listen_address, required_unless_present = "dial", conflicts_with = "dial")]
-    #[arg(help_heading = RENDEZVOUS)]
+    #[arg(value_parser = listen_address, help_heading = RENDEZVOUS)]
     listen: Option<ListenAddress>,
     /// Dial the partner: a ticket (lfn://…), a name saved with `lfn hosts add`, @FILE or - for a ticket
     #[arg(long, value_name = "TICKET", help_heading = RENDEZVOUS)]

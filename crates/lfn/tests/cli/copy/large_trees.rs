@@ -56,7 +56,8 @@ fn memory_does_not_grow_with_the_number_of_files() {
         assert!(few > 1024, "{end}: {few} KiB is no measurement");
         // The number of waiting entries depends on timing. The names of 128,000 entries alone are 25 MiB.
         assert!(many < few + 22 * 1024, "{end}: {few} KiB for 32,000 entries, {many} KiB for 160,000");
-        assert!(many < 64 * 1024, "{end}: {many} KiB");
+        // About 25 MiB of it are pages of the program, and vary with the code that has run.
+        assert!(many < 76 * 1024, "{end}: {many} KiB");
     }
 }
 
