@@ -61,6 +61,8 @@ pub(super) struct FileState {
     pub(super) is_own_partial: bool,
     /// The file needs no more work from the streams: it waits for its final name, or has failed.
     pub(super) is_over: bool,
+    /// The source has changed: the blocks of the partial file are of no use to a later copy.
+    pub(super) is_discarded: bool,
     /// The file's part of all block records.
     tracked: usize,
     tracked_total: TrackedBlocks,
@@ -81,6 +83,7 @@ impl NeededFile {
             source_digest: None,
             is_own_partial: false,
             is_over: false,
+            is_discarded: false,
             tracked: 0,
             tracked_total,
         };
