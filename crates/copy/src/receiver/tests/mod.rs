@@ -513,7 +513,9 @@ fn changed_file_is_not_resumed() {
         copy.list(vec![file("large", &large)]);
         let mut stream = copy.open_stream();
         stream.write_all(&block(0, &large, 0, false)).unwrap();
-        while !temp.path().join(".large.lfn-partial").exists() {
+        // A partial file without a block is not kept.
+        let partial = temp.path().join(".large.lfn-partial");
+        while !fs::read(&partial).is_ok_and(|bytes| bytes.starts_with(&large[..16])) {
             thread::sleep(Duration::from_millis(1));
         }
         let (name, reason) = (Name::new("large").unwrap(), "failed".into());
@@ -521,6 +523,12 @@ fn changed_file_is_not_resumed() {
         let message = message(failure);
         let is_kept = matches!(message, SenderMessage::Failed(_));
         copy.receiver.on_message(message, Instant::now()).unwrap();
+        // The end of the copy would end the file before its failure is handled, and keep its blocks.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_kept && partial.exists() {
+            assert!(Instant::now() < deadline);
+            thread::sleep(Duration::from_millis(1));
+        }
         assert_eq!(copy.finish().tally.failed, 1);
         assert_eq!(names(temp.path()).len(), if is_kept { 2 } else { 0 }, "{:?}", names(temp.path()));
     }
