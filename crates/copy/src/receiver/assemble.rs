@@ -427,12 +427,10 @@ impl Assembler {
         let is_ours = file.was_created_since(self.settings.started_at);
         let mut state = needed.state.lock();
         if state.is_over {
-            let is_discarded = state.is_discarded;
-            drop(state);
-            if is_discarded {
+            if state.is_discarded {
                 file.discard_on_close();
             }
-            // Closing the file flushes its blocks to disk.
+            drop(state);
             drop(file);
             self.open_partials.fetch_sub(1, Ordering::SeqCst);
             return Ok(BlockSet::default());
@@ -566,12 +564,9 @@ impl Assembler {
     /// Ends a file that the sender cannot send. Keeps its blocks for the next copy, unless `discard`. Returns false if
     /// the file was over before. The caller settles the entry.
     pub(super) fn cancel(&self, needed: &Arc<NeededFile>, discard: bool) -> bool {
-        // Another thread may just open the partial file.
         needed.state.lock().is_discarded |= discard;
         let ended = self.end(needed, |partial| {
-            if let Some(partial) = partial.as_ref().filter(|_| discard) {
-                partial.discard_on_close();
-            }
+            partial.iter().filter(|_| discard).for_each(|partial| partial.discard_on_close());
             // Closing the file flushes its blocks to disk.
             self.streams.meter().while_blocked(|| self.streams.measure(Activity::Disk, || drop(partial)));
         });

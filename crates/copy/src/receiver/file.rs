@@ -61,7 +61,8 @@ pub(super) struct FileState {
     pub(super) is_own_partial: bool,
     /// The file needs no more work from the streams: it waits for its final name, or has failed.
     pub(super) is_over: bool,
-    /// The source has changed: the blocks of the partial file are of no use to a later copy.
+    /// The source has changed: the blocks of the partial file are of no use to a later copy. Another thread may still be
+    /// opening the partial file.
     pub(super) is_discarded: bool,
     /// The file's part of all block records.
     tracked: usize,

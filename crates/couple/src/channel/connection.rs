@@ -487,7 +487,12 @@ fn keep_alive(is_padded: bool, rtt: Duration) -> (Duration, Vec<u8>) {
 
 /// Returns the text of a message in one line.
 fn text_of(payload: &[u8]) -> String {
-    String::from_utf8_lossy(payload).chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect()
+    printable(&String::from_utf8_lossy(payload), MAX_SHOWN)
+}
+
+/// Returns at most `max` characters of a text from the partner, without control characters.
+pub fn printable(text: &str, max: usize) -> String {
+    text.chars().filter(|c| !c.is_control()).take(max).collect()
 }
 
 fn append_text(kind: FrameKind, text: &[u8], buffer: &mut Vec<u8>) {

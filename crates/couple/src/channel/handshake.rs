@@ -7,6 +7,7 @@ use lfn_session::Control;
 use lfn_session::SessionError;
 use lfn_session::wire::{Refusal, RefusalCode};
 
+use super::connection::printable;
 use super::error::ChannelError;
 use super::event::ChannelEvent;
 use super::shared::{Shared, State};
@@ -105,9 +106,9 @@ pub(super) fn parse_introduction(partner: &str, message: serde_json::Value) -> R
     })
 }
 
-/// Returns a text from the partner for a message.
+/// Returns a name from the partner for a message.
 fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect()
+    printable(text, MAX_SHOWN)
 }
 
 /// Compares the partner's file with the own one.
